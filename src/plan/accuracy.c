@@ -8,12 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The errors of the published rows of one cluster, as `trireme validate --json` prints them (docs/validation.md), and
- * the number of devices of the largest row. */
+/* The errors of the published results on one cluster, as printed by `trireme validate --json` (docs/validation.md). */
 typedef struct cluster_row {
   const char *cluster;
   tri_accuracy errors;
-  int64_t most_devices;
+  int64_t most_devices; /* number of devices of the largest run */
 } cluster_row;
 static const cluster_row of_clusters[] = {
     {"a100-512", {-0.0348, -0.2532, 0.0487, 53}, 512},  {"a100-node", {0.0003, -0.1532, 0.1417, 702}, 8},
@@ -24,7 +23,8 @@ static const cluster_row of_clusters[] = {
 };
 enum { CLUSTERS = sizeof of_clusters / sizeof *of_clusters };
 
-/* The errors of rows with at least this many devices, on any cluster. Largest class first. */
+/* The errors of the published results with at least `least_devices` devices, on any cluster. The table begins with
+ * the largest number. */
 typedef struct size_row {
   int64_t least_devices;
   tri_accuracy errors;
@@ -35,7 +35,8 @@ static const size_row of_sizes[] = {
 };
 enum { SIZES = sizeof of_sizes / sizeof *of_sizes };
 
-/* Names of clusters on whose devices the engine's kernels have run (docs/devices.md, "What has run where"). */
+/* Names of clusters on whose devices this program's kernels have run (docs/devices.md, "What has run where"); NULL
+ * ends the list. */
 static const char *const run_on[] = {NULL};
 
 tri_accuracy tri_accuracy_published(void) {
@@ -62,7 +63,7 @@ static const cluster_row *row_of(const tri_cluster *cluster) {
 
 /* ---- in words ---------------------------------------------------------------------------------------------------- */
 
-/* Writes "6.6 % too fast on average (-17.9 to +2.3 %)". */
+/* Writes text such as "6.6 % too fast on average (-17.9 to +2.3 %)", or "right" for a mean error below 0.5 %. */
 static char *in_words(const tri_accuracy *errors, char out[96]) {
   const double mean = 100 * errors->mean;
   int held = snprintf(out, 96, "%.1f %% too %s", fabs(mean), mean < 0 ? "fast" : "slow");
@@ -73,7 +74,8 @@ static char *in_words(const tri_accuracy *errors, char out[96]) {
   return out;
 }
 
-/* Appends the errors of rows of that size: "; the 4 of 4,096 devices and more, on any cluster: ...". */
+/* Appends the errors of the largest runs if the prediction has as many devices: "; the 5 of 4,096 devices and more,
+ * on any cluster, ...". */
 static void add_size(int64_t devices, char *buffer) {
   for (int i = 0; i < SIZES; i++) {
     char least[32], words[96];
@@ -115,7 +117,7 @@ char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer
   return buffer;
 }
 
-/* Returns whether `fitted`, a list of names, has the constant. */
+/* Returns whether cluster->fitted, a list of names, has the constant. */
 static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   size_t length = strlen(constant);
   for (const char *at = cluster->fitted; *at != '\0';) {
@@ -127,7 +129,8 @@ static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   return false;
 }
 
-/* Returns whether predictions read a constant. A cluster with tile sizes does not use `matmul_half`. */
+/* Returns whether predictions on this cluster depend on the constant. With tile sizes they do not depend on
+ * `matmul_half`. */
 static bool is_used(const tri_cluster *cluster, const char *constant) {
   return cluster->num_tiles == 0 || strcmp(constant, "matmul_half") != 0;
 }

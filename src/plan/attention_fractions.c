@@ -10,14 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SEQUENCES: sequences that are drawn if no sequence is cut. MOST_CUT_TOKENS: maximum number of tokens to cut.
- * FEWEST_CUT: minimum number of micro-batches to cut, even if they have more tokens than MOST_CUT_TOKENS. */
+/* SEQUENCES: number of drawn sequences if no sequence is cut. MOST_CUT_TOKENS: largest total number of tokens of the
+ * micro-batches that are cut. FEWEST_CUT: smallest number of micro-batches that are cut, even if they have more
+ * tokens than MOST_CUT_TOKENS. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {
   const tri_drawn_documents *draws;
-  double whole[SEQUENCES];         /* query-key pairs of each sequence, as a share of those of one long document */
-  tri_attention_fractions **found; /* [num_found], the kinds of cuts so far */
+  double whole[SEQUENCES]; /* query-key pairs of each drawn sequence, as a share of those of a sequence with one
+                              document */
+  tri_attention_fractions *
+      *found; /* fractions that have been computed [num_found], one entry for each kind of cut; owned */
   int64_t num_found, room;
 };
 
@@ -49,12 +52,16 @@ void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table) {
 
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
+/* Buffers for cutting sequences over the outer context ranks. An outer context rank is a group of `inner` context
+ * ranks with the same tokens. */
 typedef struct cutting {
   const tri_drawn_documents *draws;
-  int64_t tokens, outer;
-  int64_t *rows;                /* [outer], tokens of each outer context rank */
-  int32_t *lengths, *positions; /* [tokens]: lengths of a sequence's documents; positions of its tokens in them */
-  double *load, *area; /* [outer], work (document_cut.h) and query-key pairs of each rank in this micro-batch */
+  int64_t tokens, outer; /* tokens of a sequence; number of outer context ranks */
+  int64_t *rows;         /* tokens of a sequence on each outer context rank [outer] */
+  int32_t *lengths,
+      *positions; /* lengths of a sequence's documents; position of each token in its document; both [tokens] */
+  double *load,
+      *area; /* work (document_cut.h) and query-key pairs of each outer context rank in this micro-batch [outer] */
   tri_document_cut *documents;
   tri_sequence_cut cut;
 } cutting;
@@ -81,7 +88,7 @@ static tri_status cutting_fill(const tri_attention_fractions *of, cutting *c) {
   return tri_sequence_cut_create(c->outer, c->tokens, &c->cut);
 }
 
-/* Adds the query-key pairs that each part has of a sequence to c->area. */
+/* Adds each rank's query-key pairs of the sequence to c->area. */
 static void add_areas(cutting *c) {
   const tri_sequence_cut *cut = &c->cut;
   for (int64_t p = 0; p < cut->parts; p++) {
@@ -121,8 +128,8 @@ static tri_status cut_all(const tri_attention_fraction_table *table, tri_attenti
   return status;
 }
 
-/* Computes the areas if no sequence is cut, because a rank has whole sequences or all tokens for some of the heads.
- * A micro-batch of several sequences is drawn from all sequences, with replacement. */
+/* Computes the areas for ranks that have whole sequences, or all tokens for some of the heads. The sequences of a
+ * micro-batch are drawn from table->whole, with replacement if there are several. */
 static void join_all(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_PLAN, (uint64_t)of->micro_batch);
   of->count = TRI_ATTENTION_FRACTIONS_MOST;
@@ -150,7 +157,8 @@ static void describe(tri_attention_fractions *of) {
   of->skew = squares > 0 ? cubes / (squares * of->deviation) : 0;
 }
 
-/* Returns the next power of two. Rounding saves draws, and the cut changes little in between. */
+/* Returns the smallest power of two that is at least `pairs`; 0 for 0. Rounding saves draws, and the cut changes
+ * little between two powers. */
 static int64_t rounded_up(int64_t pairs) {
   int64_t power = 1;
   while (power < pairs) power *= 2;
@@ -211,8 +219,8 @@ tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table
 
 /* ---- the largest of several -------------------------------------------------------------------------------------- */
 
-/* Draws with replacement. If N areas ascend, area k = 0, 1 ... is the largest of n draws with the probability
- * ((k + 1) / N)^n - (k / N)^n. */
+/* Computes the expectation for draws with replacement. If the N areas ascend, area k = 0, 1 ... is the largest of n
+ * draws with the probability ((k + 1) / N)^n - (k / N)^n. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of) {
   double sum = 0, below = 0, n = (double)areas->count;
   for (int64_t k = 0; k < areas->count; k++) {
@@ -240,7 +248,7 @@ void tri_attention_fraction_order(const tri_attention_fractions *areas, int64_t 
   }
 }
 
-/* Computes the mean of the largest of n standard normal numbers, and the mean of its square. */
+/* Computes the mean of the largest of n numbers with a standard normal distribution, and the mean of its square. */
 static void largest_normal(double n, double *mean, double *square) {
   enum { STEPS = 400 };
   const double low = -8, step = 16.0 / STEPS;
@@ -254,8 +262,8 @@ static void largest_normal(double n, double *mean, double *square) {
   }
 }
 
-/* Takes sums of several areas as normal, with their quantiles corrected for the remaining skewness (Cornish and Fisher,
- * 1938). */
+/* Approximates the distribution of a sum by a normal one, with quantiles that are corrected for the skewness
+ * (Cornish and Fisher, 1938). */
 double tri_attention_fraction_most_sum(const tri_attention_fractions *areas, int64_t micro_batches, int64_t ranks) {
   double mean = 0, square = 0, m = (double)micro_batches;
   if (ranks == 1) return 0;

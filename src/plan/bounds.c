@@ -1,22 +1,23 @@
 /* Lower bounds of the time and the memory of a layout, for the search.
  *
- * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout whose lower bound is
- * above the step time of the worst answer so far, or above the device's memory, is never simulated.
+ * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout whose lower bound
+ * is above the step time of the slowest layout in the list of the best so far, or above the device's memory, is
+ * never simulated.
  *
  * The idea: layers of one kind cost the same, so that a few prices are enough for all depths. A unit (the embedding,
- * one layer without experts, one with, the head) is priced once for all layouts whose layers are alike
+ * one layer without experts, one with experts, the head) is priced once for all layouts whose layers are alike
  * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
  * ...), from a list of operations of one or two layers. A bound then only counts layers:
  *
- *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; all of them on the last one,
- *           with the pass of one micro-batch through the layers before it. Then the update, and with ZeRO 1 or 2 the
- *           gathers of new parameters (end_s).
+ *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
+ *           stage, plus the pass of one micro-batch through the layers before it. To this are added the update, and
+ *           with ZeRO 1 or 2 the gathers of new parameters (end_s).
  *   memory  stage_bytes of the first two stages: weights, gradients and states, activations of the micro-batches in
  *           flight, stage buffers, and the largest workspace of one layer.
  *
- * The invariant: a bound is never above the simulator's time and the memory plan's bytes. So each term either equals a
- * part of theirs or is less, and a cost that the schedule may hide counts nothing. tests/unit/test_bounds.c compares
- * them on random layouts.
+ * The invariant: a bound is never above the simulator's time and the memory plan's bytes. So each term is at most
+ * the corresponding part of the simulated time or of the planned bytes, and a cost that the schedule may hide counts
+ * as 0. tests/unit/test_bounds.c compares bounds and predictions of random layouts.
  *
  * Layers that train differently (an adapter on some layers, frozen patterns) have no common price. The bounds then
  * price the model as if all its weights were frozen, but with gradients of activations passing through: no GEMM for
@@ -43,7 +44,7 @@
 /* Kinds of layers; layers of a kind have the same price. */
 typedef enum layer_kind { DENSE, EXPERTS, LAYER_KINDS } layer_kind;
 
-/* Numbers of layers of each kind, by what their backward does. */
+/* Numbers of layers of each kind, by the work of their backward. */
 typedef struct layer_count {
   double recomputed[LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
   double kept[LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
@@ -62,14 +63,15 @@ static layer_count layers_plus(layer_count a, double times, layer_count b) {
 }
 
 typedef struct layer_prices {
-  tri_layout of; /* a layout with these prices, compared by the keys that affect layers (TRI_LAYOUT_OF_LAYERS) */
+  tri_layout of; /* a layout with these prices. Layouts have the same prices if the keys that affect layers are equal
+                    (TRI_LAYOUT_OF_LAYERS) */
   tri_unit_price embedding, layer[LAYER_KINDS], head;
-  tri_unit_price untrained[LAYER_KINDS]; /* layers that run their forward only */
+  tri_unit_price untrained[LAYER_KINDS]; /* prices of layers that run only their forward */
   int64_t next;                          /* index in `prices` of the next entry with the same hash; -1: the last */
 } layer_prices;
 
-/* Elements of parameters on one rank. ZeRO shards `plain` over the replicas, and `stacked` (weights of experts) over
- * the replicas of the experts. */
+/* Numbers of parameters on one rank. ZeRO shards `plain` over the replicas of the model, and `stacked` (the weights
+ * of experts) over the replicas of the experts. */
 typedef struct elements {
   double plain, stacked;
 } elements;
@@ -79,41 +81,45 @@ static elements elements_plus(elements a, double times, elements b) {
 }
 
 typedef struct layer_sizes {
-  tri_layout of; /* a layout with these sizes, compared by the keys that affect parameters (TRI_LAYOUT_OF_PARAMETERS) */
-  double embedding, tied, head; /* elements; tied: the copy of the embedding that the head has */
-  elements layer[LAYER_KINDS];  /* elements of one layer */
+  tri_layout of; /* a layout with these sizes. Layouts have the same sizes if the keys that affect parameters are equal
+                    (TRI_LAYOUT_OF_PARAMETERS) */
+  double embedding, tied, head; /* numbers of parameters; tied: the head's copy of a tied embedding */
+  elements layer[LAYER_KINDS];  /* numbers of parameters of one layer of each kind */
 } layer_sizes;
 
-/* Numbers of layers of the first two stages and of the last one; bounds need no others. Many layouts share one. */
+/* Numbers of layers of the first two stages and of the last stage; bounds need no others. Many layouts have the same
+ * numbers. */
 typedef struct layer_division {
-  tri_layout of; /* a layout with this division (divided_alike) */
+  tri_layout of; /* a layout with these numbers (divided_alike) */
   struct {
     layer_count before_last, last; /* layers in all chunks but the last one, and in the last chunk */
-  } first[2];
-  layer_count last;  /* layers of the last stage, all chunks */
-  layer_count ahead; /* layers before the first chunk of the last stage */
+  } first[2];                      /* of stages 0 and 1 */
+  layer_count last;                /* layers of the last stage, all chunks */
+  layer_count ahead;               /* layers before the first chunk of the last stage */
 } layer_division;
 
-enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 }; /* entries of hash tables */
+enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 }; /* numbers of entries of the hash tables */
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model frozen; /* the request's model with all weights frozen; it is request.model if layers train differently */
-  tri_model priced; /* request.model, with no more layers than are priced */
+  tri_model
+      frozen; /* the request's model with all weights frozen. If layers train differently, request.model points to it */
+  tri_model priced;     /* request.model, with only as many layers as the prices need */
   tri_model untrained;  /* the frozen model, with as many layers as `priced` */
   int64_t lowest;       /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
   double frozen_bytes;  /* least bytes of one frozen parameter */
-  layer_prices *prices; /* [num_prices], all that were computed */
+  layer_prices *prices; /* prices that have been computed [num_prices] */
   int64_t num_prices, room;
-  int64_t *first_price; /* [PRICE_NUMBERS]: index in `prices` of the first entry with this hash; -1: none */
-  layer_sizes *sizes;   /* [num_sizes], all that were computed */
+  int64_t *first_price; /* index in `prices` of the first entry with each hash [PRICE_NUMBERS]; -1: none */
+  layer_sizes *sizes;   /* sizes that have been computed [num_sizes] */
   int64_t num_sizes, sizes_room;
-  layer_division *divisions; /* [DIVISIONS_HELD]: a cache, indexed by a hash of the layout's keys */
-  int64_t hit, kept_hit;     /* indices in `prices` of the last lookups: of the layout, and of its skipped layers */
+  layer_division *divisions; /* cache [DIVISIONS_HELD], indexed by a hash of the layout's keys */
+  int64_t hit, kept_hit; /* indices in `prices` of the last results: for the layers that recompute, and for the layers
+                            that `recompute_every` skips */
 };
 
-/* Returns the least bytes of a frozen parameter. With 4 bits, scales and tensors that are not quantised need more,
- * which a lower bound may ignore. */
+/* Returns the smallest number of bytes of a frozen parameter. With 4 bits, the scales and the tensors that are not
+ * quantised need more; a lower bound may ignore these. */
 static double frozen_bytes(const tri_search_request *request) {
   const bool quantised = request->system->planned && tri_trainable_is_quantised(&request->model->tuning);
   return quantised ? 0.5 : (double)tri_dtype_bytes(request->precision);
@@ -153,7 +159,8 @@ static bool trains_alike(const tri_model *model, const tri_parameter_table *tabl
 }
 
 /* Chooses the model to price. If the layers of the request's model train differently, this is the frozen model with
- * gradients passing through: without weight gradients and updates, its layers do not cost more. */
+ * gradients passing through its layers. These cost less than trained layers, because they have no weight gradients
+ * and no update. */
 static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
   tri_parameter_table *table = NULL;
   bounds->frozen = *model;
@@ -211,9 +218,9 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
-/* Prices the first layer of [first, end), if there is one. Layer 1 is priced instead of layer 0 if the range has both,
- * because the first norm of layer 0 costs more than that of another layer, where the residual sum before the norm
- * includes its read. */
+/* Prices the first layer of the range [first, end); does nothing for an empty range. Layer 1 is priced instead of
+ * layer 0 if the range has both, because the first norm of layer 0 costs more than the first norm of other layers:
+ * it reads its input. In other layers, the price of the residual sum before the norm includes this read. */
 static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first >= end) return TRI_OK;
@@ -230,7 +237,7 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_model *model = &bounds->priced, *frozen = &bounds->untrained;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const int64_t first[LAYER_KINDS] = {0, dense}, end[LAYER_KINDS] = {dense, all};
-  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* first layer that gradients pass through */
+  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* the first layer that gradients pass through */
   const bool passes = bounds->lowest < request->model->num_layers;
   const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
   const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
@@ -246,8 +253,8 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
 
-/* Returns a layout with only the ranks of one layer: one stage, no ZeRO, and as few replicas as expert parallelism
- * needs, one without experts. */
+/* Returns a layout with as few ranks as one layer needs: one stage, no ZeRO, and only as many data ranks as expert
+ * parallelism needs (one without experts). */
 static tri_layout one_of(const tri_layout *layout) {
   const int64_t sharing = layout->tensor * layout->context, experts = layout->expert * layout->expert_tensor;
   tri_layout one = *layout;
@@ -258,10 +265,12 @@ static tri_layout one_of(const tri_layout *layout) {
 }
 
 typedef struct layout_prices {
-  const layer_prices *listed, *kept; /* prices of layers with the layout's recompute, and of layers that it skips */
+  const layer_prices *listed,
+      *kept; /* prices of the layers with the layout's recompute, and of the layers that `recompute_every` skips */
 } layout_prices;
 
-/* Finds or computes the prices of a layout's layers. *hit: index of the last lookup, tried first, and updated. */
+/* Finds or computes the prices of a layout's layers. *hit is the index of the last result: this entry is tried
+ * first, and the function updates the index. */
 static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, int64_t *hit, const layer_prices **out) {
   if (*hit < bounds->num_prices && tri_layouts_alike(&bounds->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
     *out = &bounds->prices[*hit];
@@ -288,13 +297,13 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layo
   kept.recompute = TRI_RECOMPUTE_NONE;
   if (layout->recompute_every > 1) TRI_TRY(find_prices_of(bounds, &kept, &bounds->kept_hit, &out->kept));
   TRI_TRY(find_prices_of(bounds, layout, &bounds->hit, &out->listed));
-  /* Looked up again, because the second call may have moved the array. */
+  /* The second call may have moved the array, so this pointer is set after it. */
   out->kept = &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit];
   return TRI_OK;
 }
 
-/* Returns the mesh position that holds the fewest experts, for a lower bound of a rank's parameters. Layouts that
- * share a layer_sizes have this position in common, but not the one with the most tokens (tri_layout_fullest). */
+/* Returns the mesh position with the fewest experts, for a lower bound of a rank's parameters. This position is the
+ * same in all layouts that share a layer_sizes, but the position with the most tokens (tri_layout_fullest) is not. */
 static tri_mesh_position fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
@@ -302,7 +311,7 @@ static tri_mesh_position fewest_experts(const tri_layout *one) {
                              tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
-/* Adds a parameter to the sizes of its kind of layer, if it is in the first layer of that kind. */
+/* Adds a parameter to the sizes of its kind of layer. Only the parameters of the first layer of each kind count. */
 static void add_elements(const tri_model *model, const tri_parameter *entry, layer_sizes *sizes) {
   const int64_t first[LAYER_KINDS] = {0, model->dense_layers};
   const layer_kind kind = kind_of(model, entry->layer);
@@ -350,7 +359,7 @@ static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
   return end <= first ? 0 : (end + every - 1) / every - (first + every - 1) / every;
 }
 
-/* Counts the layers first .. end - 1. Layers without experts come before layers with experts. */
+/* Counts the layers first .. end - 1. In a model, the layers without experts come first. */
 static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layout, int64_t first, int64_t end) {
   const tri_model *model = bounds->request.model;
   if (first < 0) first = 0;
@@ -406,16 +415,18 @@ static const layer_division *find_division(tri_bounds *bounds, const tri_layout 
   return at;
 }
 
-/* Returns the layers of one of the first two stages, all chunks. */
+/* Counts the layers of stage 0 or 1, in all chunks. */
 static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Returns the numbers of layers, each times the least number of micro-batches in flight in it when the stage begins its
- * first backward (of weights, if the backward is split). With one chunk these are pipeline - stage (GPipe has more);
- * with zero bubble `pipeline`, because weight gradients are delayed by `stage` micro-batches. With several chunks, the
- * first group of micro-batches (tri_schedule_period) is in flight in all chunks but the last. In the last chunk no more
- * than 2 * (pipeline - stage) - 1 of them are, because the warm-up runs no further ahead. */
+/* Counts the layers of a stage, each multiplied by a number of micro-batches: a lower bound of those in flight in
+ * the layer when the stage begins its first backward (of weights, if the backward is split).
+ *
+ * With one chunk, `pipeline - stage` micro-batches are in flight (more with GPipe), and with zero bubble `pipeline`,
+ * because weight gradients are delayed by `stage` micro-batches. With several chunks, the first group of
+ * micro-batches (tri_schedule_period) is in flight in all chunks but the last. In the last chunk the number is at
+ * most 2 * (pipeline - stage) - 1, because the warm-up ends there. A step may have fewer micro-batches. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -429,7 +440,8 @@ static layer_count layers_in_flight(const tri_layout *layout, const layer_divisi
   return layers_plus(count, (double)group, division->first[stage].before_last);
 }
 
-/* Returns whether the backwards of inputs and of weights are separate, each with its own recomputation. */
+/* Returns whether the schedule splits a backward into one for inputs and one for weights, each with its own
+ * recomputation. */
 static bool splits_backward(tri_schedule_kind schedule) {
   switch (schedule) {
     case TRI_SCHEDULE_GPIPE:
@@ -440,15 +452,15 @@ static bool splits_backward(tri_schedule_kind schedule) {
   return true;
 }
 
-/* Returns the seconds of one micro-batch in a layer: forward and backward. `backward` includes one recomputation, and a
- * split backward recomputes twice. */
+/* Returns the seconds of the forward and the backward of one micro-batch in a layer. `layer->backward` includes one
+ * recomputation; a split backward recomputes twice. */
 static double layer_s(const tri_layout *layout, const tri_unit_price *layer) {
   double seconds = layer->forward + layer->backward;
   if (splits_backward(layout->schedule)) seconds += layer->recompute;
   return seconds;
 }
 
-/* Returns the sum of a time over several layers. Untrained layers count with their forward. */
+/* Returns the sum of time_of over the layers `n`. Untrained layers count with their forward only. */
 static double sum_s(const tri_layout *layout, const layout_prices *of, const layer_count *n,
                     double (*time_of)(const tri_layout *layout, const tri_unit_price *layer)) {
   double seconds = 0;
@@ -469,8 +481,9 @@ static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
   return layer->forward + layer->backward_input;
 }
 
-/* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after the
- * other. The first micro-batch passes all layers before the last stage, and the last gradient passes them back. */
+/* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after
+ * the other. Before the last stage begins, the first micro-batch has passed all layers of earlier stages; after the
+ * last stage ends, the last gradient passes them back. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
   const layer_prices *p = of->listed;
@@ -493,14 +506,15 @@ static elements stage_elements(const layer_sizes *sizes, const tri_layout *layou
   return count;
 }
 
-/* Returns the elements of one rank after sharding over the replicas. */
+/* Returns the number of parameters of one rank after sharding over the replicas. */
 static double shared_out(const tri_layout *layout, elements count) {
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   return count.plain / (double)tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) +
          count.stacked / (double)tri_domain_size(&shape, TRI_DOMAIN_EXPERT_REPLICAS);
 }
 
-/* Returns the bytes of optimizer states of one element, in the parameter group that has the least. */
+/* Returns the smallest number of bytes of optimizer states for one parameter: those of the parameter group that
+ * needs the least. */
 static double least_states(const tri_search_request *request) {
   const tri_optimizer_settings *settings =
       request->optimizer != NULL ? request->optimizer : tri_optimizer_settings_default();
@@ -529,14 +543,14 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
-  /* Frozen weights have the activations' type or 4 bits, and are sharded, too. All weights may be frozen. */
+  /* Frozen weights have the type of the activations or 4 bits, and are also sharded. All weights may be frozen. */
   const double frozen = values * bounds->frozen_bytes;
   const double trained = weight * values + gradient * gradients + states * updated;
   return is_frozen(request) && frozen < trained ? frozen : trained;
 }
 
-/* Returns the bytes of the buffers for messages between stages; for a system other than this program, the bytes of its
- * libraries' contexts and of its buckets instead. */
+/* Returns the bytes of the buffers for messages between stages. For systems other than this program, returns the
+ * bytes of library contexts and of buckets instead. */
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;
@@ -558,7 +572,8 @@ static double kept_bytes(const tri_layout *layout, const tri_unit_price *layer) 
   return layer->kept + (splits ? layer->deferred : 0);
 }
 
-/* Returns the workspace of a layer's backward: all recomputed activations exist at the same time. */
+/* Returns the bytes of workspace of a layer's backward. All recomputed activations of the layer exist at the same
+ * time. */
 static double work_bytes(const tri_search_request *request, const tri_unit_price *layer) {
   return layer->recomputed + (request->system->planned ? layer->transfer : 0);
 }
@@ -596,7 +611,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
     }
     kept += packed;
   }
-  /* If only some layers recompute, one that does not may have the first backward: its smaller workspace counts. */
+  /* If only some layers recompute, the layer of the first backward may not recompute, and so need less workspace.
+   * The smaller workspace counts. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   for (int kind = 0; kind < LAYER_KINDS; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));
@@ -604,8 +620,9 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
 
-/* Returns a lower bound of the seconds of gathering new parameters: one gather of all elements, which on links takes at
- * most as long as one for each bucket (0.999: a margin); 0 if measured, since times may grow faster than bytes. */
+/* Returns a lower bound of the seconds of gathering new parameters: the time of one gather of all elements. The step
+ * has one gather for each bucket, and these take at least as long by the model of links (0.999 is a margin for
+ * rounding). Measured times may grow faster than bytes, so the bound is 0 if the cluster has measured collectives. */
 static double gather_s(const tri_search_request *request, const tri_layout *layout, tri_domain domain, double count) {
   const tri_system *system = request->system;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
@@ -617,9 +634,12 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
 }
 
 /* Returns a lower bound of the seconds after the last backward: the update, and with ZeRO 1 and 2 the gathers of new
- * parameters. 0 if any weights are frozen; an update that was measured counts as 0. In planned systems
- * tri_price_update_bytes counts 7 accesses of AdamW to an element. 3 of them are to value and gradient; instead of the
- * other 4, the least states are read and written once. */
+ * parameters. Returns 0 if any weights are frozen. The update counts as 0 if the cluster has measured element-wise
+ * work.
+ *
+ * For this program, tri_price_update_bytes counts 7 accesses of AdamW to an element. Three of them read the value,
+ * read the gradient and write the value. The bound replaces the other four by one read and one write of the smallest
+ * states. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;

@@ -1,4 +1,5 @@
-/* Lower bounds of a layout's time and memory, cheap enough for hundreds of thousands of layouts. Used by the search. */
+/* Lower bounds of a layout's time and memory, cheap enough for hundreds of thousands of layouts. The search uses
+ * them (search.h). */
 #ifndef TRI_PLAN_BOUNDS_H
 #define TRI_PLAN_BOUNDS_H
 
@@ -11,16 +12,16 @@ typedef struct tri_bounds tri_bounds;
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out);
 void tri_bounds_destroy(tri_bounds *bounds);
 
-/* Sets the global batch and the optimizer for later calls of tri_bounds_of. Prices of layers are kept. The optimizer
- * must outlive the bounds. */
+/* Sets the global batch and the optimizer for later calls of tri_bounds_of. Cached prices of layers stay valid. The
+ * optimizer must outlive the bounds. */
 void tri_bounds_of_step(tri_bounds *bounds, int64_t global_batch, const tri_optimizer_settings *optimizer);
 
 typedef struct tri_bound {
-  double step_s, bytes; /* lower bounds of the time of a step, and of the memory of the rank that needs the most */
+  double step_s, bytes; /* lower bounds: seconds of a step; bytes of the rank that needs the most memory */
 } tri_bound;
 
-/* Computes the bounds of a resolved layout. Not for several threads at once, since it caches prices of layers in
- * `bounds`. */
+/* Computes the bounds of a resolved layout. Must not be called by several threads at the same time, since it caches
+ * prices of layers in `bounds`. */
 tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out);
 
 #endif

@@ -1,5 +1,6 @@
-/* Two fits by pattern search on logarithms: the share of the peak that GEMMs reach, with the dimension at which they
- * reach half of it; and a link's bandwidth and latency. Memory, elements and attention are measured directly. */
+/* The description of a measured machine. A pattern search on logarithms fits two pairs of constants: the share of
+ * the peak that GEMMs reach, with the dimension at which they reach half of that share; and the bandwidth and
+ * latency of a link. The rates of memory, element-wise work and attention follow directly from the measurements. */
 #include "plan/calibration.h"
 
 #include "base/count.h"
@@ -30,7 +31,7 @@ static double model_reduce_s(const fitting *f, const tri_measured_collective *c)
                                 (tri_group_extent){f->from->devices, 1}, &system);
 }
 
-/* Returns whether the links' constants are fitted to a collective. */
+/* Returns whether a measured collective is one of those to which the link's constants are fitted. */
 static bool is_fitted(const fitting *f, const tri_measured_collective *c) {
   return c->kind == TRI_COLLECTIVE_ALL_REDUCE && !c->shared && c->ranks == f->from->devices;
 }
@@ -60,8 +61,8 @@ static double links_off(const fitting *f) {
   return sum;
 }
 
-/* Minimises off() over two numbers with upper limits `most`: multiplies and divides them by steps that become smaller.
- */
+/* Minimises off() over two numbers, which must not exceed most[2]. The search multiplies and divides the numbers by
+ * steps that become smaller. */
 static void search(const fitting *f, double (*off)(const fitting *), double *numbers[2], double most[2]) {
   double best = off(f);
   for (double step = 2; step > 1.0005;) {
@@ -112,7 +113,8 @@ static void compute_residuals(const fitting *f, tri_residuals *out) {
 
 /* ---- direct measurements ----------------------------------------------------------------------------------------- */
 
-/* Returns the seconds of the largest or the smallest measured forward of a work, and its elements; 0 if none was. */
+/* Returns the seconds of a measured forward of `work`, the one with the most or the fewest elements, and sets
+ * *elements to their number. Both are 0 if no forward was measured. */
 static double edge_s(const tri_measured *m, tri_work work, bool largest, double *elements) {
   const tri_measured_elements *found = NULL;
   for (int64_t i = 0; i < m->num_elements; i++) {
@@ -124,8 +126,8 @@ static double edge_s(const tri_measured *m, tri_work work, bool largest, double 
   return found == NULL ? 0 : found->seconds;
 }
 
-/* Sets the memory bandwidth from sums of two long vectors, and the rate of vector arithmetic from GELU on data in
- * caches, at 16 operations per element (tri_activation_flops). */
+/* Sets the memory bandwidth from the sum of two long vectors (two reads and a write for each element), and the rate
+ * of vector arithmetic from GELU on the smallest vector, which fits into caches, at 16 operations for each element. */
 static void set_rates(const tri_calibration *from, tri_cluster *c) {
   double elements, bytes = (double)tri_dtype_bytes(from->precision);
   double seconds = edge_s(from->measured, TRI_WORK_ADD, true, &elements);
@@ -134,7 +136,7 @@ static void set_rates(const tri_calibration *from, tri_cluster *c) {
   c->vector_flops = seconds > 0 ? 16 * elements / seconds : 1e9;
 }
 
-/* Returns the share of the peak that attention's GEMMs reach on average, without the softmax's time. */
+/* Returns the share of the peak that attention's GEMMs reach on average; the time of the softmax is subtracted. */
 static double attention_share(const tri_calibration *from, const tri_cluster *c) {
   const tri_measured *m = from->measured;
   double flops = 0, seconds = 0;

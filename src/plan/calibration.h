@@ -4,18 +4,21 @@
 
 #include "plan/cluster.h"
 
+/* A machine and its measurements. All pointers are owned by the caller. */
 typedef struct tri_calibration {
   const char *name;
-  bool accelerator; /* whether devices have their own memory, and leave communication to others (tri_cluster.carries) */
+  bool accelerator; /* the devices are accelerators: they have their own memory, and can compute while messages are sent
+                       (tri_cluster.carries) */
   int64_t devices;  /* devices of a node */
-  int64_t threads, cores, nodes; /* threads of each rank; cores of a node; nodes of the ranks */
+  int64_t threads, cores, nodes; /* threads of each rank; cores of a node; nodes that were used */
   tri_dtype precision;
-  double peak, memory_bytes;    /* FLOP/s of GEMMs in that precision; bytes of a device */
-  int64_t processors;           /* multiprocessors of the chip; 0: unknown */
-  const tri_measured *measured; /* after tri_measured_complete */
+  double peak, memory_bytes;    /* peak FLOP/s of a device in GEMMs of this precision; bytes of memory of a device */
+  int64_t processors;           /* multiprocessors of a device; 0: unknown */
+  const tri_measured *measured; /* the measurements, completed by tri_measured_complete */
 } tri_calibration;
 
-/* Errors of predictions from the description without its tables: medians of |predicted / measured - 1|. */
+/* Errors of the fitted model, without its tables: medians of |predicted / measured - 1| for GEMMs, all-reduces and
+ * messages. */
 typedef struct tri_residuals {
   double products, reduces, messages;
 } tri_residuals;

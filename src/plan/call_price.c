@@ -40,7 +40,8 @@ static tri_price price_pass(tri_pricer *pricer, const tri_op_call *call, tri_pas
 
 /* ---- collectives that overlap with GEMMs ------------------------------------------------------------------------- */
 
-/* Overlaps a collective with a computation, which runs at the share `beside` of its rate until one of them ends. */
+/* Overlaps a collective with a computation of compute_s seconds. Until one of them ends, the computation runs at the
+ * share `beside` of its rate. Subtracts the overlap from *together, and adds the delay of the computation. */
 static void lay_over(const tri_pricer *pricer, const tri_price *collective, double compute_s, tri_price *together) {
   double beside = pricer->cluster->beside;
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
@@ -52,7 +53,7 @@ static void lay_over(const tri_pricer *pricer, const tri_price *collective, doub
   }
 }
 
-/* Returns whether a call only moves rows between tensor ranks, in either direction. */
+/* Returns whether a call only moves rows between tensor ranks: a gather or a scatter. */
 static bool passes_rows(const tri_op_call *call) {
   tri_cost cost = {0};
   tri_op_cost(call, TRI_PASS_BACKWARD_INPUT, &cost);
@@ -60,8 +61,8 @@ static bool passes_rows(const tri_op_call *call) {
          cost.exchanges[0].domain == TRI_DOMAIN_TENSOR;
 }
 
-/* Returns the GEMM right after a call that only moves rows, if it is the only reader of the call's output; else NULL.
- */
+/* Returns the GEMM right after a call that only moves rows, if the GEMM is the only reader of the output of the
+ * call; else NULL. */
 static const tri_op_call *product_of(const tri_op_list *list, const tri_op_call *call) {
   const tri_slot *slot = &list->slots[call->outputs[0]];
   if (slot->last_consumer != call->index + 1 || !passes_rows(call)) return NULL;
@@ -80,9 +81,9 @@ bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, 
 }
 
 /* Prices the overlap of a call that moves rows between tensor ranks with the GEMM after it, in the backward
- * (Korthikanti et al. 2022, section 4.2.2). The collective of the call's backward overlaps with the GEMM's gradient of
- * weights. If the call's rows are gathered again for the gradient of weights, that gather is added, and overlaps with
- * the GEMM's gradient of inputs. */
+ * (Korthikanti et al. 2022, section 4.2.2). The collective of the call's backward overlaps with the weight gradient
+ * of the GEMM. If the rows are gathered again for this weight gradient, the second gather is added, and overlaps
+ * with the input gradient of the GEMM. */
 static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const tri_op_call *product = product_of(list, call);
   bool again = tri_price_gathers_again(pricer->system, list, call);
@@ -99,14 +100,15 @@ static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_
 
 /* ---- transfers that overlap with other calls --------------------------------------------------------------------- */
 
-/* Returns the seconds of the rows that a pass of a call sends: its exchange 0. */
+/* Returns the seconds in which a pass of a call sends rows: exchange 0 of its cost. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass) {
   tri_cost cost = {0};
   tri_op_cost(call, pass, &cost);
   return tri_price_exchange(pricer->cluster, pricer->system, call, &cost.exchanges[0], &pricer->shape);
 }
 
-/* Returns the seconds that the calls between two others compute in a pass; `again`: only the recomputed calls. */
+/* Returns the seconds of computation of the calls between `from` and `to` in a pass. `again`: count only calls that
+ * are recomputed. */
 static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t from, int64_t to, tri_pass pass,
                         bool again) {
   double sum = 0;
@@ -119,7 +121,8 @@ static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t fro
   return sum;
 }
 
-/* Subtracts from the price the part of the rows' time that overlaps with compute_s of computation, and returns it. */
+/* Overlaps a transfer of `rows` seconds with compute_s seconds of computation. Subtracts the overlap from the price,
+ * adds the delay of the computation, and returns the overlap. */
 static double lay_beside(const tri_pricer *pricer, double rows, double compute_s, tri_price *price) {
   const double beside = pricer->cluster->beside, over = rows < compute_s / beside ? rows : compute_s / beside;
   price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] -= over;
@@ -131,8 +134,8 @@ static bool goes_beside(const tri_pricer *pricer) {
   return pricer->system->overlap_experts && !pricer->cluster->carries;
 }
 
-/* Overlaps the rows that a call awaits in the forward with the calls between it and the call that sent them. In the
- * backward the sender waits (price_returned). */
+/* Overlaps the transfer of the rows that a call awaits in the forward with the calls between the sender of the rows
+ * and this call. In the backward the sender waits (price_returned). */
 static void price_awaited(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const int64_t sender = list->slots[call->inputs[0]].producer;
   const double rows = rows_s(pricer, call, TRI_PASS_FORWARD);
@@ -181,7 +184,7 @@ void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t at, tr
   if (call->outputs[0] >= 0) price_returned(pricer, list, call, out);
 }
 
-/* Returns the seconds of a pass without the copies before and after it. */
+/* Returns the seconds of computation of a pass, without the copies before and after it. */
 static double pairs_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price) {
   tri_cost cost = {0};
   tri_op_cost(call, pass, &cost);

@@ -9,7 +9,7 @@ static const double seconds_of_hour = 3600;
 
 static double devices_of(const tri_simulation_request *request) { return (double)tri_layout_ranks(request->layout); }
 
-/* Returns the number of nodes in addition to the run's. */
+/* Returns the number of idle nodes, in addition to the nodes of the run. */
 static double spare_nodes(const tri_simulation_request *request) {
   return (double)request->cluster->failures.spare_nodes;
 }
@@ -18,9 +18,9 @@ static double nodes_of(const tri_simulation_request *request) {
   return ceil(devices_of(request) / (double)request->cluster->node_devices);
 }
 
-/* Returns the energy of a step in kWh, with spare nodes and cooling (`pue`). A device draws its full power while it
- * computes and its idle power while it waits for other ranks and messages; the power of the rest of the node is
- * constant. */
+/* Returns the energy of a step in kWh, including spare nodes and the building (`pue`). A device draws its full power
+ * while it computes and its idle power while it waits for other ranks and messages; the power of the rest of the
+ * node is constant. */
 static double step_kwh(const tri_simulation_request *request, const tri_prediction *p) {
   const tri_tariff *cost = &request->cluster->cost;
   double idle = cost->idle_power > 0 ? cost->idle_power : cost->device_power;
@@ -32,7 +32,7 @@ static double step_kwh(const tri_simulation_request *request, const tri_predicti
   return cost->pue * joules / seconds_of_hour / 1e3;
 }
 
-/* Computes the bytes of a checkpoint: the weights and states of one rank of a layout without any split. Copies of
+/* Computes the bytes of a checkpoint: the weights and optimizer states in a layout with a single rank. Copies of
  * weights in 16 bits are not saved. */
 static tri_status whole_state(const tri_simulation_request *request, double *bytes) {
   tri_layout layout;
@@ -144,7 +144,7 @@ static void print_failures(const tri_run_cost *e, FILE *to) {
   }
 }
 
-/* Formats hours: with two decimals below 100. */
+/* Formats hours, with two decimals below 100. */
 static char *format_hours(double hours, char *buffer, size_t bytes) {
   if (hours >= 100) return tri_format_count(hours, buffer, bytes);
   snprintf(buffer, bytes, "%.2f", hours);

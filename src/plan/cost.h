@@ -1,5 +1,5 @@
-/* Money and energy of a predicted run, and the cost of failures in time, money and energy. Parts that the cluster's
- * file (`cost`, `failures`) does not describe are left out. */
+/* Money and energy of a predicted run, and the effect of failures on its time, money and energy. Parts that the file
+ * of the cluster (`cost`, `failures`) does not describe are left out. */
 #ifndef TRI_PLAN_COST_H
 #define TRI_PLAN_COST_H
 
@@ -9,7 +9,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Adds `cost` and `failures` to a prediction's JSON, with the totals for `tokens` tokens (0: no totals). */
+/* Adds the objects `cost` and `failures` to the JSON of a prediction, with totals for `tokens` tokens (0: no
+ * totals). */
 tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              json_t *object);
 
@@ -19,16 +20,17 @@ tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_pr
                              FILE *to);
 
 typedef struct tri_run_cost {
-  bool priced, powered, interrupted; /* the cluster's file has prices, powers, failures */
-  double price, kwh;                 /* money and energy of a step, with idle spare nodes */
+  bool priced, powered, interrupted; /* whether the file of the cluster has prices, powers and failures */
+  double price, kwh;                 /* money and kWh of a step, including those of idle spare nodes */
   double checkpoint_bytes;           /* bytes of parameters and optimizer states, without copies in 16 bits */
-  tri_interruptions failures;
-  double availability; /* share of the time in which there are enough nodes; 1 without repairs */
-  /* Best interval between checkpoints; goodput (failures.h) with it, times availability; 1 without failures. */
+  tri_interruptions failures;        /* set if `interrupted` */
+  double availability;               /* share of the time in which there are enough nodes; 1 without repairs */
+  /* Seconds of training between checkpoints with the best goodput; this goodput (failures.h) times `availability`, 1
+   * without failures. */
   double interval_s, goodput;
 } tri_run_cost;
 
-/* Computes the cost of a step, and the effect of failures. */
+/* Computes the cost of a step and the effect of failures. */
 tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_run_cost *out);
 
 /* Returns the time of a run of `tokens` tokens divided by the time of a step. It includes checkpoints, failures and

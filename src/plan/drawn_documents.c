@@ -12,17 +12,18 @@ enum { SPREAD = 16 };
 /* Largest number of tokens of a range: integers up to it are exact in a double. */
 static const int64_t MOST_TOKENS = INT64_C(1) << 50;
 
+/* Documents of one length. */
 typedef struct group {
   int64_t length, documents;
-  double documents_below, tokens_below; /* sums over the groups before this one */
+  double documents_below, tokens_below; /* numbers of documents and of tokens in all groups before this one */
 } group;
 
 struct tri_drawn_documents {
   int64_t sequence;
-  group *groups;
+  group *groups; /* [num_groups], by ascending length */
   int64_t num_groups;
-  double documents, tokens;
-  tri_packing *packing; /* NULL: windows */
+  double documents, tokens; /* sums over all groups */
+  tri_packing *packing;     /* NULL: sequences are windows of the text */
 };
 
 tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char *name) {
@@ -52,7 +53,8 @@ static void add_documents(tri_drawn_documents *draws, int64_t length, int64_t co
   }
 }
 
-/* Adds a range as lengths that are spread evenly around its mean, as far as the nearer end of the range. */
+/* Adds a range as groups of lengths. They are spread evenly around the mean of the range, on both sides as far as
+ * the nearer end of the range. */
 static void add_range(tri_drawn_documents *draws, const tri_length_range *r) {
   double mean = (double)r->tokens / (double)r->documents, low = (double)r->from, high = (double)r->to;
   if (mean - low < high - mean) high = 2 * mean - low;
@@ -145,7 +147,7 @@ static int64_t draw_window(const tri_drawn_documents *draws, int64_t number, int
   }
 }
 
-/* Writes the lengths of a packed sequence; the rest is padding, as in the loader. */
+/* Writes the lengths of the documents of a packed sequence. The rest of the sequence is padding, as in the loader. */
 static int64_t draw_packed(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_PLAN, (uint64_t)number);
   int64_t sequences = tri_packing_sequences(draws->packing), count = 0, length = 0, which = 0, room = draws->sequence;

@@ -12,24 +12,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Number and total tokens of the documents with `from` to `to` tokens. */
+/* Number of documents with `from` to `to` tokens, and the sum of their tokens. */
 typedef struct tri_length_range {
   int64_t from, to, documents, tokens;
 } tri_length_range;
 
 enum { TRI_LENGTH_RANGES = 1024 };
 typedef struct tri_length_ranges {
-  int64_t count; /* 0: unknown */
+  int64_t count; /* number of ranges; 0: lengths are unknown */
   tri_length_range ranges[TRI_LENGTH_RANGES];
 } tri_length_ranges;
 
-/* Fails with TRI_BAD_FILE if documents cannot have such lengths; `name` is the source, for messages. */
+/* Fails with TRI_BAD_FILE if no documents can have these numbers of tokens. `name`: the source of the ranges, for
+ * the message. */
 tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char *name);
 
 typedef struct tri_drawn_documents tri_drawn_documents;
 
-/* Creates the draws from at least one range. Within a range lengths are spread evenly around their mean. Release with
- * tri_drawn_documents_destroy. */
+/* Creates the draws of sequences with `sequence` tokens from at least one range. Within a range, lengths are spread
+ * evenly around their mean. Release with tri_drawn_documents_destroy. */
 tri_status tri_drawn_documents_create(const tri_length_ranges *lengths, int64_t sequence, bool packed,
                                       tri_drawn_documents **out);
 void tri_drawn_documents_destroy(tri_drawn_documents *draws);

@@ -1,4 +1,5 @@
-/* The constants of a cluster that a fit adjusts: their keys in a cluster file, and their list. */
+/* The constants of a cluster that a fit adjusts (tri_efficiency): their keys in a cluster file, and the array of
+ * their values. */
 #include "plan/cluster.h"
 
 #include <stddef.h>

@@ -1,65 +1,73 @@
-/* Discrete-event simulation of a step, or of its forwards alone (tri_stages.forward_only). A stage process stands for
- * the ranks of one stage and executes their instructions, each with its time on a cluster; processes wait for each
- * other's messages, and at collectives of several stages.
+/* Discrete-event simulation of a step, or of its forwards alone (tri_stages.forward_only). A stage process represents
+ * the ranks of one stage. It executes their instructions, each with its time on a cluster. Processes wait for messages
+ * from each other, and at collectives of several stages.
  *
- * There are two implementations with equal results. One executes the stages' step programs instruction by instruction,
- * and can draw a timeline (event_sim_program.c). The other executes their turns, forwards and backwards of
- * micro-batches: the instructions of a turn between its messages are the same for all micro-batches but the first and
- * the last, and priced once (event_sim_turns.c). It is much faster; tests/unit/test_event_sim.c compares the two. */
+ * There are two implementations with equal results. The first executes the step programs of the stages instruction
+ * by instruction, and can draw a timeline (event_sim_program.c). The second executes turns (event_sim_turns.c): a
+ * turn is the forward or the backward of one micro-batch in one chunk. Between its messages, a turn has the same
+ * instructions for all micro-batches but the first and the last, so they are priced only once. The second
+ * implementation is much faster; tests/unit/test_event_sim.c compares the two. */
 #ifndef TRI_PLAN_EVENT_SIM_H
 #define TRI_PLAN_EVENT_SIM_H
 
 #include "plan/stages.h"
 
+/* The state of a stage process. */
 typedef struct tri_stage_process {
   const tri_stage_kind *kind;
-  int stage;
-  double now, stream; /* time of the rank; time at which its reductions and gathers end */
-  double host;        /* time at which the host has started all kernels so far; may be before or after `now` */
-  double beside;      /* tri_cluster.beside */
-  double *bucket_end; /* [buckets]: end of each bucket's reduction or gather; its seconds if it does not overlap */
-  tri_step_time spent;
-  int arrived;  /* bit m: the process has reached collective m of several stages (TRI_MEET_...) */
-  bool blocked; /* its current instruction waits for another stage */
+  int stage;           /* index of the stage */
+  double now, stream;  /* current time of the rank, in seconds since the start of the step; time at which its reductions
+                          and gathers end */
+  double host;         /* time at which the host has started all kernels so far; may be before or after `now` */
+  double beside;       /* tri_cluster.beside */
+  double *bucket_end;  /* time at which the reduction or gather of each bucket ends [buckets]; if it does not overlap,
+                          its duration instead */
+  tri_step_time spent; /* seconds so far, by part of the step */
+  int arrived;         /* bit m: the process has reached collective m (TRI_MEET_TIED, TRI_MEET_NORM) */
+  bool blocked;        /* the current instruction waits for another stage */
 } tri_stage_process;
 /* Collectives of several stages: the sum for tied embeddings, and the gradient norm. */
 enum { TRI_MEET_TIED, TRI_MEET_NORM, TRI_MEETINGS };
 
+/* The state that all stage processes share. */
 typedef struct tri_event_sim {
   const tri_stages *stages;
-  double met[TRI_MEETINGS];                           /* latest time at which a stage has reached the collective */
-  int64_t come[TRI_MEETINGS], expected[TRI_MEETINGS]; /* numbers of stages that have reached it, and that take part */
-  tri_timeline *timeline;                             /* NULL: none */
+  double met[TRI_MEETINGS]; /* latest time at which a stage has reached each collective of several stages */
+  int64_t come[TRI_MEETINGS],
+      expected[TRI_MEETINGS]; /* numbers of stages that have reached each of these collectives, and that take part */
+  tri_timeline *timeline;     /* NULL: none */
 } tri_event_sim;
 
-/* The time of a simulated step, and its parts, on average over the stages. */
+/* The time of a simulated step and the parts of this time, on average over the stages. */
 typedef struct tri_step_sample {
   double step_s;
   tri_step_time time;
 } tri_step_sample;
 
-/* Tests whether the middle of a step repeats every `period` micro-batches, and measures the time that a period adds. If
- * the turns of all micro-batches in flight are delayed by the same time from one period to the next, so are all later
- * turns, because they depend on these only. Fewer turns are not enough: a slightly slower stage may delay the others
- * once in many micro-batches. */
+/* A probe tests whether the middle of a step repeats every `period` micro-batches, and measures the time of a
+ * period.
+ *
+ * The step repeats if, from one period to the next, the turns of all micro-batches in flight are later by the same
+ * time. All later turns depend only on these, so they are later by this time as well. It is not enough to compare
+ * fewer turns: a slightly slower stage may delay the others once in many micro-batches. */
 typedef struct tri_step_probe {
   int64_t first, count, period; /* micro-batches first .. first + count - 1 are compared */
   bool settled;                 /* result: the step repeats */
   double step_s;                /* result: time of a period */
-  tri_step_time time;           /* result: its parts, on average over the stages */
+  tri_step_time time;           /* result: parts of step_s, on average over the stages */
 } tri_step_probe;
 
-/* Simulates a step by the programs of its stages. `timeline` may be NULL. */
+/* Simulates a step by the programs of its stages. `timeline`: gets the events; may be NULL. */
 tri_status tri_event_sim_programs(const tri_stages *stages, int64_t micro_batches, tri_timeline *timeline,
                                   tri_step_sample *out);
-/* Simulates a step by the turns of its stages. `probe` may be NULL. */
+/* Simulates a step by the turns of its stages. `probe`: tests whether the step repeats; may be NULL. */
 tri_status tri_event_sim_turns(const tri_stages *stages, int64_t micro_batches, tri_step_probe *probe,
                                tri_step_sample *out);
 
 /* ---- shared by both implementations ------------------------------------------------------------------------------ */
 
 /* Executes an instruction in a stage process. If the process has to wait for another stage, sets w->blocked, and is
- * called again later. The handlers of messages are in event_sim_program.c. */
+ * called again later with the same instruction. The handlers of messages are in event_sim_program.c. */
 typedef tri_status tri_event_sim_handler(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at);
 #define TRI_EVENT_SIM_HANDLER(KIND, name, ...) tri_event_sim_handler tri_event_sim_##name;
 TRI_INSTRUCTIONS(TRI_EVENT_SIM_HANDLER)
@@ -69,36 +77,39 @@ tri_event_sim_handler tri_event_sim_instruction;
 tri_status tri_stage_process_create(tri_event_sim *walk, int64_t stage, tri_stage_process *out);
 void tri_stage_process_release(tri_stage_process *w);
 
-/* Makes the process communicate until `end`; until `begin` it waits for other stages. */
+/* Makes the process communicate until the time `end`. Until the time `begin` it waits for other stages. */
 tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double begin,
                                      double end);
 
-/* Returns tri_schedule_settle of the layout, so that a shorter step has the same schedule. */
+/* Returns the layout with the micro-batch group of the whole step (tri_schedule_settle), so that a shorter step has
+ * the same schedule. */
 tri_layout tri_event_sim_layout(const tri_stages *stages);
-/* Returns the request for a stage's program. */
+/* Returns the request for the program of a stage in a step of that many micro-batches. `settled`:
+ * tri_event_sim_layout. */
 tri_program_request tri_event_sim_program(const tri_stages *stages, const tri_layout *settled, int64_t stage,
                                           int64_t micro_batches);
 
 /* Executes a stage process until it ends or waits for another stage; sets *moved if it has executed anything. */
 typedef tri_status tri_stage_process_run(tri_event_sim *walk, tri_stage_process *w, bool *moved);
-/* Runs all stage processes in turn, until none of them can continue. `walkers`: the first stage process;
- * the others follow, `bytes` apart. */
+/* Runs all stage processes in turn until none of them can continue. `walkers` is an array of structs of `bytes`
+ * bytes that begin with a tri_stage_process, one for each stage. */
 tri_status tri_event_sim_run(tri_event_sim *walk, void *walkers, size_t bytes, tri_stage_process_run *run);
 
-/* Returns the result of a step, which ends when the last stage ends. `walkers`, `bytes`: as in tri_event_sim_run. */
+/* Returns the result of a step. The step ends when the last stage ends. `walkers`, `bytes`: as in tri_event_sim_run. */
 tri_step_sample tri_event_sim_sum(const tri_stages *stages, void *walkers, size_t bytes);
 
-/* The members of a tri_step_time as an array [TRI_TIME_PARTS]. */
+/* Returns the members of a tri_step_time as an array [TRI_TIME_PARTS]. */
 enum { TRI_TIME_PARTS = sizeof(tri_step_time) / sizeof(double) };
 static inline double *tri_time_parts(tri_step_time *time) { return &time->compute; }
 
-/* Lets the process work for `seconds`, and adds them to *part, a member of w->spent. */
+/* Makes the process work for `seconds`, and adds them to *part, a member of w->spent. */
 static inline void tri_stage_process_work(tri_stage_process *w, double *part, double seconds) {
   w->now += seconds;
   *part += seconds;
 }
 
-/* Lets the process wait until `end`. The time until `begin` counts as bubble, the rest is added to *part. */
+/* Makes the process wait until the time `end`. The time until `begin` counts as bubble, and the rest is added to
+ * *part, a member of w->spent. */
 static inline void tri_stage_process_wait(tri_stage_process *w, double *part, double begin, double end) {
   if (end <= w->now) return;
   double carried = end - (begin > w->now ? begin : w->now), waited = end - w->now - carried;
@@ -107,16 +118,16 @@ static inline void tri_stage_process_wait(tri_stage_process *w, double *part, do
   w->now = end;
 }
 
-/* Returns the seconds that `seconds` of computation take if the collective in progress uses a part of the device until
- * it ends. */
+/* Returns the seconds that a computation takes: `seconds`, and more if a collective is in progress and uses a part
+ * of the device until it ends. */
 static inline double tri_stage_process_slowed(const tri_stage_process *w, double seconds) {
   double under_way = w->stream - w->now;
   if (under_way <= 0) return seconds;
   return seconds < under_way * w->beside ? seconds / w->beside : seconds + under_way * (1 - w->beside);
 }
 
-/* Returns the seconds until the device has computed `price`, and adds its launches to w->host. The host starts kernels
- * in order, usually ahead of the device; if it is late, the device waits for it. */
+/* Returns the seconds until the device has computed `price`, and adds the launch times to w->host. The host starts
+ * kernels in order, usually ahead of the device; if the host is late, the device waits. */
 static inline double tri_stage_process_launch(tri_stage_process *w, tri_price price) {
   double seconds = tri_stage_process_slowed(w, price.compute_s);
   w->host += price.launch_s;

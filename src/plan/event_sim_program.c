@@ -1,36 +1,40 @@
-/* Simulates a step by its programs: executes every instruction of every stage, and transfers messages between their
- * stage buffers. */
+/* Simulates a step by its programs: executes each instruction of each stage, and transfers messages between the
+ * stage buffers of two stages. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
-/* Messages with one tag, in order: the times at which both sides started them, and their transfers. */
+/* The messages with one tag, in order: the times at which the sender and the receiver started each, and the begin
+ * and the end of its transfer. Each array has [micro-batches] elements. */
 typedef struct channel {
   double *sent, *posted, *begin, *end;
-  int64_t num_sent, num_posted, num_done;
+  int64_t num_sent, num_posted, num_done; /* num_done: messages with a known transfer */
 } channel;
 
 typedef struct program_process {
   tri_stage_process base;
   tri_program *program;
-  int64_t at;                                      /* index of the next instruction */
-  int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, stage buffer]: the message in the buffer */
+  int64_t at; /* index of the next instruction */
+  int64_t *stage_buffer_tag,
+      *stage_buffer_number; /* tag and number of the message in each stage buffer [kind, stage buffer] */
 } program_process;
 
 typedef struct program_sim {
   tri_event_sim base;
-  int64_t micro_batches, most_stage_buffers, num_channels; /* most_stage_buffers: of one kind, over all stages */
-  program_process *walkers;                                /* [stages] */
-  channel *channels;                                       /* [num_channels], by tag */
-  double *times;                                           /* memory of the channels' arrays */
+  int64_t micro_batches, most_stage_buffers,
+      num_channels;         /* most_stage_buffers: largest number of stage buffers of one kind in a stage */
+  program_process *walkers; /* [stages] */
+  channel *channels;        /* [num_channels], by tag */
+  double *times;            /* memory of the channels' arrays */
 } program_sim;
 
-/* Handlers get the first members of these structs. */
+/* Return the struct whose first member a handler gets. */
 static program_sim *programs_of(tri_event_sim *walk) { return (program_sim *)walk; }
 static program_process *program_of(tri_stage_process *w) { return (program_process *)w; }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Transfers all messages that both sides have started. Messages with one tag use the same port one after the other. */
+/* Computes the transfers of all messages that both sides have started. The messages with one tag use the same port,
+ * one after the other. */
 static void carry(const program_sim *walk, channel *c) {
   while (c->num_done < c->num_sent && c->num_done < c->num_posted) {
     int64_t n = c->num_done++;
@@ -53,7 +57,7 @@ static void start_message(const program_sim *walk, program_process *w, const tri
   carry(walk, &walk->channels[at->tag]);
 }
 
-/* Waits for a message; blocks if it has not been transferred yet. */
+/* Waits for a message. Blocks the process if the transfer is not known yet. */
 static tri_status await_message(program_sim *walk, program_process *w, const tri_instruction *at) {
   const channel *c = &walk->channels[w->stage_buffer_tag[stage_buffer_of(walk, at)]];
   int64_t number = w->stage_buffer_number[stage_buffer_of(walk, at)];

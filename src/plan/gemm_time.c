@@ -2,12 +2,13 @@
 
 #include <math.h>
 
-/* Largest number of parts of the inner dimension: with more parts, adding them costs more than they save. */
+/* Largest number of parts into which the inner dimension of a tile is cut, one for each processor that shares the
+ * tile. With more parts, adding them takes longer than they save. */
 enum { MOST_PARTS = 8 };
 /* Smallest inner dimension of a part. */
 static const double LEAST_PART = 256;
-/* Rate of GEMMs with 1 or 2 byte elements whose rows are not aligned to 16 bytes, as a share of the aligned rate. Their
- * loads are narrower; the figure is a round one. */
+/* Rate of GEMMs with elements of 1 or 2 bytes and rows that are not aligned to 16 bytes, as a share of the rate with
+ * aligned rows. Their loads are narrower; the figure is a round one. */
 static const double UNALIGNED = 0.5;
 
 static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }

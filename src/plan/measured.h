@@ -1,9 +1,10 @@
-/* Measured times of a device, as tables of a cluster's file (`measured:`): products by shape and form, attention,
- * element-wise work, collectives, messages. Tables are used instead of the model.
+/* Measured times of a device, as tables of a cluster's file (`measured:`): matrix products by shape and form,
+ * attention, element-wise work, collectives, messages. For the work that a table has, its times are used instead of the
+ * model.
  *
- * Between measured shapes the seconds per unit of work are interpolated, logarithms over logarithms; outside of the
- * measured shapes they are those of the nearest edge. For collectives and messages the seconds are interpolated; above
- * the largest measured size the rate is constant. */
+ * Between measured shapes, the logarithm of the seconds per unit of work is interpolated over the logarithms of the
+ * sizes. Outside of the measured shapes the value at the nearest edge is used. For collectives and messages the
+ * seconds themselves are interpolated; above the largest measured size the rate is constant. */
 #ifndef TRI_PLAN_MEASURED_H
 #define TRI_PLAN_MEASURED_H
 
@@ -16,20 +17,21 @@
 
 enum { TRI_MEASURED_AXES = 3 };
 
-/* Coordinates of a row and its value, as logarithms; set by tri_measured_complete. */
+/* The coordinates and the value of a table's row, as logarithms. Set by tri_measured_complete. */
 typedef struct tri_measured_point {
   double at[TRI_MEASURED_AXES], value;
 } tri_measured_point;
 
+/* A matrix product a b: [rows, inner] x [inner, columns]. */
 typedef struct tri_measured_product {
   tri_gemm_form form;
-  bool passing; /* b was not packed ahead, on a device that packs weights (tri_matmul.b_unpacked) */
+  bool passing; /* b was not packed ahead, although the device packs weights (tri_matmul.b_unpacked) */
   int64_t rows, inner, columns;
   double seconds;
   tri_measured_point point;
 } tri_measured_product;
 
-/* Causal attention of `heads` heads, those of all sequences together, each of `sequence` positions. */
+/* Causal attention. heads: number of heads, summed over all sequences; sequence: positions of each sequence. */
 typedef struct tri_measured_attention {
   tri_pass pass;
   int64_t sequence, head_dim, heads;
@@ -37,6 +39,7 @@ typedef struct tri_measured_attention {
   tri_measured_point point;
 } tri_measured_attention;
 
+/* Element-wise work, an operation or another part of a step. */
 typedef struct tri_measured_elements {
   tri_work work;
   tri_pass pass;
@@ -45,19 +48,19 @@ typedef struct tri_measured_elements {
   tri_measured_point point;
 } tri_measured_elements;
 
-/* A collective, in all groups of `ranks` adjacent ranks at once. `bytes` as in tri_cost_exchange: the size of the whole
- * buffer; for an all-to-all the bytes that a rank sends to all; for a ring pass those that it sends to the next rank.
- */
+/* A collective that all groups of `ranks` adjacent ranks execute at the same time. `bytes`, as in tri_cost_exchange:
+ * the size of the whole buffer; for an all-to-all the bytes that a rank sends to all ranks; for a ring pass the
+ * bytes that it sends to the next rank. */
 typedef struct tri_measured_collective {
   tri_collective kind;
-  bool shared; /* its buffers are in memory that the ranks of a node share (tri_comm_share), like gradients and the rows
+  bool shared; /* the buffers are in memory that the ranks of a node share (tri_comm_share), like gradients and the rows
                   that context ranks exchange */
   int64_t ranks, bytes;
   double seconds;
   tri_measured_point point;
 } tri_measured_collective;
 
-/* A message from each rank to the next. */
+/* A message from each rank to the next one, all at the same time. */
 typedef struct tri_measured_message {
   int64_t bytes;
   double seconds;
@@ -73,7 +76,7 @@ enum {
 };
 
 typedef struct tri_measured {
-  int precision; /* tri_dtype of activations; -1: nothing was measured */
+  int precision; /* tri_dtype of the activations in the tables; -1: no tables of computation */
   tri_measured_product products[TRI_MEASURED_PRODUCTS];
   tri_measured_attention attention[TRI_MEASURED_ATTENTION];
   tri_measured_elements elements[TRI_MEASURED_ELEMENTS];
@@ -84,29 +87,30 @@ typedef struct tri_measured {
 
 extern const tri_config_table tri_measured_table;
 
-/* Fails if tables of computation have no precision, if a collective has no kind, or if a row occurs twice. The ranges
- * of keys do not check these. */
+/* Fails if tables of computation have no precision, if a collective has no kind, or if a table has a size twice. The
+ * ranges of keys do not check these. */
 tri_status tri_measured_check(const tri_measured *measured);
 /* Computes the points of all rows. Must be called before the functions below. */
 void tri_measured_complete(tri_measured *measured);
 
-/* Writes the GEMMs of a pass with this cost to `out` and returns their number, 0 for attention. A loss computes the
- * logits and, if a backward follows, the gradients of the hidden rows and of the weight. */
+/* Writes the GEMMs of a pass with this cost to `out` and returns their number; 0 for attention and for passes
+ * without a GEMM. A loss computes the logits, and if a backward follows, also the gradients of the hidden rows and
+ * of the weight. */
 enum { TRI_MEASURED_MOST_PRODUCTS = 3 };
 int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_cost out[TRI_MEASURED_MOST_PRODUCTS]);
 
-/* Sets *seconds to those of product->products products. If its form was not measured, the first measured form (in the
- * order of tri_gemm_form) is used instead. This and the following functions return false if no table has the work.
- */
+/* Sets *seconds to the seconds of product->products matrix products. If their form was not measured, the first
+ * measured form (in the order of tri_gemm_form) is used instead. Like the following functions of type bool, returns
+ * false if no table has the work. */
 bool tri_measured_product_s(const tri_measured *measured, tri_dtype type, const tri_cost *product, double *seconds);
-/* Returns the additional seconds of a weight's gradient that accumulates; 0 if it is in no table. */
+/* Returns the additional seconds of a weight's gradient if it accumulates; 0 if no table has it. */
 double tri_measured_added_s(const tri_measured *measured, tri_dtype type, const tri_cost *gradient);
-/* Sets *seconds to those of attention; cost->scores must not be 0. */
+/* Sets *seconds to the seconds of a pass of attention. cost->scores must not be 0. */
 bool tri_measured_attention_s(const tri_measured *measured, tri_dtype type, tri_pass pass, const tri_cost *cost,
                               double *seconds);
 bool tri_measured_elements_s(const tri_measured *measured, tri_dtype type, tri_work work, tri_pass pass,
                              double elements, double *seconds);
-/* Finds a work by its name (work.h). Returns false if there is no such work. */
+/* Sets *out to the work with a name (work.h). Returns false if there is no such work. */
 bool tri_measured_work_of(const char *name, tri_work *out);
 bool tri_measured_collective_s(const tri_measured *measured, tri_collective kind, bool shared, int64_t ranks,
                                double bytes, double *seconds);

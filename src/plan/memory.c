@@ -1,6 +1,6 @@
-/* Predicts the bytes of one rank of a stage. For Trireme they are those of the engine's memory plan. For another
- * system, weights, gradients and states are counted with its bytes per parameter (system.h), and activations are
- * planned from the same operations. */
+/* Predicts the bytes of one rank of a stage. For this program, they are those of the engine's memory plan. For
+ * another system, weights, gradients and states are counted by its bytes per parameter (system.h), and activations
+ * are planned from the same operations. */
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "model/experts.h"
@@ -11,9 +11,9 @@
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
 
-/* Returns a number of micro-batches that is enough to have as many in flight as in the whole step: all with GPipe, else
- * a few periods, so that the program to plan is short. The last group of micro-batches (tri_schedule_period) is as
- * large as in the whole step. */
+/* Returns a number of micro-batches with which as many are in flight as in the whole step, so that a short program
+ * can be planned instead: all with GPipe, else a few periods. The last group of micro-batches (tri_schedule_period)
+ * has the same size as in the whole step. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t period = tri_schedule_period(layout, micro_batches), few = 4 * layout->pipeline * layout->virtual_stages;
   if (few < 3 * period) few = 3 * period;
@@ -27,11 +27,11 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
   return micro_batches < few + period ? micro_batches : few;
 }
 
-/* Elements of parameters on this rank, before and after sharding over replicas. The replicas of experts are a different
- * domain from those of the rest of the model. */
+/* Numbers of parameters on this rank, before and after sharding over replicas. Experts and the rest of the model
+ * have different numbers of replicas. */
 typedef struct held_elements {
-  double all, shared_out; /* trained parameters */
-  double frozen, frozen_shared_out;
+  double all, shared_out;           /* trained parameters */
+  double frozen, frozen_shared_out; /* frozen parameters */
 } held_elements;
 
 static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape *shape) {
@@ -46,7 +46,8 @@ static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape 
   return sum;
 }
 
-/* Returns the elements of the tied embedding on this rank, whether it holds the embedding, the head's copy, or both. */
+/* Returns the number of parameters of tied embeddings on this rank, whether it has the embedding, the copy of the
+ * head, or both. */
 static double tied_of(const tri_parts *parts) {
   double count = 0;
   for (int64_t i = 0; i < parts->table->num_entries; i++) {
@@ -58,9 +59,11 @@ static double tied_of(const tri_parts *parts) {
   return count;
 }
 
-/* Returns the bytes to compare with the cluster's memory: on an accelerator those in its own memory, else all. */
+/* Returns the bytes to compare with the memory of the cluster's devices: on an accelerator the bytes in its own
+ * memory, else all bytes. */
 static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
-  if (request->device != NULL) return plan->total_bytes; /* a device of this machine: its memory and the host's */
+  if (request->device != NULL)
+    return plan->total_bytes; /* a device of this machine: bytes in its own memory and in the host's */
   switch (request->cluster->device) {
     case TRI_CLUSTER_ACCELERATOR: return plan->device_bytes;
     case TRI_CLUSTER_CPU: return plan->total_bytes;
@@ -82,9 +85,10 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
 }
 
 /* Returns the bytes that attention with stored scores keeps of a micro-batch, as in Korthikanti et al. (arXiv
- * 2205.05198, equation 1): for each score the softmax's result, dropout's mask of one byte and dropout's result, and
- * with a cap its tanh. The backward of a layer also has the gradients of both results. If attention is recomputed, only
- * the layer in progress has all this. Raises *transfer to the bytes that the layer in progress has in addition. */
+ * 2205.05198, equation 1): for each score the result of the softmax, the dropout mask of one byte, the result of
+ * dropout, and with a soft cap its tanh. The backward of a layer also stores the gradients of both results. If
+ * attention is recomputed, only the layer in progress stores all this. *transfer is set to the bytes that only the
+ * layer in progress stores, if these are more than its value. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
                           double *transfer) {
   const tri_layout *layout = request->layout;
@@ -103,9 +107,9 @@ static double score_bytes(const tri_simulation_request *request, const tri_op_ca
   return stays ? stay : 0;
 }
 
-/* Returns the bytes of a gathered sequence that the memory plan counts as kept, although the system does not keep it:
- * it gathers the slices of the tensor ranks again in the backward. Only the layer in progress has them: raises
- * *transfer. */
+/* Returns the bytes of a gathered sequence that the memory plan counts as kept, but that the system gathers again in
+ * the backward from the slices of the tensor ranks. Only the layer in progress stores these bytes: *transfer is set
+ * to them, too, if they are more than its value. */
 static double gathered_bytes(const tri_simulation_request *request, const tri_op_list *list, const tri_op_call *call,
                              double *transfer) {
   if (!tri_price_gathers_again(request->system, list, call)) return 0;
@@ -116,9 +120,9 @@ static double gathered_bytes(const tri_simulation_request *request, const tri_op
   return bytes;
 }
 
-/* Corrects frames[chunks], the plan's bytes of a micro-batch in flight, for the system: adds stored scores, and
- * subtracts sequences that it does not keep and activations in host memory. Returns the bytes that the layer in
- * progress has in addition. */
+/* Corrects frames[chunks], the planned bytes of a micro-batch in flight in each chunk, for the system: adds stored
+ * scores, and subtracts sequences that it does not keep and activations in the memory of the host. Returns the
+ * additional bytes of the layer in progress. */
 static double add_to_frames(const tri_simulation_request *request, const tri_parts *parts, double *frames) {
   const double share = request->system->offload_activations;
   double scores = 0, gathered = 0, at_work = 0;
@@ -137,12 +141,12 @@ static double add_to_frames(const tri_simulation_request *request, const tri_par
     }
   }
   return scores + gathered +
-         2 * at_work; /* twice: one layer computes while another is transferred to or from the host */
+         2 * at_work; /* twice, because one layer computes while another is transferred to or from the host */
 }
 
-/* Computes the largest sum of the bytes of all micro-batches in flight. The engine allocates the maximum of each chunk;
- * as the maxima do not occur at the same time, a system with a caching allocator needs less, this sum. A micro-batch is
- * in flight in a chunk from its first instruction to its last. */
+/* Computes the largest sum of the bytes of all micro-batches in flight. The engine allocates the maximum of each
+ * chunk. These maxima do not occur at the same time, so a system with a caching allocator needs only this sum. A
+ * micro-batch is in flight in a chunk from its first instruction to its last one. */
 static tri_status most_in_flight(const tri_parts *parts, const double *frames, double *out) {
   const tri_program *program = parts->program;
   int64_t *last = NULL, count = program->num_chunks * program->num_micro_batches;
@@ -156,7 +160,7 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
     const tri_instruction *in = &program->instructions[i];
     if (in->frame < 0) continue;
     int64_t *end = &last[in->chunk * program->num_micro_batches + in->micro_batch];
-    if (*end > 0) { /* its first instruction; from now on the end is negative */
+    if (*end > 0) { /* first instruction of the micro-batch; the end becomes negative */
       held += frames[in->chunk];
       *end = -*end;
     }
@@ -168,8 +172,8 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
   return TRI_OK;
 }
 
-/* Computes a system's bytes of activations: of the micro-batches in flight, with received messages if it keeps them,
- * and of the layer in progress. */
+/* Computes the bytes of activations of a system: those of the micro-batches in flight (including received messages
+ * if the system keeps them) and of the layer in progress. */
 static tri_status activations_of(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
                                  const tri_memory_plan *plan, double *out) {
   double *frames = NULL, most = 0;
@@ -190,8 +194,8 @@ static tri_status activations_of(const tri_simulation_request *request, int64_t 
 }
 
 /* Returns the number of communicators of a rank: the world; one along each axis with several ranks; with tensor and
- * pipeline parallelism one in which norms are summed; with expert parallelism one in which rows are exchanged, and one
- * of the replicas of experts if there are several. Each has its own buffers in NCCL and RCCL. */
+ * pipeline parallelism, one for the sum of norms; with expert parallelism, one for the exchange of rows, and one for
+ * the replicas of experts if there are several. In NCCL and RCCL each has its own buffers. */
 static double communicators_of(const tri_mesh_shape *shape) {
   bool model = tri_domain_size(shape, TRI_DOMAIN_TENSOR) > 1 && tri_domain_size(shape, TRI_DOMAIN_PIPELINE) > 1;
   double count = model ? 2 : 1;
@@ -252,7 +256,7 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
   of.micro_batches = micro_batches;
   tri_memory_request memory = tri_parts_memory(&of, &parts);
-  bool planned = request->system->planned; /* for other systems only the operations' tensors come from the plan */
+  bool planned = request->system->planned; /* for other systems only the tensors of operations come from the plan */
   if (planned) memory.device = request->device != NULL ? request->device : tri_cluster_description(request->cluster);
   memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* as in the engine */
   TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
@@ -268,9 +272,10 @@ done:
   return status;
 }
 
-/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight. So a stage with
- * at most as many layers, and at most as many layers with experts, as the stage before it cannot need the most. Stage 0
- * has the embedding, stage 1 is the first without it, and the last has the head: all three may. */
+/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight. So a stage
+ * cannot need the most if the stage before it has at least as many layers, and at least as many layers with experts.
+ * Three stages are always possible: stage 0 has the embedding, stage 1 is the first without it, and the last stage
+ * has the head. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;

@@ -24,8 +24,9 @@ static int64_t members_within(tri_group_extent group, int64_t devices) {
   return most < group.size ? most : group.size;
 }
 
-/* Returns the bytes per second of one of `flows` flows that share a unit's ports. A flow uses at most `stripe` ports at
- * once. All units of the level send at the same time, so each has only `link->share` of its ports' bandwidth. */
+/* Returns the bytes per second of a flow, one of `flows` flows that share the ports of a unit. A flow uses at most
+ * `stripe` ports at the same time. All units of the level send together, so each has only `link->share` of the
+ * bandwidth of its ports. */
 static double rate(const tri_cluster *cluster, const tri_link *link, double flows, int64_t stripe) {
   double port = link->bandwidth * cluster->efficiency.link, shared = port * (double)link->ports * link->share / flows;
   double most = port * (double)stripe;
@@ -40,14 +41,15 @@ typedef struct route {
 
 static int64_t stripe_of(const route *by, const tri_link *link) { return by->striped ? link->stripe : 1; }
 
-/* The time of a collective on its links: seconds of its bytes, and seconds of its hops, one after the other. */
+/* The time of a collective on its links: bytes_s seconds to transfer the bytes, plus hops_s seconds for the
+ * latencies of its hops. */
 typedef struct carriage {
   double bytes_s, hops_s;
 } carriage;
 
-/* Returns the seconds with the fastest protocol, since libraries choose it. Protocols that send flags with the data
- * have a lower latency per hop and a lower bandwidth: NCCL's LL sends 4 bytes of flags with 4 bytes of data, LL128 8
- * with 120. */
+/* Returns the seconds with the fastest protocol, since libraries choose this one. Protocols that send flags with the
+ * data have a lower latency per hop and a lower bandwidth: NCCL's LL sends 4 bytes of flags with 4 bytes of data,
+ * and LL128 sends 8 bytes of flags with 120 bytes of data. */
 static double quickest_s(const tri_cluster *cluster, carriage of) {
   double best = of.bytes_s + of.hops_s;
   for (int64_t p = 0; p < cluster->num_protocols; p++) {
@@ -58,13 +60,13 @@ static double quickest_s(const tri_cluster *cluster, carriage of) {
   return best;
 }
 
-/* Speed and latencies of a ring or a tree through all members of a group. The links of a level join `parts` units of
- * the level below into `left` larger ones: a ring has parts - left hops on them, a tree log2(parts / left) levels. The
- * rings of several groups share a unit's ports. */
+/* Speed and latencies of a ring or a tree through all members of a group. The links of a level connect `parts` units
+ * of the level below to form `left` larger units. On these links a ring has parts - left hops, and a tree has
+ * log2(parts / left) levels. The rings of several groups share the ports of a unit. */
 typedef struct walk {
   double speed;    /* bytes per second of the slowest link */
-  double ring_s;   /* latencies of all hops of a ring but one */
-  double height_s; /* latencies from a leaf of a tree to its root */
+  double ring_s;   /* sum of the latencies of all hops of a ring but one */
+  double height_s; /* sum of the latencies from a leaf of a tree to its root */
 } walk;
 
 static walk walk_of(const route *by, tri_group_extent group) {
@@ -88,8 +90,8 @@ static walk walk_of(const route *by, tri_group_extent group) {
   return it;
 }
 
-/* Returns how many times the data cross each link of a ring: twice in an all-reduce, which is a reduce-scatter and an
- * all-gather. 0 for collectives that are not priced as rings. */
+/* Returns how often the data cross each link of a ring: twice in an all-reduce, which is a reduce-scatter and an
+ * all-gather. Returns 0 for collectives that are not priced as rings. */
 static double passes_of(tri_collective kind) {
   switch (kind) {
     case TRI_COLLECTIVE_NONE:
@@ -107,14 +109,14 @@ static carriage ring(const walk *way, double passes, double bytes, tri_group_ext
   return (carriage){passes * (size - 1.0) * bytes / size / way->speed, passes * way->ring_s};
 }
 
-/* Returns the time of a tree, to the root and back. It is pipelined in small pieces, so each link carries the whole
- * buffer once per pass. */
+/* Returns the time of a tree, to the root and back. The transfer is pipelined in small pieces, so each link carries
+ * the whole buffer once in each direction. */
 static carriage tree(const walk *way, double passes, double bytes) {
   return (carriage){passes * bytes / way->speed, passes * way->height_s};
 }
 
-/* Returns the time of hierarchical rings, the sum over the levels. Each level does a reduce-scatter inside its units,
- * and every device continues with its part on the next level, so that all devices use the outer ports. INFINITY if the
+/* Returns the time of hierarchical rings, summed over the levels. Each level does a reduce-scatter inside its units,
+ * and every device continues with its part on the next level. So all devices use the outer ports. INFINITY if the
  * members do not divide evenly over the units of a level. */
 static carriage hierarchical(const route *by, double passes, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
@@ -127,7 +129,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
     int64_t ways = within / inside;
     if (ways > 1) {
       double speed = rate(cluster, link, (double)link->per, link->ports);
-      /* On the innermost level nothing is scattered yet: it is a plain ring. */
+      /* On the innermost level there are no parts yet, so it is a plain ring. */
       if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed;
       sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
       sum.hops_s += passes * (double)(ways - 1) * link->latency;
@@ -155,17 +157,18 @@ static double all_to_all_s(const route *by, double bytes, tri_group_extent group
   return quickest_s(cluster, worst);
 }
 
-/* Returns the seconds by which the last rank reaches a collective later than the average rank. Delays have a tail
- * (other processes, the host's scheduler, a kernel's start on another stream). If they are distributed exponentially
- * with the mean `start`, the last of n is late by (1/2 + ... + 1/n) means. */
+/* Returns the seconds by which the last rank reaches a collective later than the average rank. Some ranks are much
+ * later than others (because of other processes, the scheduler of the host, or the start of a kernel on another
+ * stream). If delays are distributed exponentially with the mean `start`, the last of n ranks is late by (1/2 + ...
+ * + 1/n) * start. */
 static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   const double n = (double)ranks;
   double sum = log(n) + 0.5772156649 + 1 / (2 * n) - 1 / (12 * n * n) - 1; /* 1/2 + ... + 1/n, to 1e-3 */
   return cluster->efficiency.start * sum;
 }
 
-/* Returns whether the tables have the collective; if so, sets *seconds. The tables were measured on adjacent ranks. In
- * a cluster of one node all ranks count as adjacent. */
+/* Sets *seconds and returns true if the tables have the collective. The tables were measured on adjacent ranks. In a
+ * cluster of one node, all ranks count as adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;

@@ -7,29 +7,31 @@
 #include "plan/cluster.h"
 #include "plan/system.h"
 
-/* The ranks of a group of a domain: first, first + stride, ... */
+/* The ranks of a group of a domain: `size` ranks, first, first + stride, first + 2 stride, ... */
 typedef struct tri_group_extent {
   int64_t size, stride;
 } tri_group_extent;
 
-/* Returns the extent of a domain of a mesh; the domain's axes must be adjacent. */
+/* Returns the extent of the groups of a domain of a mesh. The axes of the domain must be adjacent. */
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
 
-/* Returns the seconds of a collective of `bytes` (tri_cost_exchange) while all other groups of the domain do the same,
- * including the wait for the last rank to reach it. If the cluster's tables have the collective, the seconds are from
- * there. Otherwise an all-reduce, all-gather or reduce-scatter takes as long as the fastest algorithm with its fastest
- * protocol: a ring, a tree (all-reduce only), or hierarchical rings (tri_system.levels). INFINITY if the cluster has no
- * links; 0 for a group of one rank. */
+/* Returns the seconds of a collective of `bytes` (as in tri_cost_exchange) while all other groups of the domain
+ * execute the same one. The seconds include the wait for the last rank to reach the collective. If the cluster's
+ * tables have the collective, the seconds are those of the tables. Otherwise an all-reduce, all-gather or
+ * reduce-scatter has the fastest algorithm with the fastest protocol: a ring, a tree (all-reduce only), or
+ * hierarchical rings (tri_system.levels). Returns INFINITY if the cluster has no links, and 0 for a group of one
+ * rank. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 
-/* As tri_network_collective, for buffers in memory that the ranks of a node share (tri_measured_collective.shared). */
+/* Returns the seconds of such a collective if its buffers are in memory that the ranks of a node share
+ * (tri_measured_collective.shared). */
 double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                           const tri_system *system);
 
-/* Returns the seconds in which each device of a stage sends a message of `bytes` to the next stage: from the cluster's
- * tables if these have messages, else those of the slowest link between two adjacent stages, for all stages. INFINITY
- * if the cluster has no links. */
+/* Returns the seconds in which each device of a stage sends a message of `bytes` to the next stage. They are from
+ * the cluster's tables if these have messages, else those of the slowest link between any two adjacent stages.
+ * Returns INFINITY if the cluster has no links. `stages`: extent of the pipeline domain. */
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_extent stages);
 
 #endif

@@ -42,7 +42,8 @@ static bool is_also(const char *path, const char *name) {
   return found;
 }
 
-/* Finds the preset that has the name in `also`; path is "" if no preset has it. TRI_BAD_CONFIG if several have it. */
+/* Sets `path` to the path of the preset that lists the name in `also`, or to "". Fails with TRI_BAD_CONFIG if
+ * several presets list it. */
 static tri_status find_also(const tri_preset_file *kind, const char *name, char path[TRI_PATH_BYTES]) {
   static _Thread_local char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
   char found[256] = "", one[TRI_PATH_BYTES];

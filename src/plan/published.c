@@ -19,7 +19,7 @@ tri_simulation_request tri_published_request(const tri_published_set *set, const
 
 /* ---- predictions ------------------------------------------------------------------------------------------------- */
 
-/* Predicts the time of a step only: a fit compares nothing else. */
+/* Predicts only the time of a step, since a fit compares nothing else. */
 static tri_status predict_step(const tri_published_set *set, tri_published_row *row) {
   tri_simulation_request request = tri_published_request(set, row);
   TRI_TRY(tri_simulate_step(&request, &row->prediction));
@@ -54,7 +54,7 @@ bool tri_published_is_judged(const tri_published_row *row) { return row->publish
 
 static int compare_counts(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
-/* Compares the groups of two rows: rows with the same model, sequence, number of devices and batch are a group. */
+/* Compares the groups of two rows. A group has the rows with the same model, sequence, number of devices and batch. */
 static int compare_groups(const tri_published_row *a, const tri_published_row *b) {
   int64_t left[] = {a->model.num_layers, a->model.hidden_size, a->model.num_heads, a->model.vocab_size,
                     a->sequence,         a->devices,           a->global_batch};
@@ -152,8 +152,8 @@ tri_status tri_published_summarize(const tri_published_set *set, tri_published_s
 
 /* ---- the fit ----------------------------------------------------------------------------------------------------- */
 
-/* Computes what a fit minimises: the squares of the logarithms of predicted / published times, and a weak pull of the
- * constants to their initial values `begun`. */
+/* Computes the number that a fit minimises: the sum of the squares of log(predicted / published), plus a weak pull
+ * of the constants to their initial values `begun`. */
 static tri_status badness(tri_published_set *set, const double *begun, double *out) {
   double sum = 0;
   const double *now = tri_cluster_constants(&set->cluster);

@@ -1,12 +1,13 @@
-/* Reading files of published results.
+/* Reads files of published results.
  *
- * A row is short: keys of a layout with their own names, keys of a model with shorter ones, and the published numbers.
- * All of them form one table, so that the nearest of all keys is suggested for an unknown one; the table is put
- * together here from the layout's table and from the names for the model's keys. The model's values are then read again
- * with the model's own table, over the preset that the row names, so that derived values are set and a model file's
- * checks apply.
+ * A row is short: it has keys of a layout with their own names, keys of a model with shorter names, and the published
+ * numbers. All of them are keys of one table, so that an error message for an unknown key can suggest the nearest of
+ * all keys. This file makes the table from the table of layouts and from the shorter names of model keys. The keys of
+ * the model are then read again with the table of models, over the preset that the row names. So derived values are
+ * set, and the checks of a model file apply.
  *
- * A file of comma-separated values is converted to the same mappings; messages name its lines. */
+ * The lines of a file of comma-separated values are converted to the same mappings; error messages have the line
+ * number. */
 #include "base/memory.h"
 #include "files/file.h"
 #include "model/model_config.h"
@@ -59,7 +60,7 @@ static const tri_config_key own_keys[] = {
      .help = "published: fits, or oom, which has no time"},
 };
 
-/* Shorter names of a model's keys. A row without `model:` must have the keys with an example. */
+/* The shorter names of model keys. A row without `model:` must have the keys with an example. */
 typedef struct model_key {
   const char *name, *full, *example;
 } model_key;
@@ -93,8 +94,8 @@ static void set_fallback(row_keys *rows, const char *name, const char *fallback)
   }
 }
 
-/* Makes the keys of a row that names a model, or of a row that describes it. Defaults are the usual settings of
- * published runs. */
+/* Makes the table for a row that names a model (has_model), or for a row that describes its model by keys. Defaults
+ * are the usual settings of published runs. */
 static void row_keys_make(bool has_model, row_keys *out) {
   size_t count = 0;
   for (size_t i = 0; i < OWN_KEYS; i++) out->keys[count++] = own_keys[i];
@@ -230,7 +231,8 @@ static tri_status row_complete(tri_yaml_tree *tree, const tri_published_set *set
   return row_figures(set, row);
 }
 
-/* Copies a key of a row. `mem_gb: OOM`, which tables of measurements often have, becomes out_of_memory. */
+/* Copies a key of a row to the mapping `root`. `mem_gb: OOM`, which tables of measurements often have, becomes
+ * `memory: oom`. */
 static tri_status row_put(tri_yaml_tree *tree, tri_yaml *root, const char *key, const tri_yaml *from) {
   tri_yaml *node = NULL;
   bool oom = strncmp(key, "mem_g", 5) == 0 && from->kind == TRI_YAML_SCALAR && strcasecmp(from->text, "oom") == 0;
@@ -242,7 +244,7 @@ static tri_status row_put(tri_yaml_tree *tree, tri_yaml *root, const char *key, 
   return tri_yaml_put(tree, root, oom ? "memory" : key, node);
 }
 
-/* Reads a row. `each`: the set's defaults for its rows; may be NULL. */
+/* Reads a row. `each`: keys and values that the set adds to each of its rows; may be NULL. */
 static tri_status row_read(const tri_published_set *set, const tri_yaml *given, const tri_yaml *each,
                            tri_published_row *row) {
   tri_yaml_tree *tree = NULL; /* a tree for each row, because the number of nodes of a tree is limited */
@@ -263,7 +265,8 @@ static tri_status row_read(const tri_published_set *set, const tri_yaml *given, 
   return status;
 }
 
-/* Adds the row to an error message, and the row's place if the message does not have it. */
+/* Adds the name of the row to the error message, and its line if the message does not have it. Returns the status of
+ * the failure. */
 static tri_status row_blame(const tri_published_row *row, const tri_yaml *given, tri_status status) {
   char message[1024], place[64], named[96] = "";
   snprintf(message, sizeof message, "%s", tri_status_message());
@@ -294,7 +297,7 @@ static tri_status set_add(tri_published_set *set, const tri_yaml *given, const t
 
 enum { MOST_COLUMNS = 64, MOST_CSV_BYTES = 1 << 26 };
 
-/* Cuts the next field off a line, in place, without its blanks and quotes. Returns NULL after the last one. */
+/* Cuts the next field off a line, in place, and removes its blanks and quotes. Returns NULL after the last field. */
 static char *field_next(char **line) {
   char *at = *line, *end;
   if (at == NULL) return NULL;
@@ -408,8 +411,8 @@ static tri_yaml *detach_yaml_key(tri_yaml *mapping, const char *key) {
   return NULL;
 }
 
-/* The nodes `rows` and `each` of a set, which are removed from it before the tree is read with a table, because there
- * may be more rows than a list of fixed size could hold. */
+/* The nodes `rows` and `each` of a set. They are removed from the set before it is read with a table, because a
+ * table limits the length of a list, and a set may have more rows. */
 typedef struct set_nodes {
   tri_yaml *rows, *each;
 } set_nodes;

@@ -1,14 +1,15 @@
-/* Ranges of the numbers of a cluster, with reasons (range.c). Reading a cluster refuses impossible numbers; a fit stays
- * within plausible ones; a test checks that the clusters which come with the program are plausible, so that no number
- * compensates for something that the model leaves out. */
+/* Ranges of the numbers of a cluster, with reasons (range.c). A cluster with an impossible number is not read, and a
+ * fit stays within plausible numbers. A test checks that the clusters of this program have plausible numbers, so
+ * that no number compensates for an effect that the model ignores. */
 #ifndef TRI_PLAN_RANGE_H
 #define TRI_PLAN_RANGE_H
 
 #include "plan/cluster.h"
 
+/* The range of one key of a cluster file. */
 typedef struct tri_range {
-  const char *name;   /* the key: "launch", "links.latency" */
-  double least, most; /* the possible range, which includes ideal machines: bandwidths may be nearly infinite */
+  const char *name;   /* the key, such as "launch" or "links.latency" */
+  double least, most; /* the possible range; it includes ideal machines, which have nearly infinite bandwidths */
   double low, high;   /* the plausible range of an accelerator */
   const char *why;    /* the reason for the plausible range */
 } tri_range;
@@ -19,21 +20,21 @@ extern const size_t tri_num_ranges;
 /* Returns the range with that name; NULL if there is no such range. */
 const tri_range *tri_range_of(const char *name);
 
-/* Calls `visit` for each number of a cluster that has a range. Stops if a call fails, and returns its status. Peaks of
- * unsupported precisions are left out. */
+/* Calls `visit` for each number of a cluster that has a range. Stops if a call fails, and returns its status. Skips
+ * peaks and host_bandwidth if they are 0, and in a cluster without tiles the numbers that describe tiles. */
 typedef tri_status (*tri_range_visitor)(void *context, const tri_range *range, double value);
 tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit, void *context);
 
-/* Fails with TRI_BAD_CONFIG for an impossible number; the message has its range. */
+/* Fails with TRI_BAD_CONFIG if a number is impossible; the message has its range. */
 tri_status tri_ranges_check(const tri_cluster *cluster);
 
-/* Warns of each number of an accelerator that is outside of its plausible range, and suggests the number that was
- * probably meant. Fails with TRI_BAD_CONFIG for a number a thousand times outside of it. Ignores zeros that a key
- * allows, and `hypothetical` clusters. */
+/* Logs a warning for each number of an accelerator outside of its plausible range, and suggests the number that was
+ * probably meant. Fails with TRI_BAD_CONFIG if a number is more than a factor of 1000 outside of the range. Ignores
+ * zeros, CPUs and `hypothetical` clusters. */
 tri_status tri_ranges_remark(const tri_cluster *cluster);
 
-/* Returns whether a fit may give a constant of tri_efficiency this value: a plausible one for accelerators, a possible
- * one for CPUs, and a positive one if the constant has no range. */
+/* Returns whether a fit may set a constant of tri_efficiency to this value: for accelerators a plausible one, for
+ * CPUs a possible one. If the constant has no range, the value must be positive. */
 bool tri_range_allows(const tri_cluster *cluster, const char *constant, double value);
 
 #endif

@@ -214,7 +214,7 @@ static void print_peak(const tri_simulation_request *request, double peak, FILE 
   fprintf(to, "peak memory %s of %s", held, room);
 }
 
-/* Prints the overlap if it hides at least a hundredth of the step. */
+/* Prints the overlap of communication with computation, if it hides at least a hundredth of the step. */
 static void print_overlap(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
   tri_overlap overlap;
   if (tri_simulate_overlap(request, p, &overlap) != TRI_OK || 100 * overlap.hidden_s < p->step_s) return;

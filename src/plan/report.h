@@ -1,4 +1,4 @@
-/* Predictions as text and as JSON. */
+/* Reports predictions as text and as JSON. */
 #ifndef TRI_PLAN_REPORT_H
 #define TRI_PLAN_REPORT_H
 
@@ -7,37 +7,41 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Returns { layout, step_s, tokens_per_s, tflops_per_device, model_tflops_per_device, hardware_tflops_per_device (the
- * same as tflops_per_device), mfu, hfu, bubble, fits, time: {...}, memory: {...}, sequence, sequence_assumed, accuracy:
- * {...} (tri_accuracy_json), num_parameters }; with tokens > 0 also { tokens, days, node_hours, device_hours }; and, if
- * they apply, { documents: {...}, experts: {...}, preferences: {...}, context_row_pairs_by_prices }. NULL if memory is
- * exhausted. */
+/* Returns { layout, step_s, tokens_per_s, tflops_per_device, model_tflops_per_device, hardware_tflops_per_device
+ * (the same as tflops_per_device), mfu, hfu, bubble, fits, time: {...}, memory: {...}, sequence, sequence_assumed,
+ * accuracy: {...} (tri_accuracy_json), num_parameters }; with tokens > 0 also { tokens, days, node_hours,
+ * device_hours }; and, depending on the request, { documents: {...}, experts: {...}, preferences: {...},
+ * context_row_pairs_by_prices }. Returns NULL if memory is exhausted. */
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);
 
 enum { TRI_REPORT_ATTENTION_BYTES = 96 };
-/* Returns the text after "sequences of N tokens": " (the model's longest; ...)" if N was not given, else "". */
+/* Returns the text that follows "sequences of N tokens" in a report: " (the model's longest; ...)" if N was assumed,
+ * else "". */
 const char *tri_report_assumed(bool assumed);
-/* Writes how attention is counted in FLOPs: "attention is counted ...". Returns out. */
+/* Returns a text about the FLOPs of attention, such as "attention is counted as 50 % of ...". The text may be stored
+ * in `out`. */
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
 
-/* Writes the memory of a device: "79.65 GiB", and how much of it is reserved. Returns out. */
+/* Writes the memory of a device, "79.65 GiB", and its reserved part. Returns out. */
 enum { TRI_REPORT_MEMORY_BYTES = 80 };
 char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPORT_MEMORY_BYTES]);
 
-/* Prints how far a prediction of a system on that many devices of a cluster may be trusted: a line for the errors of
- * published runs, for the cluster's constants and for kernels that have not run there. */
+/* Prints the accuracy of predictions for a system on that many devices of a cluster: one line for the errors of
+ * published runs, one for the fitted constants of the cluster, and one if the kernels of this program have never run
+ * on such devices. */
 void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to);
 
-/* The parts of a report as text, in the order of a report, which ends with tri_report_accuracy and tri_run_cost_text
- * (cost.h). */
-/* Prints one line: the model, sequences, devices, and the cluster with its description (tri_cluster.about). */
+/* The following functions print the parts of a report, in the order of a report. After these parts, a report has the
+ * output of tri_report_accuracy and tri_run_cost_text (cost.h). */
+/* Prints one line with the model, the sequences, the devices, and the cluster with its description
+ * (tri_cluster.about). */
 void tri_report_heading(const tri_simulation_request *request, FILE *to);
 /* Prints the layout, its rates and the parts of a step's time. */
 void tri_report_speed(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);
-/* Prints the peak of the fullest rank, whether it fits, and its parts. */
+/* Prints the peak memory of the fullest rank, whether it fits, and its parts. */
 void tri_report_memory_parts(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);
 
-/* Returns the layout's keys as JSON, as a run file has them. */
+/* Returns the keys of the layout as JSON, with their names in a run file. */
 json_t *tri_report_layout(const tri_layout *layout);
 
 /* Prints "layout:" and its keys, to be pasted into a run file. */

@@ -9,10 +9,10 @@
 /* Largest value of layout.context_row_pairs. */
 static const double MOST_PAIRS = 1 << 20;
 
-/* Sums over all layers: attention and the transfer of its keys, as if all documents were as long as the sequence. */
+/* Sums over all layers, as if all documents were as long as the sequence. */
 typedef struct sums {
-  double attention_s, pairs; /* query-key pairs, as the cut counts them */
-  double rows_s, rows;       /* rows of keys from other ranks */
+  double attention_s, pairs; /* seconds of attention; query-key pairs, as counted by the cut */
+  double rows_s, rows;       /* seconds and number of the rows of keys from other ranks */
 } sums;
 
 static bool gathers_keys(const tri_cost *cost) {
@@ -20,9 +20,9 @@ static bool gathers_keys(const tri_cost *cost) {
          cost->exchanges[0].collective == TRI_COLLECTIVE_ALL_TO_ALL;
 }
 
-/* Returns the seconds of rows from other ranks: their transfer, their packing by their own ranks, and their reordering
- * on this rank. The copies of the call pack the rank's own rows and reorder all rows; the seconds per row follow from
- * them. */
+/* Returns the seconds of the rows of keys from other ranks: their transfer, their packing by the ranks that have
+ * them, and their reordering on this rank. The copies of the call pack the own rows of this rank and reorder all
+ * rows; the seconds per row follow from both. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price,
                      double all_rows) {
   tri_cost cost = {0};
@@ -49,7 +49,8 @@ static void row_pairs_add(tri_pricer *pricer, const tri_op_list *list, int64_t a
   to->pairs += (double)call->rows * ((double)list->tokens + 1) / 2;
 }
 
-/* Creates the list of all layers, as one stage, for a rank with the most tokens. Equal layers are listed once. */
+/* Creates the list of operations of all layers, as one stage, for the rank with the most tokens. If all layers are
+ * equal, the list has one of them. */
 static tri_status create_list(const tri_simulation_request *request, const tri_layout *listed, tri_op_list **out) {
   const tri_parts_request parts = {.model = request->model,
                                    .layout = listed,

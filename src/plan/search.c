@@ -16,21 +16,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_ONCE = 16, LOOK = 4096 /* candidates between two reads of the clock */, SILENT_S = 2 };
+/* AT_ONCE: number of candidates that are simulated together. LOOK: number of candidates between two reads of the clock.
+ * SILENT_S: seconds before the first message of progress. */
+enum { AT_ONCE = 16, LOOK = 4096, SILENT_S = 2 };
 
+/* A valid layout. */
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
   bool simulated;             /* time and memory are predicted */
   bool reported;              /* tri_search_request.simulated was called */
-  tri_prediction *prediction; /* NULL: neither memory nor time is predicted */
+  tri_prediction *prediction; /* owned; NULL: neither memory nor time is predicted */
 } candidate;
 
 typedef struct search {
   double begin_s;
   const tri_search_request *request;
   int64_t lowest_trained; /* tri_trainable_lowest_layer */
-  candidate *all;         /* [count], in the order of their bounds */
+  candidate *all;         /* candidates [count], by ascending bound of time once all are known */
   int64_t count, room, simulated;
 } search;
 
@@ -71,12 +74,13 @@ static void log_progress(const search *s, bool sorted) {
 typedef struct adding {
   search *to;
   tri_bounds *bounds;
-  tri_layout tried, resolved; /* the last layout with recompute_every 1, before and after it was resolved */
-  bool valid;
+  tri_layout tried, resolved; /* the last layout with recompute_every 1 that was passed to tri_layout_resolve_trained,
+                                 before and after the call */
+  bool valid;                 /* this layout is valid */
 } adding;
 
-/* Resolves a candidate. `recompute_every` is the innermost key and affects no other key, so a layout is resolved only
- * for recompute_every 1, and the result is reused for the other values. */
+/* Resolves a candidate. Returns false if it is not valid. `recompute_every` is the innermost key and affects no
+ * other key, so a layout is resolved only for recompute_every 1, and the result is reused for the other values. */
 static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
   const tri_search_request *of = at->to->request;
   tri_layout one = *tried;
@@ -87,7 +91,7 @@ static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
                                            of->global_batch, of->devices) == TRI_OK;
   }
   if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL)
-    return false; /* recompute_every is fixed, but this layout does not use it */
+    return false; /* a fixed recompute_every has no effect in this layout */
   *out = at->resolved;
   out->recompute_every = tried->recompute_every;
   return at->valid;
@@ -166,8 +170,8 @@ static tri_status enumerate(search *s) {
 
 /* ---- simulation -------------------------------------------------------------------------------------------------- */
 
-/* Predicts the memory of a candidate, and its time if it fits into `room`. The prediction of memory stops at the first
- * stage that does not fit, which is enough because `room` never grows. */
+/* Predicts the memory of a candidate, and its time if the memory fits into `room`. The prediction of memory ends at
+ * the first stage that does not fit. This is enough because later calls never have a larger `room`. */
 static tri_status search_simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
   if (c->prediction == NULL) {
@@ -193,7 +197,7 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
 static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
-  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated; /* counted in an earlier pass */
+  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated; /* these were counted in an earlier pass */
 #pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
     tri_status status = search_simulate(s, some[i], room);
@@ -214,7 +218,8 @@ static int compare_answers(const void *left, const void *right) {
   return (*a)->prediction->memory.peak > (*b)->prediction->memory.peak ? 1 : -1;
 }
 
-/* Inserts a candidate that fits into the list of the best so far: [*count], at most `top`, best first. */
+/* Inserts a candidate that fits into the list of the best so far, best[*count], best first. The list has at most
+ * `top` candidates. */
 static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *c, double room) {
   if (c->prediction->memory.peak > room) return;
   if (*count == top) {
@@ -225,13 +230,13 @@ static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *
   qsort(best, (size_t)*count, sizeof *best, compare_answers);
 }
 
-/* The candidates that a pass over the list considers, and how many answers it keeps. */
+/* The candidates that a pass over the list considers, and the number of answers. */
 typedef struct query {
-  double room; /* bytes */
-  int64_t top;
-  const tri_config_key *other; /* key whose value differs from that of `than`; NULL: all candidates */
+  double room;                 /* bytes that a rank may need */
+  int64_t top;                 /* largest number of answers */
+  const tri_config_key *other; /* consider only candidates that differ from `than` in this key; NULL: all candidates */
   const tri_layout *than;
-  double limit_s; /* most seconds of a step; INFINITY: no limit */
+  double limit_s; /* largest step time; INFINITY: no limit */
 } query;
 
 static bool is_wanted(const search *s, const query *want, const candidate *c) {
@@ -247,7 +252,7 @@ static void report_simulated(const search *s, candidate **some, int64_t count) {
   }
 }
 
-/* Finds the fastest candidates of the query: best[*found], best first. */
+/* Finds the fastest candidates of a query, and writes them to best[*found], best first. */
 static tri_status find(search *s, const query *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
   *found = 0;
@@ -279,8 +284,8 @@ static int compare_bytes(const void *left, const void *right) {
   return (a->bound.bytes > b->bound.bytes) - (a->bound.bytes < b->bound.bytes);
 }
 
-/* Finds the candidate with the least memory. Sorts the list by the bounds of memory, and plans candidates in this order
- * until no bound is below the least memory so far. */
+/* Finds the candidate that needs the least memory. Sorts the list by the bounds of memory, and plans candidates in
+ * this order until the next bound is not below the least memory so far. */
 static tri_status smallest(search *s, candidate **out, double *bytes) {
   *out = NULL;
   *bytes = INFINITY;
@@ -297,11 +302,11 @@ static tri_status smallest(search *s, candidate **out, double *bytes) {
   return TRI_OK;
 }
 
-/* Finds the smallest number of devices with which a layout fits, and its batch: 2, 4, ... 64 times as many are tried.
- * *out is 0 if none of them is enough. */
+/* Finds the smallest number of devices with which a layout fits, and its global batch. Tries 2, 4, ... 64 times the
+ * requested number of devices. Sets *out to 0 if no layout fits. */
 static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) {
   *out = 0;
-  /* Each number with the requested batch, and then with a batch that grows with it. */
+  /* Each number is tried with the requested batch first, and then with a batch that grows with the number. */
   for (int64_t i = 2; i <= 13 && *out == 0; i++) {
     const int64_t times = INT64_C(1) << (i / 2);
     tri_search_request more = *s->request;
@@ -347,7 +352,7 @@ static double more_along(const tri_prediction *best, const tri_prediction *other
   return other->time.along[axis] - best->time.along[axis];
 }
 
-/* Returns the name of the part of the step that grew most from the best layout to another. */
+/* Returns the name of the part of the step with the largest increase from the best layout to another. */
 static const char *largest_loss(const tri_prediction *best, const tri_prediction *other) {
   const struct {
     const char *name;
@@ -367,7 +372,8 @@ static const char *largest_loss(const tri_prediction *best, const tri_prediction
   return parts[most].name;
 }
 
-/* Finds or adds the alternative with the layout of `other`, which may be an alternative for several keys. */
+/* Returns the alternative with the layout of `other`, which is added if it is new. It may be the alternative for
+ * several keys. */
 static tri_alternative *alternative_of(tri_search_result *result, const candidate *best, const candidate *other) {
   for (int64_t i = 0; i < result->num_alternatives; i++) {
     if (tri_layouts_alike(&result->alternatives[i].layout, &other->layout, TRI_LAYOUT_OF_ALL)) {
@@ -381,7 +387,8 @@ static tri_alternative *alternative_of(tri_search_result *result, const candidat
   return made;
 }
 
-/* Returns the seconds of the slowest of the TRI_SEARCH_TOLD fastest alternatives; INFINITY if there are fewer. */
+/* Returns the step time of the slowest of the TRI_SEARCH_TOLD fastest alternatives; INFINITY if there are fewer
+ * alternatives. */
 static double farthest_s(const tri_search_result *result) {
   double nearest[TRI_SEARCH_TOLD];
   for (int i = 0; i < TRI_SEARCH_TOLD; i++) nearest[i] = INFINITY;
@@ -397,7 +404,7 @@ static double farthest_s(const tri_search_result *result) {
   return nearest[TRI_SEARCH_TOLD - 1];
 }
 
-/* Returns whether candidates slower than the limit may fit. */
+/* Returns whether there may be candidates of the query that fit but are slower than its limit. */
 static bool may_have_others(const search *s, const query *want) {
   bool some = false;
   for (int64_t i = 0; i < s->count && !some; i++) {
@@ -425,8 +432,8 @@ static tri_status explain_key(search *s, const candidate *best, const tri_config
   return TRI_OK;
 }
 
-/* Returns the fastest answer with another value of the key; it is the fastest of all candidates with another value.
- * NULL if no answer has another value. */
+/* Returns the fastest answer with another value of the key; NULL if no answer has one. Answers are faster than all
+ * other candidates, so it is the fastest of all candidates with another value. */
 static const candidate *answer_without(candidate *const *best, int64_t found, const tri_config_key *key) {
   for (int64_t i = 1; i < found; i++) {
     if (tri_layouts_differ(&best[i]->layout, &best[0]->layout, key) != NULL) return best[i];
@@ -439,7 +446,7 @@ static int compare_alternatives(const void *left, const void *right) {
   return (a->step_s > b->step_s) - (a->step_s < b->step_s);
 }
 
-/* Returns whether a candidate has another value of the key. */
+/* Returns whether any candidate has another value of the key than the best one. */
 static bool is_open(const search *s, const candidate *best, const tri_config_key *key) {
   for (int64_t i = 0; i < s->count; i++) {
     if (tri_layouts_differ(&s->all[i].layout, &best->layout, key) != NULL) return true;
@@ -447,8 +454,8 @@ static bool is_open(const search *s, const candidate *best, const tri_config_key
   return false;
 }
 
-/* Finds an alternative for each key. Keys with an alternative among the answers come first: for the other keys only
- * alternatives that would be among the fastest TRI_SEARCH_TOLD are searched. */
+/* Finds an alternative for each key. Keys with an alternative among the answers come first. For the other keys, the
+ * search considers only alternatives that would be among the TRI_SEARCH_TOLD fastest. */
 static tri_status explain(search *s, candidate *const *best, int64_t found, tri_search_result *result) {
   const tri_config_key *rest[TRI_SEARCH_EXPLAINED];
   int64_t explained = 0, num_rest = 0;

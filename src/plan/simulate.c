@@ -11,14 +11,14 @@
 
 /* ---- many micro-batches ------------------------------------------------------------------------------------------ */
 
-/* A guess of the middle of a step: from micro-batch `first` on it may repeat every `period` micro-batches. */
+/* A guess of the middle of a step: from micro-batch `first` on, the step may repeat every `period` micro-batches. */
 typedef struct middle {
   int64_t first, period;
 } middle;
 
-/* Simulates a shorter step, and if its middle repeats, sets *settled and adds the missing periods. The probed
- * micro-batches are followed by as many as can be in flight, so that the end of the step does not affect them. Does
- * nothing if the shorter step would have more than half of the micro-batches, since little time would be saved. */
+/* Simulates a shorter step. If its middle repeats, sets *settled and adds the missing periods. After the compared
+ * micro-batches, the shorter step has as many as can be in flight, so that its end does not affect them. Does
+ * nothing if the shorter step has more than half of the micro-batches, since this would save little time. */
 static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, middle at, tri_step_sample *out,
                               bool *settled) {
   const tri_layout *layout = stages->request->layout;
@@ -40,7 +40,7 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
   return TRI_OK;
 }
 
-/* A step with at least this many forwards needs so much memory for its turns that the threads of a search simulate such
+/* A step with at least this many forwards needs much memory for its turns, so the threads of a search simulate such
  * steps one at a time. */
 enum { LONG_STEP = 1000000 };
 /* A step with at most this many forwards is simulated in full, without testing whether its middle repeats. */
@@ -115,8 +115,8 @@ double tri_step_model_flops(const tri_simulation_request *request) {
          (double)request->global_batch * (double)request->sequence;
 }
 
-/* Returns the FLOPs of attention's GEMMs in forward and backward: the part of the step's FLOPs per token that grows
- * with the sequence. */
+/* Returns the FLOPs of the GEMMs of attention in a step, forward and backward: the part of its FLOPs that depends on
+ * the length of sequences. */
 static double attention_flops(const tri_simulation_request *request) {
   double per_token = tri_model_flops_per_token(request->model, request->sequence, tri_step_attention_fraction(request));
   return (per_token - tri_model_flops_per_token(request->model, 0, 1)) * (double)request->global_batch *
@@ -131,9 +131,9 @@ static double again_of_experts(const tri_simulation_request *request) {
   return tokens * (double)(model->num_layers - model->dense_layers) * (double)model->experts_per_token * each;
 }
 
-/* Adds the FLOPs of recompute, and of the forward of mismatched answers. `experts`: the GEMMs of gate and up.
- * `selective`: the forward of attention, a third of its FLOPs, in systems with selective_attention. `full`: the forward
- * of one in recompute_every layers, without the head. */
+/* Adds the FLOPs of recompute and of the forward of mismatched answers. Recompute of `experts` has the GEMMs of gate
+ * and up. `selective` has the forward of attention, a third of its FLOPs, in systems with selective_attention, else
+ * no GEMMs. `full` has the forward of one in recompute_every layers, without the head. */
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
@@ -183,7 +183,8 @@ static tri_status check(const tri_simulation_request *request) {
   return TRI_OK;
 }
 
-/* Returns the highest load (by rows) of all lists of operations, those of all chunks of all stages. */
+/* Returns the load of the list of operations with the most rows of experts, among the lists of all chunks of all
+ * stages. */
 static tri_expert_load expert_load(const tri_stages *stages) {
   tri_expert_load most = {0};
   for (int64_t k = 0; k < stages->num_kinds; k++) {
@@ -253,8 +254,8 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
-/* Simulates the same step without overlap. hidden_s is its communication minus the prediction's; slower_s is the
- * prediction's computation minus its own. */
+/* Simulates the same step without overlap, and compares: hidden_s is the additional communication without overlap,
+ * and slower_s is the additional computation with overlap. */
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out) {
   const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);
@@ -272,8 +273,8 @@ tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri
   return TRI_OK;
 }
 
-/* Draws the forward of mismatched answers before the step. The events of the step, which are drawn already, are moved
- * to later times. */
+/* Adds the forward of mismatched answers to the timeline, before the step. The events of the step, which are already
+ * in the timeline, are moved to later times. */
 static tri_status draw_forward(tri_stages *stages, tri_timeline *timeline) {
   const int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
   tri_step_sample forward;

@@ -8,7 +8,7 @@
 
 /* ---- equal stages ------------------------------------------------------------------------------------------------ */
 
-/* Returns whether two stages have equal layers. a and b [virtual_stages] are the layers of their chunks. */
+/* Returns whether two stages have equal layers. a, b [virtual_stages]: the layers of the chunks of each stage. */
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
   const tri_layout *layout = request->layout;
   int64_t behind = request->model->num_layers + 1;
@@ -35,7 +35,8 @@ static double clearing_s(const tri_simulation_request *request, const tri_parts 
   return tri_price_work(request->cluster, request->precision, TRI_WORK_ZERO, elements, bytes);
 }
 
-/* Returns the seconds of accumulating a layer's gradients in a system whose GEMMs do not accumulate; else 0. */
+/* Returns the seconds of accumulating the gradients of a layer in a system whose GEMMs do not accumulate; 0 in other
+ * systems. */
 static double adding_s(const tri_simulation_request *request, const tri_parts *parts, int64_t layer) {
   double elements = 0, bytes = request->system->sum_bytes;
   for (int64_t i = 0; bytes > 0 && i < parts->table->num_entries; i++) {
@@ -45,8 +46,8 @@ static double adding_s(const tri_simulation_request *request, const tri_parts *p
   return tri_price_memory(request->cluster, elements * bytes);
 }
 
-/* Adds the call's seconds of attention that depend on the documents. Attention that stores its scores, or whose window
- * is shorter than the documents, takes the same time in all micro-batches. */
+/* Adds the seconds of attention of a call, if they depend on the documents. They do not if attention stores its
+ * scores, or if its window is shorter than the documents. */
 static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_attention_price *to) {
   bool by_fraction =
       list->calls[call].attention_fraction == list->attention_fraction && pricer->system->flash_attention;
@@ -56,8 +57,9 @@ static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call
   to->backward_s += of.backward_s;
 }
 
-/* Overlaps the exchange of rows of experts in a layer with the computation of the same layer for another micro-batch.
- * That computation takes as long as this one, and runs at the share `beside` of its rate during the exchange. */
+/* Overlaps the exchange of rows of experts with the computation of the same layer for another micro-batch. The other
+ * computation takes as long as that of this micro-batch, and runs at the share `beside` of its rate during the
+ * exchange. */
 static void lay_beside_batch(const tri_simulation_request *request, tri_price *price) {
   const double beside = request->cluster->beside;
   double *rows = &price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)];
@@ -76,10 +78,11 @@ static void overlap_batches(const tri_simulation_request *request, tri_chunk_pri
   }
 }
 
-/* Offloading to the host: the transfer of a layer's kept activations overlaps with the forward of one layer, and the
- * transfer back with the backward of one layer. A layer's pass takes at least as long as its transfer. */
+/* Offloading to the host. The transfer of a layer's kept activations to the host overlaps with the forward of one
+ * layer, and the transfer back with the backward of one layer. So a pass of a layer takes at least as long as the
+ * transfer of a layer. */
 typedef struct offloading {
-  double moved_s, forward_s, backward_s; /* sums over the layer so far */
+  double moved_s, forward_s, backward_s; /* seconds, summed over the calls of the layer so far */
 } offloading;
 
 static void wait_for_host(const tri_simulation_request *request, const tri_op_list *list, int64_t call, bool last,
@@ -142,7 +145,7 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
   return TRI_OK;
 }
 
-/* Returns the price with the additional seconds of the instruction's micro-batch: the first one's or a later one's. */
+/* Returns the price with first_s or later_s added, depending on the micro-batch of the instruction. */
 static tri_price in_turn(tri_price price, const tri_instruction *at) {
   price.compute_s += at->micro_batch == 0 ? price.first_s : price.later_s;
   return price;
@@ -163,8 +166,8 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   return in_turn(sum, at);
 }
 
-/* Returns the seconds of summing the bucket's partial gradients over the domain `bucket->parts`: gradients of norms of
- * sliced rows, and of replicated key and value heads. */
+/* Returns the seconds of summing the partial gradients of a bucket over the domain bucket->parts. The gradients of
+ * norms of sliced rows, and of replicated key and value heads, are partial. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);
@@ -185,7 +188,7 @@ static const tri_device_description *device_of(const tri_simulation_request *req
   return request->device != NULL ? request->device : tri_cluster_description(request->cluster);
 }
 
-/* Adds to *packed the elements of the weights that the device packs. */
+/* Adds the number of elements of the weights that the device packs to *packed. */
 static tri_status count_packed(const tri_simulation_request *request, const tri_parts *parts, double *packed) {
   double element = (double)tri_dtype_bytes(request->precision);
   for (int64_t c = 0; c < parts->num_chunks; c++) {
@@ -200,7 +203,8 @@ static tri_status count_packed(const tri_simulation_request *request, const tri_
   return TRI_OK;
 }
 
-/* Returns the seconds of computations that depend only on weights, once per step (tri_op.prepare_cost). */
+/* Returns the seconds of the computations that depend only on weights and are done once per step
+ * (tri_op.prepare_cost). */
 static double price_preparing(const tri_simulation_request *request, const tri_parts *parts) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   double seconds = 0;
@@ -216,8 +220,8 @@ static double price_preparing(const tri_simulation_request *request, const tri_p
   return seconds;
 }
 
-/* Returns the seconds of the optimizer's work beyond reading and writing its states (such as GEMMs), and sets *traffic
- * to the bytes that it reads and writes as a multiple of AdamW's. */
+/* Returns the seconds of the work of the optimizer beyond reading and writing its states, such as GEMMs. Sets
+ * *traffic to the bytes that the optimizer reads and writes, as a multiple of those of AdamW. */
 static double price_calls(const tri_simulation_request *request, const tri_updates *updates, double *traffic) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const double adamw = tri_price_update_bytes(request->system, request->precision);
@@ -237,15 +241,17 @@ static double price_calls(const tri_simulation_request *request, const tri_updat
   return seconds;
 }
 
-/* Returns the seconds of converting weights to FP8, once per step. With ZeRO 3 each rank converts its own shard. */
+/* Returns the seconds of converting weights to FP8, once per step. own, all: number of trained weights in the shard
+ * of a rank, and before sharding. With ZeRO 3 each rank converts its own shard. */
 static double converting_weights_s(const tri_simulation_request *request, double own, double all) {
   const tri_system *system = request->system;
   if (!system->fp8_products) return 0;
   return tri_price_memory(request->cluster, (request->layout->zero > 2 ? own : all) * system->fp8_conversion);
 }
 
-/* Prices clipping, the update and the packing of new weights. If the device packs weights as plain 16-bit copies, the
- * update itself writes the copies of the rank's own weights. */
+/* Prices clipping, the update and the packing of new weights. own: number of trained weights in the shard of a rank;
+ * packed, own_packed: number of weights that the device packs, and of those in the shard. If the device packs
+ * weights as plain copies in 16 bits, the update itself writes the copies of the shard. */
 static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
                             double packed) {
   const tri_cluster *cluster = request->cluster;
@@ -262,8 +268,8 @@ static void price_optimizer(const tri_simulation_request *request, tri_stage_kin
                                                       own * tri_price_update_bytes(system, type) + narrowed * element);
 }
 
-/* Returns the seconds of gathering the frozen parameters of a bucket whose values are sharded, type by type. In planned
- * systems the rank first copies its own part into the gather buffer. */
+/* Returns the seconds of gathering the frozen parameters of a bucket whose values are sharded: one gather for each
+ * stored type. In this program the rank first copies its own part into the gather buffer. */
 static double price_frozen_gather(const tri_simulation_request *request, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);
@@ -308,8 +314,8 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
     double part = (double)(bucket->own_end - bucket->own_first);
     double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
-    /* The engine copies the rank's shard out of the reduce buffer after a reduction, and into the gather buffer before
-     * a gather. */
+    /* This program copies the shard of the rank out of the reduce buffer after a reduction, and into the gather
+     * buffer before a gather. */
     if (system->planned && bucket->gradients_sharded) kind->reduce_s[b] += copied;
     if (system->planned && bucket->values_sharded) kind->gather_s[b] += copied;
     if (!tri_bucket_is_trained(bucket)) kind->gather_s[b] = 0;
@@ -405,14 +411,16 @@ static tri_status stages_fill(tri_stages *stages) {
   return status;
 }
 
-/* Returns the seconds of a message to the next stage. Each tensor rank sends whole rows; or its slice with sequence
- * parallelism; or in systems with scatter_messages a part of the rows, which the receivers gather. */
+/* Returns the seconds of a message to the next stage. Each tensor rank sends all rows. With sequence parallelism it
+ * sends only its slice of the rows. In systems with scatter_messages it sends a part of the rows, and the receivers
+ * gather them. */
 static double price_message(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence));
   double bytes = rows * (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  const tri_group_extent holders = tri_network_extent(&shape, TRI_DOMAIN_TENSOR); /* ranks with the same rows */
+  const tri_group_extent holders =
+      tri_network_extent(&shape, TRI_DOMAIN_TENSOR); /* tensor ranks, which have the same rows */
   bool several = holders.size > 1;
   bool sliced = layout->sequence_parallel && several, scattered = request->system->scatter_messages && several;
   if (layout->pipeline == 1) return 0;

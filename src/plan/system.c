@@ -115,7 +115,7 @@ tri_status tri_system_settle(const tri_system *system, const char *given, tri_la
                   system->name);
 }
 
-/* Refuses keys that the engine's own memory plan does not support. */
+/* Fails for keys that the memory plan of the engine does not support. */
 static tri_status check_engine(const void *values) {
   const tri_system *system = values;
   if (!system->planned) return TRI_OK;

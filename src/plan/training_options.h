@@ -1,5 +1,5 @@
-/* The trained parameters, the optimizer and the objective, for planning without a run file: the keys that influence
- * computation and memory of a step, with their names in a run file. */
+/* Training options for planning without a run file: the trained parameters, the optimizer and the objective. They
+ * have the keys of a run file that influence the computation and memory of a step. */
 #ifndef TRI_PLAN_TRAINING_OPTIONS_H
 #define TRI_PLAN_TRAINING_OPTIONS_H
 
@@ -14,16 +14,17 @@ typedef struct tri_training_options {
   tri_objective_config objective;
 } tri_training_options;
 
-/* Tables of the keys: one for all options, and those of the sections `adapter` and `optimizer`. Offsets are into
- * tri_training_options. */
+/* Tables of these keys: one for all options, and one for each of the sections `adapter` and `optimizer`. The offsets
+ * of keys are those in tri_training_options. */
 extern const tri_config_table tri_training_options_table, tri_training_options_adapter_table,
     tri_training_options_optimizer_table;
 
-/* Reads options such as "adapter.rank=16"; later ones override earlier ones, other keys have their defaults. */
+/* Reads options such as "adapter.rank=16". Later options override earlier ones, and keys without an option have
+ * their defaults. */
 tri_status tri_training_options_parse(const char *const *options, int64_t count, tri_training_options *out);
 
-/* Sets `tuning` of a complete model, and checks it and the optimizer's settings. Messages begin with the run file's
- * key. */
+/* Sets model->tuning of a complete model, and checks it together with the settings of the optimizer. Error messages
+ * begin with the key of the run file. */
 tri_status tri_training_options_apply(const tri_training_options *trained, tri_model *model);
 
 #endif

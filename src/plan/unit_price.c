@@ -6,7 +6,7 @@
 #include "plan/call_price.h"
 #include "schedule/parts.h"
 
-/* Returns the seconds of a price. The exchange of rows of experts is free if the system overlaps it with another
+/* Returns the seconds of a price. The exchange of rows of experts counts as 0 if the system overlaps it with another
  * micro-batch. */
 static double seconds(const tri_system *system, tri_price price) {
   const double hidden = system->overlap_batches ? price.along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] : 0;
@@ -17,8 +17,8 @@ static bool is_of_layer(const tri_op_list *list, int64_t slot, int64_t layer) {
   return list->calls[list->slots[slot].producer].layer == layer;
 }
 
-/* Adds the gradients that a split backward keeps until the backward of weights: those of the outputs of calls with
- * weights. Buffers that the layer shares with another layer are not counted. */
+/* Adds the bytes of the gradients that a split backward keeps until the backward of weights: those of the outputs of
+ * calls with weights. Buffers that the layer shares with another layer are not counted. */
 static tri_status add_deferred(const tri_op_list *list, int64_t layer, tri_unit_price *unit) {
   int32_t *buffer_of = NULL;
   int64_t num_buffers = 0;

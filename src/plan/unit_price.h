@@ -5,24 +5,25 @@
 
 #include "plan/search.h"
 
-/* Seconds include collectives. */
+/* The seconds and the memory of a unit for one micro-batch. Seconds include collectives. */
 typedef struct tri_unit_price {
   double forward, backward, backward_input; /* seconds; both backwards include recomputation */
-  double recompute;  /* seconds of recomputation alone, for schedules that split the backward and recompute twice */
+  double recompute;  /* seconds of the recomputation alone; schedules that split the backward recompute twice */
   double kept;       /* bytes of activations kept from the forward to the backward */
-  double deferred;   /* bytes of gradients kept from the backward of inputs to the backward of weights */
+  double deferred;   /* bytes of gradients that a split backward keeps from the backward of inputs to the backward of
+                        weights */
   double recomputed; /* bytes of activations that the backward recomputes */
   double transfer;   /* bytes of the largest buffer for rows that move between ranks */
-  double packed;     /* bytes of weights in packed form, which the engine keeps next to the weights */
+  double packed;     /* bytes of packed copies of weights, which the engine keeps in addition to the weights */
 } tri_unit_price;
 
-/* A unit to price, in a list of operations of some layers of a model. */
+/* The unit to price, and the list of operations that contains it. */
 typedef struct tri_wanted_unit {
   const tri_model *model;
-  tri_layer_range layers; /* layers of the list */
-  bool passes;            /* the backward also computes the gradient for the layers below */
-  int64_t layer;          /* the layer whose calls are added; -1: embedding, num_layers: head */
-  tri_unit_price *unit;   /* the sum */
+  tri_layer_range layers; /* layers in the list */
+  bool passes;            /* the backward also computes the gradient of the input of the list */
+  int64_t layer;          /* index of the layer that is the unit; -1: the embedding; num_layers: the head */
+  tri_unit_price *unit;   /* the result, to which the prices of all calls of the unit are added */
 } tri_wanted_unit;
 
 /* Adds the prices of the calls of a unit in a layout to *wanted->unit. */

@@ -1,14 +1,14 @@
 /* Divides the work of an update among replicas, in whole tensors.
  *
- * A bucket is a sequence of pieces: a tensor that has to stay whole, or many blocks of elements. The parts of a bucket
- * are in the order of the ranks, since a reduction scatters a bucket in that order. A bucket with fewer tensors than
- * ranks leaves some ranks without work, so the work of all buckets is balanced together: in each bucket a rank takes
- * the next pieces as long as its work, with that of the buckets before, stays below a limit. The limit is the lowest
- * with which all pieces are taken.
+ * A bucket is a sequence of pieces: a tensor that has to stay whole, or many blocks of elements. The parts of a
+ * bucket are in the order of the ranks, since a reduction scatters a bucket in that order. A bucket with fewer
+ * tensors than ranks leaves some ranks without work, so the work of all buckets is balanced together: in each bucket
+ * a rank takes the next pieces as long as its work, including the work in earlier buckets, stays below a limit. The
+ * limit is the lowest one with which all pieces are assigned.
  *
- * All ranks of a stage must compute the same cut, because the ranks that hold the shards of a tensor gather it among
- * the ranks of one replica. So the work is counted in integers, from the sizes on the first of these ranks, which has
- * the most elements; another rank may have fewer elements of a piece. */
+ * All ranks of a stage must compute the same cut, because the ranks of a replica that have the shards of a tensor
+ * gather the whole tensor from each other. So the work is counted in integers, and from the sizes of the shards on
+ * the first of these ranks, which has the most elements. Another rank may have fewer elements of a piece. */
 #include "schedule/bucket_cuts.h"
 
 #include "base/count.h"
@@ -20,16 +20,16 @@ enum { ELEMENT_WORK = 1000 };
 
 /* `count` adjacent tensors or blocks of equal size and work. */
 typedef struct piece {
-  int64_t count, elements;
-  int64_t room;  /* elements of all of them on this rank: count * elements, or fewer */
-  uint64_t work; /* work of one */
+  int64_t count, elements; /* number of tensors or blocks; elements of each */
+  int64_t room;            /* elements on this rank of all tensors or blocks together: count * elements, or fewer */
+  uint64_t work;           /* work of each */
 } piece;
 
 typedef struct pieces {
   piece *list;
   int64_t count, room;
-  uint64_t work; /* work of all */
-  bool whole;    /* one of them is a tensor that must not be cut */
+  uint64_t work; /* sum over all pieces */
+  bool whole;    /* one of the pieces is a tensor that must not be cut */
 } pieces;
 
 static tri_status add_piece(pieces *to, int64_t count, int64_t elements, int64_t room, uint64_t work) {
@@ -49,8 +49,8 @@ static bool stays_whole(const tri_optimizer *optimizer) {
   return false;
 }
 
-/* Returns the elements of an entry on the first of the ranks that split it, for as many stacked members as this rank
- * has. */
+/* Returns the elements of an entry on the first of the ranks that split it. If the entry is a stack of experts, only
+ * the experts of this rank count. */
 static int64_t most_elements(const tri_mesh_shape *shape, const tri_parameter *entry) {
   const tri_parameter first = tri_parameter_of_rank(entry, tri_domain_size(shape, entry->placement.parts), 0);
   return first.count / tri_larger(1, entry->stack) * tri_larger(1, entry->num_members);
@@ -76,8 +76,8 @@ static bool is_updated_with(const tri_optimizer_settings *settings, const tri_pa
 /* Sums over adjacent entries that share blocks. */
 typedef struct neighbours {
   uint64_t work;
-  int64_t most; /* elements on the first of the ranks that split them */
-  bool whole;   /* one of them is a tensor that must not be cut */
+  int64_t most; /* elements on the first of the ranks that split the entries */
+  bool whole;   /* one of the entries is a tensor that must not be cut */
 } neighbours;
 
 static void add_entry(const tri_optimizer_settings *settings, const tri_mesh_shape *shape, const tri_parameter *entry,
@@ -90,8 +90,8 @@ static void add_entry(const tri_optimizer_settings *settings, const tri_mesh_sha
   sum->whole = sum->whole || stays_whole(by);
 }
 
-/* Adds the entries from *i up to the next entry that shares no block with them on any rank, and sets *i to that one.
- * Experts of a stack are separate pieces, since sums over blocks restart with each expert. */
+/* Adds the entries from *i up to the next entry that shares no block with them on any rank, and sets *i to the index
+ * of that entry. The experts of a stack are separate pieces, since sums over blocks restart with each expert. */
 static tri_status add_entries(const tri_optimizer_settings *settings, const tri_mesh_shape *shape,
                               const tri_parameter_table *table, const tri_bucket *bucket, int64_t *i, pieces *to) {
   const tri_parameter *entry = &table->entries[*i];
@@ -114,7 +114,7 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
   }
   if (members == 1) return add_piece(to, 1, end - begin, end - begin, sum.work);
   const int64_t each = entry->count / members;
-  const uint64_t of_each = sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work: of the whole stack */
+  const uint64_t of_each = sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work is that of the whole stack */
   TRI_TRY(add_piece(to, members - 1, each, (members - 1) * each, of_each));
   const int64_t rest = end - begin - (members - 1) * each;
   return add_piece(to, 1, rest, rest, of_each);
@@ -131,14 +131,15 @@ static tri_status find_pieces(const tri_optimizer_settings *settings, const tri_
   return TRI_OK;
 }
 
-/* Returns the elements on this rank of the first `taken` members of a piece. */
+/* Returns the elements on this rank of the first `taken` tensors or blocks of a piece. */
 static int64_t elements_of(const piece *p, int64_t taken) {
   const int64_t elements = taken * p->elements;
   return elements < p->room ? elements : p->room;
 }
 
-/* Assigns pieces to the ranks in order, each up to the limit. Returns whether all pieces are assigned. begins[ranks +
- * 1] (NULL: only tests the limit) is set to the begins of the parts, and the work is added to the loads. */
+/* Assigns pieces to the ranks in order, to each rank up to the limit of its work. Returns whether all pieces are
+ * assigned. If `begins` [ranks + 1] is not NULL, writes the begins of the parts to it and adds the work to
+ * loads[ranks]; else only tests the limit. */
 static bool assign_below(const pieces *of, uint64_t *loads, int64_t ranks, uint64_t limit, int64_t *begins) {
   int64_t at = 0, taken = 0, before = 0; /* before: elements of the pieces before `at` */
   for (int64_t r = 0; r < ranks; r++) {

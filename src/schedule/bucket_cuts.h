@@ -4,8 +4,8 @@
 
 #include "schedule/buckets.h"
 
-/* Sets `begins` of every bucket with a tensor that its optimizer needs whole, so that no part begins inside such a
- * tensor. */
+/* Sets tri_bucket.begins of each bucket that has a tensor which an optimizer needs whole. No part of these buckets
+ * begins inside such a tensor. */
 tri_status tri_buckets_cut_at_tensors(const tri_optimizer_settings *optimizer, const tri_mesh_shape *shape,
                                       const tri_parameter_table *table, tri_buckets *buckets);
 

@@ -14,7 +14,7 @@ static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
   return -1;
 }
 
-/* Entries that others are tied to: an embedding, and its LoRA factors. */
+/* The entries to which other entries are tied: an embedding, and its LoRA factors. */
 enum { MOST_TIED = 3 };
 typedef struct tied_entries {
   int64_t of[MOST_TIED], count;
@@ -39,7 +39,8 @@ static bool is_tied(const tri_parameter_table *table, const tied_entries *tied, 
 }
 
 /* Returns whether an entry opens a new bucket after `bucket`: it belongs to another chunk or domain, begins a layer
- * while the bucket is full, or is one of a tied pair, whose gradients are complete later than its neighbours'. */
+ * while the bucket is full, or is one of a tied pair, whose gradients are complete later than those of its
+ * neighbours. */
 static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t chunk, bool tied, bool full) {
   if (bucket->chunk != chunk || bucket->replicas != entry->placement.replicas || bucket->tied != tied) return true;
   return entry->layer >= bucket->layers.end && full;
@@ -64,7 +65,8 @@ static int64_t length_of(const tri_parameter *entry) {
   return tri_parameter_num_matrices(entry) * tri_parameter_matrix_bytes(entry);
 }
 
-/* Returns the size of an entry for filling a bucket, in elements; parameters in 4 bits count by their bytes. */
+/* Returns the size of an entry in elements, to find out when a bucket is full. Parameters in 4 bits count by their
+ * bytes. */
 static int64_t filling(const tri_parameter *entry, int64_t element_bytes) {
   switch (entry->stored) {
     case TRI_STORED_WIDE:
@@ -74,9 +76,9 @@ static int64_t filling(const tri_parameter *entry, int64_t element_bytes) {
   return entry->count;
 }
 
-/* Returns the elements of a bucket after adding an entry to `filled`, on the first rank of the stage. Shards may differ
- * in size, so a bucket could be full on some ranks only; but all ranks must open the next bucket at the same entry,
- * because they sum partial gradients of a bucket together. */
+/* Returns the elements of a bucket with `filled` elements after an entry is added, on the first rank of the stage.
+ * Shards may differ in size, so a bucket could be full on some ranks only. But all ranks must open the next bucket
+ * at the same entry, because they sum partial gradients of a bucket together. */
 static int64_t filled_with(const tri_model_share *share, const tri_parameter *entry, int64_t element_bytes,
                            int64_t filled) {
   const tri_mesh_position first = {.shape = share->position.shape};

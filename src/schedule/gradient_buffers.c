@@ -6,11 +6,12 @@
  * An operation that may work in place (`backward_in_place`) writes the gradient of its input over that of its output,
  * if no other gradient is alive in that buffer.
  *
- * y = x + branch passes one gradient on to both. x takes over y's buffer. The branch may read it there too, as long as
- * no call adds to x's gradient before the branch's producer has read its own: every other consumer of x must come
- * before that producer in the list. This holds in a pre-norm block: the norm that reads x is the first call of the
- * branch. With a split backward the gradients of the producer's weights would read it too late, and the branch gets a
- * copy. */
+ * In an addition y = x + branch, the gradients of x and branch are equal to that of y. The gradient of x takes over
+ * the buffer of y's gradient. The gradient of branch may use this buffer, too, if no call adds to the gradient of x
+ * before the producer of branch has read it: every other consumer of x must come before this producer in the list.
+ * This is the case in a pre-norm block, where the norm that reads x is the first call of the branch. With a split
+ * backward, the producer reads its gradient again for the gradients of its weights. This is too late, so branch gets
+ * a buffer of its own. */
 #include "base/memory.h"
 #include "schedule/memory_plan.h"
 
@@ -18,7 +19,7 @@ typedef struct grouping {
   const tri_op_list *list;
   bool split_backward;
   int32_t *buffer_of;
-  int32_t *alive; /* [buffer]: gradients in it that still have to be read */
+  int32_t *alive; /* number of gradients in each buffer that have not been read yet [buffer] */
   int64_t num_buffers;
 } grouping;
 
@@ -40,7 +41,7 @@ static bool others_come_before(const tri_op_list *list, int32_t slot, int32_t ca
   return true;
 }
 
-/* Returns whether an addition's second input may share the gradient's buffer with the first (see above). */
+/* Returns whether the gradients of both inputs of an addition may share a buffer (see above). */
 static bool branch_may_share(const grouping *g, const tri_op_call *add) {
   int32_t x = add->inputs[0], branch = add->inputs[1];
   int32_t producer = g->list->slots[branch].producer;

@@ -10,11 +10,11 @@
  *   domain      the ranks that it communicates with; the time of that counts as the time of the domain's axis. NONE: it
  *               never communicates; ALL: with all ranks of the job.
  *
- * Everything that depends on the kind of an instruction is made by expanding this list; there is no second one.
- * Timelines and shares of a step (timeline/instruction_event.h), the dry run and the check of programs read its
- * columns. Code that does something different for each instruction has one function for each, named after the reader
- * and the instruction (step_load, tri_event_sim_load), and an array of these functions: a line without a function
- * does not compile. */
+ * Everything that depends on the kind of an instruction is made by expanding this list. Timelines and shares of a
+ * step (timeline/instruction_event.h), the dry run and the check of programs read the columns of the list. Code that
+ * does something different for each instruction has one function for each, named after the reader and the
+ * instruction (step_load, tri_event_sim_load), and an array of these functions: a line without a function does not
+ * compile. */
 #ifndef TRI_SCHEDULE_INSTRUCTION_H
 #define TRI_SCHEDULE_INSTRUCTION_H
 

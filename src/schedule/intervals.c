@@ -1,7 +1,8 @@
 /* Assigns offsets in a shared region to intervals. Each interval gets the lowest offset that is free for its whole
- * life. Only intervals that overlap in time matter for this; a tree over the intervals in the order of their first
- * times, with the latest last time below each node, finds them. n intervals with m overlapping pairs take O((n + m) log
- * n): a list of a thousand layers has ten thousands of intervals, and few of them live for longer than a layer. */
+ * life. For this, only intervals that overlap in time matter. They are found with a tree: its leaves are the
+ * intervals in the order of their first times, and each node has the latest last time of the intervals below it. n
+ * intervals with m overlapping pairs take O((n + m) log n) time. A list of a thousand layers has tens of thousands
+ * of intervals, and few of them live for longer than a layer. */
 #include "base/count.h"
 #include "base/memory.h"
 #include "schedule/memory_plan.h"

@@ -91,7 +91,8 @@ static tri_status resolve_data(tri_layout *layout, int64_t ranks) {
                   (long)product, (long)ranks, start);
 }
 
-/* Finds the nearest divisors of n on both sides of `near`: *below is at least 1; *above is 0 if none is larger. */
+/* Finds the nearest divisors of n. *below: the largest divisor up to `near`, at least 1; *above: the smallest
+ * divisor from `near` on, 0 if n is smaller than `near`. */
 static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *above) {
   *below = 1;
   *above = 0;
@@ -102,15 +103,16 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *a
   }
 }
 
-/* Writes " or 6", or "" if there is no such number. */
+/* Writes " or 6" for the number 6, and "" for 0. */
 static const char *or_above(int64_t above, char text[32]) {
   text[0] = '\0';
   if (above > 0) snprintf(text, 32, " or %ld", (long)above);
   return text;
 }
 
-/* Returns the least width of the feed-forward layers that tensor ranks split. Routed experts do not count, since they
- * may be whole; a model with only these has no limit. */
+/* Returns the smallest width of the feed-forward layers that tensor ranks split. Routed experts do not count, since
+ * they may be whole. For a model with only routed experts, returns the vocabulary size, to which the same limit
+ * applies. */
 static int64_t narrowest_mlp(const tri_model *model) {
   const int64_t shared = model->shared_experts * model->expert_ffn_size;
   const bool some_dense = model->num_experts == 0 || model->dense_layers > 0;
@@ -164,7 +166,7 @@ static bool can_hold(const tri_model *model, int64_t ranks, int64_t expert_tenso
   return expert <= model->num_experts && ranks % (expert_tensor * expert) == 0;
 }
 
-/* Fails, with the nearest numbers of expert ranks that are possible. */
+/* Fails with a message that has the nearest possible numbers of expert ranks. */
 static tri_status refuse_expert(const tri_layout *layout, const tri_model *model, int64_t ranks) {
   int64_t wanted = layout->expert, of_each = layout->expert_tensor, below = 0, above = 0;
   for (int64_t e = 1; e <= ranks / of_each && e <= model->num_experts; e++) {
@@ -218,7 +220,7 @@ static tri_status check_regather(const tri_layout *layout) {
       "layout.sequence_parallel to true, or leave sequence_regather out");
 }
 
-/* Checks the number and the sum of stage_layers, and that each stage has a layer, except the first, which has the
+/* Checks the length and the sum of stage_layers. Every stage must have a layer, except the first, which has the
  * embedding, and the last, which has the head. Fails if `balance` is set as well. */
 static tri_status check_stage_layers(const tri_layout *layout, const tri_model *model) {
   const tri_count_list *list = layout->stage_layers;
@@ -296,7 +298,7 @@ static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
                   tri_layout_other_micro_batch(layout, global_batch, other, sizeof other));
 }
 
-/* Sets context_inner if it is auto, and checks that it divides the context ranks. */
+/* Sets context_inner if it is auto, and checks that it divides the number of context ranks. */
 static tri_status resolve_inner(tri_layout *layout) {
   int64_t context = layout->context, below = 0, above = 0;
   bool all = false;
@@ -320,7 +322,8 @@ static tri_status resolve_inner(tri_layout *layout) {
                   (long)layout->context_inner, (long)context, (long)below, or_above(above, text));
 }
 
-/* Returns the most ranks up to `wanted` that divide `context` and can exchange these heads. */
+/* Returns the largest number of ranks, at most `wanted`, that divides `context` and that can exchange these numbers
+ * of heads. */
 static int64_t most_inner(int64_t context, int64_t wanted, int64_t heads, int64_t kv_heads) {
   int64_t most = 1;
   for (int64_t n = 1; n <= wanted; n++) {
@@ -354,7 +357,8 @@ static tri_status check_context(const tri_layout *layout, const tri_model *model
       (long)inner, (long)t, (long)heads, (long)kv_heads, (long)inner, (long)most);
 }
 
-/* Checks that the rows of a micro-batch, over all ranks that share its sequences, have indices of 32 bits. */
+/* Checks that the number of rows of a micro-batch, summed over all ranks that share its sequences, fits into 32
+ * bits. */
 static tri_status check_rows(const tri_layout *layout, int64_t sequence) {
   int64_t most = INT32_MAX / sequence;
   if (layout->micro_batch <= most) return TRI_OK;
@@ -481,7 +485,7 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
   return global_batch / (layout->micro_batch * layout->data);
 }
 
-/* Computes how many layers the embedding and the head count as in the division into stages. */
+/* Computes the numbers of layers as which the embedding and the head count when layers are divided into stages. */
 static void layout_weigh_ends(const tri_layout *layout, const tri_model *model, double *embedding, double *head) {
   switch (layout->balance) {
     case TRI_BALANCE_LAYERS:
@@ -494,17 +498,17 @@ static void layout_weigh_ends(const tri_layout *layout, const tri_model *model, 
   *head = tri_model_head_in_layers(model);
 }
 
-/* Computes the layers of the first and of the last of at least two virtual stages. Layers cost the same, so assigning
- * each one to the stage with the least load, with the embedding and the head as initial loads, makes the largest load
- * as small as possible. Ties go to the first stage. The stages between the ends differ by at most one layer, and the
- * earlier ones have more. If there are not more layers than stages between the ends, the embedding counts as at least
- * one layer, so that these stages get the layers. */
+/* Computes the layers of the first and of the last of at least two virtual stages. All layers cost the same. So the
+ * largest load is as small as possible if each layer is assigned to the stage with the least load; the embedding and
+ * the head are initial loads. If several stages have the least load, the first of them gets the layer. The stages
+ * between the ends differ by at most one layer, and the earlier ones have more. If there are not more layers than
+ * stages between the ends, the embedding counts as at least one layer, so that these stages get the layers. */
 static void layout_fill_ends(const tri_layout *layout, const tri_model *model, int64_t *first, int64_t *last) {
   int64_t between = layout->pipeline * layout->virtual_stages - 2, whole = model->num_layers / (between + 2);
   double embedding = 0, head = 0;
   layout_weigh_ends(layout, model, &embedding, &head);
   if (model->num_layers <= between && embedding < 1) embedding = 1;
-  /* Each stage first gets layers up to an equal share, the embedding and the head included. */
+  /* First, each stage gets layers up to an equal share, which includes the embedding and the head. */
   *first = (double)whole > embedding ? (int64_t)ceil((double)whole - embedding) : 0;
   *last = (double)whole > head ? (int64_t)ceil((double)whole - head) : 0;
   int64_t given = between * whole;

@@ -25,28 +25,30 @@ typedef enum tri_balance { TRI_BALANCE_WORK, TRI_BALANCE_LAYERS } tri_balance;
 #define TRI_LAYOUT_EXPERT_CAPACITY 1.5
 
 typedef struct tri_layout {
-  int64_t tensor, pipeline, context, data; /* data 0 is "auto" until resolved */
+  int64_t tensor, pipeline, context, data; /* numbers of ranks; data 0: "auto" until resolved */
   int64_t expert_tensor, expert;           /* sizes of axes of the expert mesh (mesh/coordinates.h) */
   double expert_capacity; /* room for rows of experts, as a multiple of a rank's rows under perfect balance */
   bool capacity_drop;     /* rows beyond the capacity are dropped; false: computed in further rounds */
   tri_context_exchange context_exchange;
   int64_t context_row_pairs; /* query-key pairs that a rank computes in the time in which it receives one row of keys
                                 (mesh/document_cut.h) */
-  int64_t context_inner;     /* number of adjacent context ranks that exchange heads; 0 is "auto" until resolved */
-  int64_t virtual_stages;
+  int64_t context_inner;     /* number of adjacent context ranks that exchange heads; 0: "auto" until resolved */
+  int64_t virtual_stages;    /* chunks of layers of each stage */
   tri_schedule_kind schedule;
   tri_balance balance;
-  const tri_count_list *stage_layers; /* layers of each virtual stage, in the order of the layers; NULL: by `balance` */
-  int64_t embedding_as_layers, head_as_layers; /* with TRI_BALANCE_LAYERS: how many layers each counts as */
+  const tri_count_list
+      *stage_layers; /* number of layers of each virtual stage, in the order of the layers; NULL: by `balance` */
+  int64_t embedding_as_layers,
+      head_as_layers; /* with TRI_BALANCE_LAYERS, the embedding and the head count as this many layers */
   bool sequence_parallel;
-  bool sequence_regather; /* rows that sequence parallelism gathers are not kept, and gathered again in the backward */
-  int64_t zero;
+  bool sequence_regather; /* the backward gathers rows of sequence parallelism again, instead of keeping them */
+  int64_t zero;           /* ZeRO stage, 0 to 3 (buckets.h) */
   tri_recompute recompute;
-  int64_t recompute_every;    /* full recompute: of one layer in this many */
-  int64_t micro_batch;        /* sequences */
-  int64_t micro_batch_group;  /* interleaved schedule: consecutive micro-batches of one chunk; 0 is "auto" */
+  int64_t recompute_every;    /* full recompute applies to one layer in this many */
+  int64_t micro_batch;        /* sequences of a micro-batch */
+  int64_t micro_batch_group;  /* interleaved schedule: number of consecutive micro-batches of one chunk; 0: "auto" */
   tri_dtype reduce_precision; /* type of the gradients that data ranks exchange: TRI_FP32 (wide) or TRI_BF16 */
-  int64_t bucket_bytes;       /* size of a bucket's gradients */
+  int64_t bucket_bytes;       /* bytes of gradients with which a bucket is full */
   int64_t first_trained; /* first virtual stage with trained parameters, set by tri_layout_resolve; no gradients are
                             sent to the stages before it */
 } tri_layout;
@@ -56,20 +58,21 @@ typedef struct tri_layout {
  * possible values. */
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks);
-/* The same for many layouts of one model. lowest_trained: from tri_trainable_lowest_layer. */
+/* Resolves one of many layouts of a model, like tri_layout_resolve. lowest_trained: the result of
+ * tri_trainable_lowest_layer. */
 tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model, int64_t lowest_trained,
                                       int64_t sequence, int64_t global_batch, int64_t ranks);
 
 /* Makes the checks that do not depend on the batch and the number of ranks: `stage_layers` and `sequence_regather`. The
  * message begins with the key in backquotes. */
 tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *model);
-/* Checks that `tensor` ranks can share each layer; `name` is the key or option in the message. */
+/* Checks that each layer can be split over `tensor` ranks. `name`: key or option in the message. */
 tri_status tri_layout_check_tensor(const char *name, int64_t tensor, const tri_model *model);
 
-/* Finds the valid layout of `ranks` ranks that is nearest to the requested one, and resolves it: among the layouts with
- * the same global batch, the one with the nearest tensor, then the nearest pipeline, then the nearest context, then the
- * nearest expert and expert_tensor, then the same schedule (else 1f1b), then the largest micro-batch up to the
- * requested one. Fails with TRI_BAD_LAYOUT if no layout is valid. (layout_nearest.c) */
+/* Finds the valid layout of `ranks` ranks that is nearest to the requested one, and resolves it. It has the same
+ * global batch. Layouts are compared by these distances, the most important first: of tensor, of pipeline, of
+ * context, of expert, of expert_tensor, of the schedule (else 1f1b), and of the micro-batch (at most the requested
+ * one). Fails with TRI_BAD_LAYOUT if no layout is valid. (layout_nearest.c) */
 tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks, tri_layout *out);
 
@@ -78,30 +81,34 @@ tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations
 
 /* Returns the mesh of a resolved layout. */
 tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
-/* The same with `expert` 0 if the model has no experts, so that no groups are made for the expert mesh. */
+/* Returns the mesh of a resolved layout, with `expert` 0 if the model has no experts, so that no groups are created
+ * for the expert mesh. */
 tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *model);
 /* Returns the number of ranks of a resolved layout. */
 int64_t tri_layout_ranks(const tri_layout *layout);
-/* Returns the least number of ranks of an unresolved layout: with `data: auto`, for as few replicas as its expert keys
- * allow. 1 if it cannot be computed; tri_layout_resolve then refuses the layout. */
+/* Returns the smallest number of ranks with which a layout can be resolved. With `data: auto` this is for as few
+ * replicas as the expert keys allow. Returns 1 if the number cannot be computed; tri_layout_resolve then fails. */
 int64_t tri_layout_least_ranks(const tri_layout *layout);
 
-/* Returns the coordinates of a rank of the stage with the most tokens of each sequence. The others wait for it. */
+/* Returns the coordinates of the rank of a stage that has the most tokens of each sequence. The other ranks wait for
+ * this rank. */
 tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage);
 /* Returns the number of tokens of each sequence on the rank with the most. */
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 
-/* Writes the end of a message about a global batch that is not divisible: ", or layout.micro_batch 8", with the largest
- * micro-batch up to the layout's that divides it over layout.data replicas; "" if none does. Returns out. */
+/* Writes the end of an error message about a global batch that cannot be divided, such as ", or layout.micro_batch
+ * 8". The number is the largest micro-batch, at most the one of the layout, with which the batch can be divided over
+ * layout.data replicas. Writes "" if no micro-batch can. Returns out. */
 const char *tri_layout_other_micro_batch(const tri_layout *layout, int64_t global_batch, char *out, size_t bytes);
-/* Returns the number of micro-batches of one rank in a step of a resolved layout. */
+/* Returns the number of micro-batches of one rank in a step. The layout must be resolved. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
 /* Returns the layers of virtual stage v of pipeline x virtual_stages: those of stage_layers, else an even division.
- * TRI_BALANCE_WORK: the head counts as the number of layers with the FLOPs of its GEMM, and the embedding, which has no
- * GEMM, as 0. TRI_BALANCE_LAYERS: they count as head_as_layers and embedding_as_layers. The division makes the largest
- * stage as small as possible; every stage but the first and the last has at least one layer. The first may have only
- * the embedding, {-1, 0}, and the last only the head, {num_layers, num_layers + 1}. */
+ * TRI_BALANCE_WORK: the head counts as the number of layers with as many FLOPs as its GEMM; the embedding has no
+ * GEMM and counts as 0. TRI_BALANCE_LAYERS: the head and the embedding count as head_as_layers and
+ * embedding_as_layers. The division makes the largest stage as small as possible; every stage but the first and the
+ * last has at least one layer. The first may have only the embedding, {-1, 0}, and the last only the head,
+ * {num_layers, num_layers + 1}. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
 /* Returns the share of the model of the rank at these coordinates. Writes its layers to chunks[layout->virtual_stages],

@@ -30,8 +30,8 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 #define AUTO(NAME, LOW, HIGH) KEY(NAME, TRI_CONFIG_AUTO), .range = {.low = LOW, .high = HIGH}
 #define CHOICE(NAME, WORDS) KEY(NAME, TRI_CONFIG_CHOICE), .words = WORDS
 
-/* The search row of a key: the function that lists its values, its use, and in `.after` the keys on which the values
- * depend. */
+/* The search row of a key: the function that lists its values, the use of the key, and in `.after` the keys on which
+ * the values depend. */
 #define SEARCH(NAME, USE, ...)                                                                                         \
   .more = &(const tri_layout_search) { .fill = tri_layout_fill_##NAME, .use = TRI_LAYOUT_OF_##USE, __VA_ARGS__ }
 
@@ -152,7 +152,7 @@ tri_status tri_layout_parse(const char *text, tri_layout *out) {
   return status;
 }
 
-/* Returns whether a key has no effect: it needs another key that is 1. */
+/* Returns whether a key has no effect in a layout, because the key that it needs is 1. */
 static bool is_idle(const tri_layout *layout, const tri_config_key *key) {
   const tri_layout_search *search = tri_layout_search_of(key);
   if (search == NULL || search->needs == NULL) return false;
@@ -163,7 +163,8 @@ static bool is_idle(const tri_layout *layout, const tri_config_key *key) {
   return false;
 }
 
-/* Prints the main keys and those that have an effect and differ from their defaults; or all keys. */
+/* Prints the main keys, and the keys that have an effect and differ from their defaults. all: prints every key
+ * instead. */
 static char *print(const tri_layout *layout, bool all, char *buffer, size_t bytes) {
   static const tri_config_table *table = &tri_layout_table;
   size_t held = 0;

@@ -1,11 +1,11 @@
-/* Layouts as text: the table of their keys, "tensor=4,pipeline=16" on a command line, printing. */
+/* Layouts as text: the table of their keys, and texts such as "tensor=4,pipeline=16". */
 #ifndef TRI_SCHEDULE_LAYOUT_CONFIG_H
 #define TRI_SCHEDULE_LAYOUT_CONFIG_H
 
 #include "config/config.h"
 #include "schedule/layout.h"
 
-/* The keys of `layout:`; offsets into tri_layout. */
+/* The keys of `layout:` in a run file. Their offsets are those in tri_layout. */
 extern const tri_config_table tri_layout_table;
 
 /* The words of `layout.recompute`. */
@@ -19,8 +19,8 @@ tri_status tri_layout_parse(const char *text, tri_layout *out);
  * their defaults. Returns buffer. */
 enum { TRI_LAYOUT_TEXT_BYTES = 2560 };
 char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
-/* Copies the next "key=value" of such a text to `word`, and moves *text to its end. Returns false at the end of the
- * text. */
+/* Copies the next "key=value" of such a text to `word`, and advances *text past it and its comma. Returns false at
+ * the end of the text. */
 enum { TRI_LAYOUT_WORD_BYTES = 1600 };
 bool tri_layout_next_word(const char **text, char word[TRI_LAYOUT_WORD_BYTES]);
 

@@ -1,10 +1,11 @@
-/* Finds the valid layout nearest to a wanted one, for a job that restarts with another number of ranks. */
+/* Finds the valid layout nearest to a requested one, for a job that restarts with another number of ranks. */
 #include "schedule/layout.h"
 
 #include <math.h>
 
-/* Distances of a layout from the requested one, most important first: tensor groups, stages and context ranks determine
- * memory and messages. The number of replicas does not count, since the global batch is kept. */
+/* Distances of a layout from the requested one. The most important distance is first: the sizes of tensor groups,
+ * stages and context ranks determine memory and messages. The number of replicas does not count, since the global
+ * batch is kept. */
 enum { TENSOR, PIPELINE, CONTEXT, EXPERT, EXPERT_TENSOR, SCHEDULE, MICRO_BATCH, MEASURES };
 
 /* Returns the distance of a number of ranks from the requested one. */
@@ -56,7 +57,8 @@ static void choose_experts(const tri_layout *wanted, const tri_model *model, int
   }
 }
 
-/* Returns whether the layout is valid, if needed without `stage_layers`, which may be for another number of stages. */
+/* Returns whether the layout is valid. If `stage_layers` is for another number of stages, removes it from the layout
+ * first. */
 static bool is_legal_or_divided(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                                 int64_t ranks) {
   const tri_count_list *given = layout->stage_layers;
@@ -65,7 +67,7 @@ static bool is_legal_or_divided(tri_layout *layout, const tri_model *model, int6
 }
 
 /* Makes a layout valid by resetting keys that depend on the numbers of ranks: the group of micro-batches, the inner
- * context ranks, the exchange of heads, and the interleaved schedule. */
+ * context ranks, the exchange of heads, and the interleaved schedule. Returns false if it is still not valid. */
 static bool make_legal(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                        int64_t ranks) {
   if (is_legal_or_divided(layout, model, sequence, global_batch, ranks)) return true;

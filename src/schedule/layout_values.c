@@ -58,7 +58,7 @@ void tri_layout_fill_expert(const tri_layout_space *space, const tri_layout *lay
   }
 }
 
-/* An expert is narrower than a dense layer, and is never split over more ranks. */
+/* Experts are narrower than dense layers, so they are never split over more ranks than these. */
 void tri_layout_fill_expert_tensor(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   append(out, 1);
   if (space->model->num_experts == 0) return;
@@ -74,8 +74,8 @@ void tri_layout_fill_sequence_parallel(const tri_layout_space *space, const tri_
   if (layout->tensor > 1) append(out, 1);
 }
 
-/* Full recompute repeats the gathers of a layer anyway, so the key is tried with it only if gathered rows cannot be
- * kept. */
+/* With full recompute, sequence_regather is tried only if gathered rows cannot be kept, because full recompute
+ * repeats the gathers of a layer anyway. */
 void tri_layout_fill_sequence_regather(const tri_layout_space *space, const tri_layout *layout,
                                        tri_layout_values *out) {
   const bool gathers = layout->sequence_parallel && (layout->recompute != TRI_RECOMPUTE_FULL || !space->keeps_gathered);
@@ -129,7 +129,8 @@ void tri_layout_fill_schedule(const tri_layout_space *space, const tri_layout *l
   append(out, TRI_SCHEDULE_INTERLEAVED);
 }
 
-/* Appends the numbers of chunks of equal length, in layers or with the embedding and the head as a layer each. */
+/* Appends the numbers of chunks with which all chunks have equal length, in layers or with the embedding and the
+ * head counted as a layer each. */
 void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   int64_t layers = space->model->num_layers, chunks = (layers + 2) / layout->pipeline;
   switch (layout->schedule) {
@@ -138,7 +139,7 @@ void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_lay
     case TRI_SCHEDULE_ZERO_BUBBLE: append(out, 1); return;
     case TRI_SCHEDULE_INTERLEAVED: break;
   }
-  if (layout->stage_layers != NULL) { /* as many as `stage_layers` has */
+  if (layout->stage_layers != NULL) { /* the number of chunks follows from stage_layers */
     const int64_t given = layout->stage_layers->count;
     if (given % layout->pipeline == 0 && given > layout->pipeline) append(out, given / layout->pipeline);
     return;
@@ -181,7 +182,8 @@ static void set_value(tri_layout *layout, const tri_config_key *key, int64_t val
 
 const tri_layout_search *tri_layout_search_of(const tri_config_key *key) { return key->more; }
 
-/* Offsets in a layout of the searched keys of a use, by size: a search compares millions of layouts. */
+/* Offsets in tri_layout of the searched keys of a use, by the size of the member, so that layouts are compared fast:
+ * a search compares millions of them. */
 typedef struct key_places {
   size_t words[MOST_KEYS], choices[MOST_KEYS], flags[MOST_KEYS];
   int num_words, num_choices, num_flags;
@@ -256,8 +258,8 @@ const tri_config_key *tri_layouts_differ(const tri_layout *a, const tri_layout *
 
 typedef struct visiting {
   const tri_layout_space *space;
-  const tri_config_key *keys[MOST_KEYS]; /* in the order in which they are set */
-  bool fixed[MOST_KEYS];                 /* that key has the value of the first layout */
+  const tri_config_key *keys[MOST_KEYS]; /* searched keys [count], in the order in which they are set */
+  bool fixed[MOST_KEYS];                 /* the key keeps its value in the first layout */
   int64_t count;
   tri_status (*visit)(void *context, const tri_layout *layout);
   void *context;
@@ -319,7 +321,7 @@ static bool has_devices(const tri_layout_space *space, const tri_layout *layout)
   return space->devices % layout->tensor == 0 && of_tensor % layout->context == 0 && of_context % layout->pipeline == 0;
 }
 
-/* Visits all combinations of the keys from `depth` on; restores the layout. */
+/* Visits all combinations of the keys from index `depth` on, and restores the layout at the end. */
 static tri_status visit_layouts_from(const visiting *all, int64_t depth, tri_layout *layout) {
   tri_layout_values found = {.count = 0};
   if (!has_devices(all->space, layout)) return TRI_OK;

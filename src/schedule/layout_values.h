@@ -1,8 +1,8 @@
-/* The layouts that a search tries. A row of the table of layout keys (layout_config.c) may list the values of its key
- * that are worth trying, and the keys on which these depend. All combinations follow from the rows: a key is set after
- * the keys that it depends on, and keys that the operations of layers depend on are set before all others, so that
- * layouts with the same prices of layers follow each other. A new key is searched, compared and explained once it has a
- * row. */
+/* The layouts that a search tries. A row of the table of layout keys (layout_config.c) may list the values of its
+ * key that are worth trying, and the keys on which these depend. All combinations follow from the rows: a key is set
+ * after the keys that it depends on, and keys that the operations of layers depend on are set before all others, so
+ * that layouts with the same prices of layers follow each other. A new key is searched, compared and explained as
+ * soon as it has a row. */
 #ifndef TRI_SCHEDULE_LAYOUT_VALUES_H
 #define TRI_SCHEDULE_LAYOUT_VALUES_H
 
@@ -13,14 +13,17 @@
 typedef struct tri_layout_space {
   const tri_model *model; /* complete */
   int64_t devices, global_batch, sequence;
-  bool keeps_gathered, gathers_again; /* sequence parallelism works without `sequence_regather`; with it */
-  bool sums_whole;   /* with several micro-batches, gradients are not sharded before the last: zero 2 equals zero 1 */
+  bool keeps_gathered,
+      gathers_again; /* whether sequence parallelism is possible without `sequence_regather`, and with it */
+  bool sums_whole; /* with several micro-batches, gradients are not sharded before the last one, so zero 2 equals zero 1
+                    */
   const char *fixed; /* "tensor=8,recompute=full": keys that have only this value, whether worth trying or not; NULL: no
                         key is fixed */
 } tri_layout_space;
 
-/* TRI_LAYOUT_LEAST_TOKENS: no search gives a context rank fewer tokens of a sequence; no published run does (Llama 3
- * gives it exactly that many). */
+/* TRI_LAYOUT_VALUES: largest number of values of a key. TRI_LAYOUT_AFTER: largest number of keys on which values
+ * depend. TRI_LAYOUT_LEAST_TOKENS: smallest number of tokens of a sequence that a search gives to a context rank; no
+ * published run has fewer (Llama 3 has exactly this number). */
 enum { TRI_LAYOUT_VALUES = 1024, TRI_LAYOUT_AFTER = 4, TRI_LAYOUT_LEAST_TOKENS = 8192 };
 
 typedef struct tri_layout_values {
@@ -28,7 +31,7 @@ typedef struct tri_layout_values {
   int64_t count;
 } tri_layout_values;
 
-/* Effects of a key. Each value includes the ones above it. */
+/* The parts of a step on which a key has an effect. Each value includes the values above it. */
 typedef enum tri_layout_use {
   TRI_LAYOUT_OF_ALL,        /* the step as a whole */
   TRI_LAYOUT_OF_LAYERS,     /* also the operations of layers and their prices */
@@ -37,14 +40,14 @@ typedef enum tri_layout_use {
 
 /* The part of a key's row that a search reads: tri_config_key.more. */
 typedef struct tri_layout_search {
-  /* Appends the values worth trying, given the layout's values of the keys named in `after`. If it appends no value, no
-   * layout with these is tried. */
+  /* Appends the values worth trying, given the layout's values of the keys named in `after`. If it appends no value,
+   * no layout with those values of the other keys is tried. */
   void (*fill)(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
   const char *after[TRI_LAYOUT_AFTER];
   const char *needs;  /* name of an axis: if the axis has one rank, this key has no effect and is not printed; NULL: the
                          key always has an effect */
   const char *with;   /* name of another key that is explained together with this one; NULL: none */
-  tri_layout_use use; /* the highest that applies */
+  tri_layout_use use; /* the last value of tri_layout_use that applies to the key */
 } tri_layout_search;
 
 /* The `fill` functions of the rows of layout_config.c. */
@@ -64,25 +67,26 @@ void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *
 void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
-/* Calls `visit` with every combination; keys that are not searched have their defaults. Not all are valid: the visitor
- * resolves them. Stops at its first failure. Keys that are not searched cannot be fixed (TRI_UNSUPPORTED), because the
- * lower bounds (plan/bounds.h) do not read them; `data` and `stage_layers` can. */
+/* Calls `visit` with every combination of values. Keys that are not searched have their defaults. Not all
+ * combinations are valid; the visitor resolves them. Stops if `visit` fails, and returns its status. Except `data`
+ * and `stage_layers`, keys that are not searched cannot be fixed (TRI_UNSUPPORTED), because the lower bounds
+ * (plan/bounds.h) do not read them. */
 tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
                             void *context);
 
 /* Returns the layout's value of a key with a search row, as a number; for a choice the value of its enum. */
 int64_t tri_layout_value(const tri_layout *layout, const tri_config_key *key);
 
-/* Returns whether "tensor=8,recompute=full" has a key. text NULL: false. */
+/* Returns whether a text such as "tensor=8,recompute=full" has the key `name`; false if `text` is NULL. */
 bool tri_layout_is_fixed(const char *text, const char *name);
 
-/* Returns the search row of a key; NULL if the key is not searched and has its default. */
+/* Returns the search row of a key; NULL if the key is not searched. */
 const tri_layout_search *tri_layout_search_of(const tri_config_key *key);
 
 /* Returns whether two layouts have equal values in all searched keys whose `use` is at least this one. */
 bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use);
 
-/* Returns a hash of these values: equal for layouts that are alike. */
+/* Returns a hash of the values that tri_layouts_alike compares. */
 uint64_t tri_layout_number(const tri_layout *layout, tri_layout_use use);
 
 /* Returns the first key with different values in two layouts, among `key` and the keys that are explained together with

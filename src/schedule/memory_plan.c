@@ -24,12 +24,13 @@
  *
  * Example: y = GELU(x), z = y W, without recompute. The backward of the GELU reads x and that of the GEMM reads y: both
  * are in the frame. The gradient of y is an interval from the backward of the GEMM to that of the GELU. */
-/* An interval's owner: each interval of the transient region belongs to a slot, a gradient or a workspace. */
+/* The owner of an interval: each interval of the transient region belongs to a slot, a gradient or a workspace. */
 typedef enum owner_kind { OWNER_SLOT, OWNER_GRADIENT, OWNER_WORKSPACE } owner_kind;
 
 typedef struct owner {
   owner_kind kind;
-  int64_t index; /* pass * num_slots + slot, buffer, or call * TRI_NUM_WORKSPACES + which */
+  int64_t index; /* slot: pass * num_slots + slot; gradient: its buffer; workspace: call * TRI_NUM_WORKSPACES + its
+                    number */
 } owner;
 
 /* The state of planning one chunk. */
@@ -41,13 +42,13 @@ typedef struct planning {
   tri_interval *intervals;
   owner *owners;
   int64_t num_intervals, capacity;
-  int32_t *buffer_of;         /* [slot]: gradient buffer */
+  int32_t *buffer_of;         /* gradient buffer of each slot [slot]; -1: none */
   tri_interval *buffer_lives; /* [buffer] */
-  bool *buffer_in_frame;      /* [buffer] */
+  bool *buffer_in_frame;      /* the buffer is in the frame [buffer] */
 } planning;
 
 /* Returns the time at which a pass of a call runs: forwards at 0 .. n - 1; then backwards, with room before each for
- * the recomputed forwards of a layer; then the same for the backwards of weights if they are split. */
+ * the recomputed forwards of a layer; then, if they are split, the backwards of weights in the same way. */
 static int64_t time_of(const tri_op_list *list, int64_t call, tri_pass pass, bool split) {
   int64_t n = list->num_calls, room = n + 1;
   int64_t backward = n + (n - call) * room;
@@ -111,7 +112,8 @@ static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
   return last;
 }
 
-/* Adds the intervals of a recomputed tensor: in each backward pass it lives from its recomputed forward on. */
+/* Adds the intervals of a recomputed tensor: one for each backward pass that reads it, from its recomputed forward
+ * on. */
 static tri_status plan_again(planning *p, int64_t root, size_t bytes) {
   const tri_op_list *list = p->list;
   bool split = p->request->split_backward;
@@ -127,8 +129,8 @@ static tri_status plan_again(planning *p, int64_t root, size_t bytes) {
   return TRI_OK;
 }
 
-/* Adds the intervals of slots. Slots that share memory are one tensor that lives as long as any of them. Slot numbers
- * grow with time, so the slot that owns the memory comes first. */
+/* Adds the intervals of slots. Slots that share memory are one tensor that lives as long as any of them. The numbers
+ * of slots grow with time, so the slot that owns the memory has the lowest number. */
 static tri_status plan_slots(planning *p) {
   const tri_op_list *list = p->list;
   for (int64_t root = 0; root < list->num_slots; root++) {
@@ -241,7 +243,7 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
   return TRI_OK;
 }
 
-/* Places what is alive during a part of a pass, and records the places of slots, gradients and workspaces. */
+/* Assigns offsets to all intervals of the chunk, and records the places of slots, gradients and workspaces. */
 static tri_status place_transients(planning *p) {
   tri_chunk_plan *plan = p->plan;
   size_t bytes = 0;
@@ -356,8 +358,8 @@ static void plan_columns(const tri_op_list *list, const tri_op_context *context,
   }
 }
 
-/* Plans the values and results of a step, and the columns and slices of the micro-batches in memory, adjacent so that
- * one copy transfers them. */
+/* Plans the values and results of a step, and the micro-batches in memory with their columns and slices. All are
+ * adjacent, so that one copy transfers them. */
 static void plan_batches(const tri_memory_request *request, tri_memory_plan *plan, size_t *end) {
   const tri_op_list *list = request->lists[0];
   const tri_op_context context = tri_op_list_context(list);
@@ -407,7 +409,8 @@ static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) 
   plan->staging = allocate_arena_range(end, plan->staging_bytes);
 }
 
-/* Returns the size of the transfer buffer: one call at a time transfers rows. */
+/* Returns the bytes of the transfer buffer: those of the call that transfers the most, since only one call at a time
+ * transfers rows. */
 static size_t most_passing(const tri_memory_request *request) {
   size_t most = 0;
   for (int64_t l = 0; l < request->num_chunks; l++) {
@@ -420,7 +423,7 @@ static size_t most_passing(const tri_memory_request *request) {
   return most;
 }
 
-/* Plans the results of a step after tri_step_results: in training the routers' counts of rows, then the
+/* Plans the parts of a step's results that follow tri_step_results: in training the counts of the routers, then the
  * log-probabilities of labels if they are requested. */
 static void find_routers(const tri_memory_request *request, tri_memory_plan *plan) {
   for (int64_t c = 0; c < request->num_chunks; c++) {

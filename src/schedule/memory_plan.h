@@ -4,20 +4,20 @@
  *   values and results of a step | batches | stage buffers | partial sums | scratch of collectives |
  *   chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
- * beside the parameters, which have an allocation of their own (weights_plan.h), and in host memory
+ * The parameters have an allocation of their own (weights_plan.h). The plan of host memory is
  *
  *   values and results of a step | batches | host state of each frame | copies of the stage buffers and of the transfer
  *   buffer | staging of collectives | staging of checkpoints
  *
- * Reduce buffers hold the whole gradients of two buckets (ZeRO 2 and 3 with one micro-batch a step); a rank keeps only
- * its own part of the others.
+ * Reduce buffers hold the whole gradients of two buckets (ZeRO 2 and 3 with one micro-batch in a step). A rank has
+ * only its own part of the other gradients.
  *
- * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
- * micro-batch keeps from its forward to its backward; a chunk has as many as micro-batches are in flight. The transient
- * region is shared by everything that lives within one instruction: activations that no backward reads, gradients of
- * activations, scratch memory of operations. Two of them may overlap if they are never alive at the same time. Time
- * counts the forwards of all operations, then the backwards in reverse order; the recomputed forwards of a layer come
- * before its backwards. */
+ * A chunk is the list of operations of one virtual stage of this rank. A frame holds the tensors that one
+ * micro-batch keeps from its forward to its backward; a chunk has as many frames as it has micro-batches in flight.
+ * The transient region is shared by everything that lives within one instruction: activations that no backward
+ * reads, gradients of activations, scratch memory of operations. Two tensors in this region may overlap if they are
+ * never alive at the same time. Time is counted in operations: first the forwards of all operations, then their
+ * backwards in reverse order; the recomputed forwards of a layer come before its backwards. */
 #ifndef TRI_SCHEDULE_MEMORY_PLAN_H
 #define TRI_SCHEDULE_MEMORY_PLAN_H
 
@@ -51,15 +51,16 @@ typedef struct tri_chunk_plan {
   size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: offsets in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: offsets in the arena; 0: no buffer */
   size_t *constants;    /* [num_constants]: offsets in the arena */
-  size_t *host_state;   /* [num_calls + 1]: offset of each call's host state in a frame's; the last: its size */
+  size_t *host_state;   /* offset of the host state of each call in that of a frame [num_calls + 1]; the last element:
+                           bytes of the host state of a frame */
   size_t host_states;   /* offset in host memory of the host state of frame 0 */
-  int64_t first_router; /* number of this chunk's first router among the rank's routers */
+  int64_t first_router; /* index of the first router of this chunk among the routers of the rank */
   int64_t num_frames;
-  size_t frames, frame_bytes; /* offset of frame 0 in the arena, and the size of a frame */
+  size_t frames, frame_bytes; /* offset of frame 0 in the arena; bytes of a frame */
 } tri_chunk_plan;
 
 typedef struct tri_memory_plan {
-  tri_chunk_plan *chunks;
+  tri_chunk_plan *chunks; /* [num_chunks] */
   int64_t num_chunks;
 
   tri_weights_plan weights; /* the allocation of the parameters */
@@ -75,9 +76,9 @@ typedef struct tri_memory_plan {
   int64_t num_routers, router_experts;
   size_t row_bytes, stage_buffer_bytes;        /* bytes of a message between stages, without and with padding */
   size_t batch_bytes;                          /* bytes of one batch, which begins with the ids */
-  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offsets in a batch; 0 for the ids, and for a column of its cut that is
-                                                  not needed */
-  size_t batch_slices;                         /* offset in a batch; 0: not needed */
+  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offset of each column in a batch; 0 for the ids, and for columns of
+                                                  its cut that are not needed */
+  size_t batch_slices;                         /* offset of the attention slices in a batch; 0: not needed */
 
   /* Sizes of regions. parameter_bytes: 0 if other weights are read (request->has_weights). token_bytes and
    * message_bytes are sums over the arena and host memory. */
@@ -94,7 +95,7 @@ typedef struct tri_memory_request {
   const int64_t *num_frames;       /* [num_chunks] */
   int64_t num_chunks;
   const tri_buckets *buckets;         /* NULL: arrays as the parameter table lays them out */
-  bool has_weights;                   /* the parameters are allocated already, and are not counted */
+  bool has_weights;                   /* the parameters are already allocated, so they are not counted */
   int64_t num_values;                 /* elements of the flat array of parameters */
   int64_t num_gradients;              /* elements of the flat array of gradients */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters, by stored type: tri_stored_bytes each */
@@ -103,19 +104,21 @@ typedef struct tri_memory_request {
   const tri_updates *updates;         /* the optimizer's updates; NULL: no optimizer states */
   int64_t num_partial;                /* elements of scratch for sums of partial gradients */
   bool training;                      /* plan gradients, optimizer states and backward passes as well */
-  bool split_backward;                /* gradients of activations are kept for the backward of the weights */
-  size_t staging_bytes;               /* host memory for staging of checkpoints */
+  bool split_backward;  /* backwards of inputs and of weights are separate, so gradients of activations are kept for the
+                           second */
+  size_t staging_bytes; /* host memory for staging of checkpoints */
   size_t exchange_bytes; /* host memory for staging of collectives if the host cannot access the device's memory; stage
                             buffers then have copies in host memory as well, unless MPI is device-aware. 0: neither */
   size_t sums_bytes;     /* device memory for scratch of collectives if MPI is device-aware; else 0 */
   bool label_results;    /* results of a step have the log-probability of each label of its micro-batches */
-  int64_t num_batches;   /* micro-batches of the first list's size that are held at once */
+  int64_t
+      num_batches; /* number of micro-batches that are in memory at the same time, each of the size of the first list */
   int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of each kind */
   const tri_device_description *device; /* computes the bytes of scratch and packed weights; NULL: plan without them */
 } tri_memory_request;
 
 /* Returns the request for forward passes of one list, of one micro-batch at a time. *list is read when the plan is
- * made; `num_values`: elements of the flat array of parameters. */
+ * created. `num_values`: elements of the flat array of parameters. */
 tri_memory_request tri_memory_request_forward(tri_op_list *const *list, int64_t num_values,
                                               const tri_device_description *device);
 
@@ -132,17 +135,16 @@ typedef struct tri_interval {
   size_t offset; /* offset in the region, set by tri_intervals_place */
 } tri_interval;
 
-/* Gives every interval an offset so that no two that are in use at the same time overlap: the largest first, each at
- * the lowest free offset. *bytes is the size of the region. */
+/* Sets the offset of every interval so that intervals which are in use at the same time do not overlap. The largest
+ * intervals are placed first, each at the lowest free offset. *bytes: size of the region. */
 tri_status tri_intervals_place(tri_interval *intervals, int64_t count, size_t *bytes);
 
 /* Returns the bytes of a tensor in a plan: a multiple of 64. Tensors of a page or more get five extra cache lines, so
  * that tensors whose sizes are multiples of the page do not all fall on the same sets of the cache. */
 size_t tri_padded_bytes(size_t bytes);
 
-/* Groups the gradients of a list's slots into *num_buffers buffers: buffer_of[slot] is a buffer's number, or -1 for a
- * slot without a gradient. The gradient of a residual connection shares the buffer of the gradient that it equals, if
- * that is safe. */
+/* Assigns the gradients of a list's slots to *num_buffers buffers. buffer_of[slot]: number of the buffer, or -1 for
+ * a slot without a gradient. The gradients of a residual connection are equal, and share a buffer if that is safe. */
 tri_status tri_gradient_buffers(const tri_op_list *list, bool split_backward, int32_t *buffer_of, int64_t *num_buffers);
 
 #endif

@@ -30,8 +30,8 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_posi
   return request;
 }
 
-/* Returns the elements of scratch for sums of replicated heads, which has a place for each head of a parameter.
- * Parameters that all ranks hold whole are summed in place. */
+/* Returns the elements of scratch for sums of replicated heads: one place for each head of the largest such
+ * parameter. Partial gradients of parameters that all ranks have whole are summed in place. */
 static int64_t partial_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -42,7 +42,8 @@ static int64_t partial_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* Returns the scratch for gradients of frozen vectors: some operations compute their vectors' gradients together. */
+/* Returns the elements of scratch for the gradient of the largest frozen vector. Some operations compute the
+ * gradients of all their vectors together, even if some of these are frozen. */
 static int64_t sink_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -52,7 +53,7 @@ static int64_t sink_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* Returns the bytes of scratch for quantising any one matrix to 4 bits. */
+/* Returns the bytes of scratch that are enough for quantising any one matrix to 4 bits. */
 static size_t load_bytes(const tri_parts *parts, tri_dtype precision) {
   const tri_parameter_table *table = parts->table;
   size_t most = 0;

@@ -1,5 +1,6 @@
 /* The description of a rank's step before memory is allocated: its share of the parameters, lists of operations,
- * buckets, updates and program. The engine executes them, the simulator prices them, the memory plan lays them out. */
+ * buckets, updates and program. The engine executes these parts, the simulator prices them, and the memory plan
+ * assigns memory to them. */
 #ifndef TRI_SCHEDULE_PARTS_H
 #define TRI_SCHEDULE_PARTS_H
 
@@ -13,19 +14,19 @@ typedef struct tri_parts_request {
   const tri_model *model;   /* complete */
   const tri_layout *layout; /* resolved */
   int64_t micro_batches;    /* micro-batches of one rank in a step (tri_layout_micro_batches) */
-  int64_t sequence;
+  int64_t sequence;         /* tokens of a sequence */
   tri_dtype precision;
   const tri_optimizer_settings *optimizer; /* outlives the parts; NULL: AdamW */
   bool masked;                             /* attention stays inside documents (tri_list_request) */
   double masked_attention_fraction;        /* tri_list_request */
   const tri_train_objective *objective;    /* outlives the parts */
   double expert_imbalance;                 /* tri_op_shard */
-  bool for_planning;    /* the table lacks the layers of other stages (tri_parameter_table_create_own) */
-  bool without_program; /* `program` stays NULL: the caller makes the programs of several stages from these parts */
+  bool for_planning;    /* create the table without the layers of other stages (tri_parameter_table_create_own) */
+  bool without_program; /* leave `program` NULL: the caller creates the programs of several stages from these parts */
 } tri_parts_request;
 
 typedef struct tri_parts {
-  const tri_layout *layout; /* the request's */
+  const tri_layout *layout; /* layout of the request, not owned */
   tri_layer_range *chunks;  /* [num_chunks] */
   int64_t num_chunks;
   tri_parameter_table *table;
@@ -40,14 +41,15 @@ typedef struct tri_parts {
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
 
-/* Returns the request for the list of some layers, for the rank at a mesh position. */
+/* Returns the request for the list of operations of some layers, for the rank at a mesh position. */
 tri_list_request tri_parts_list(const tri_parts_request *request, const tri_mesh_position *position,
                                 tri_layer_range layers);
 
 /* Returns whether a rank with this table holds trained tied embeddings. */
 bool tri_parts_hold_tied(const tri_parameter_table *table);
 
-/* Returns the request for tri_memory_plan_create; the caller adds the device and the staging of checkpoints. */
+/* Returns the request for tri_memory_plan_create. The caller adds the device and the bytes for staging of
+ * checkpoints. */
 tri_memory_request tri_parts_memory(const tri_parts_request *request, const tri_parts *parts);
 
 #endif

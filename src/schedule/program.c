@@ -19,12 +19,13 @@ typedef struct building {
   tri_program *program;
   int64_t capacity;
   const tri_turns *turns;
-  tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* in the order in which the turns receive them */
+  tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* messages to receive, in the order of the turns */
   int64_t num_coming[TRI_NUM_STAGE_BUFFER_KINDS], posted[TRI_NUM_STAGE_BUFFER_KINDS], taken[TRI_NUM_STAGE_BUFFER_KINDS];
-  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS];
+  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS]; /* numbers of messages to receive, posted, received and sent so far */
   int64_t stage_buffers;
-  bool *reduced, *waited; /* [buckets]: reductions that are started, and awaited */
-  int64_t postponed;      /* a complete bucket whose reduction is delayed until a message is sent; -1: none */
+  bool *reduced, *waited; /* whether the reduction of each bucket has been started, and awaited [buckets] */
+  int64_t postponed; /* bucket whose gradients are complete, but whose reduction starts only after a message is sent;
+                        -1: none */
 } building;
 
 static tri_instruction blank(tri_instruction_kind kind) {
@@ -162,8 +163,8 @@ static tri_status reduce_bucket(building *b, int64_t bucket) {
   return TRI_OK;
 }
 
-/* Waits until the reduce buffer, in which a bucket's gradients are computed, is free: until the bucket that used the
- * buffer before has been reduced and copied out. */
+/* Waits until the reduce buffer in which a bucket's gradients are computed is free. The bucket that used this buffer
+ * before must have been reduced, and its part copied out. */
 static tri_status free_reduce_buffer(building *b, int64_t bucket) {
   const tri_buckets *buckets = b->request->buckets;
   if (!buckets->entries[bucket].gradients_sharded) return TRI_OK;
@@ -174,23 +175,26 @@ static tri_status free_reduce_buffer(building *b, int64_t bucket) {
   return TRI_OK;
 }
 
-/* A forward or backward is cut into segments: consecutive calls whose parameters are in one bucket, in the order in
- * which they run. A bucket may have several segments: the experts of a layer have a bucket of their own, and after them
- * the layer may continue with parameters of its first bucket. Sharded parameters of a bucket are gathered before its
- * segment, during the segment before it if a gather buffer is free. The gradients of a bucket are reduced after its
- * last segment in the backward of the last micro-batch. */
+/* A segment is a part of a forward or backward: consecutive calls whose parameters are in one bucket. Segments are in
+ * the order in which they run.
+ *
+ * A bucket may have several segments: the experts of a layer have a bucket of their own, and after them the layer
+ * may continue with parameters of its first bucket. The sharded parameters of a bucket are gathered before its
+ * segment, while the segment before it runs if a gather buffer is free. The gradients of a bucket are reduced after
+ * its last segment in the backward of the last micro-batch. */
 typedef struct segment {
   int64_t bucket;
   int32_t first_call, end_call;
 } segment;
 
 typedef struct segments {
-  tri_instruction whole;
-  bool forward, gathers, reduces;
-  segment *all; /* in the order in which they run */
+  tri_instruction whole;          /* the pass as one instruction */
+  bool forward, gathers, reduces; /* the pass is a forward; it gathers parameters; it reduces gradients */
+  segment *all;                   /* in the order in which they run */
   int64_t count;
-  int64_t held[TRI_BUCKET_BUFFERS]; /* bucket whose parameters are in this gather buffer, or being gathered; -1: none */
-  bool awaited[TRI_BUCKET_BUFFERS]; /* whether that gather has completed */
+  int64_t held[TRI_BUCKET_BUFFERS]; /* bucket whose parameters are in each gather buffer, or are being gathered into it;
+                                       -1: none */
+  bool awaited[TRI_BUCKET_BUFFERS]; /* whether this gather has completed */
 } segments;
 
 static bool has_parameters(const tri_op_call *call) {
@@ -200,7 +204,8 @@ static bool has_parameters(const tri_op_call *call) {
   return false;
 }
 
-/* Returns whether a call runs with the experts of its layer: it belongs to them, or follows and has no parameters. */
+/* Returns whether a call runs with the experts of its layer: it is one of their calls, or it has no parameters and
+ * comes after one of their calls. */
 static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   if (list->calls[call].expert || has_parameters(&list->calls[call])) return list->calls[call].expert;
   int32_t before = call;
@@ -244,7 +249,7 @@ static int64_t bucket_of_parameters(const building *b, int32_t chunk, const tri_
   return found;
 }
 
-/* The last result of a lookup, and the calls of the list for which it holds. */
+/* The last result of bucket_of_call, and the layer and the kind of calls for which it is valid. */
 typedef struct known_bucket {
   int32_t layer;
   bool known, experts;
@@ -262,12 +267,13 @@ static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number, 
   return bucket_of_parameters(b, chunk, &list->calls[number], last->bucket);
 }
 
-/* Returns whether a pass has work for a call: a backward has none below the lowest trained parameter. */
+/* Returns whether a pass does any work for a call. Below the lowest trained parameter a backward does not. */
 static bool has_work(const segments *p, const tri_op_call *call) {
   return p->forward || tri_op_has_inputs(call) || tri_op_has_weights(call) || call->recompute;
 }
 
-/* Lists the segments of a pass. Calls without a bucket belong to the segment that runs next, or to the last one. */
+/* Lists the segments of a pass. A call without a bucket belongs to the next segment in the order of the pass; if no
+ * segment follows, to the last one. */
 static void list_segments(const building *b, segments *p) {
   const tri_op_list *list = b->request->lists[p->whole.chunk];
   int32_t num_calls = (int32_t)list->num_calls, behind = 0;
@@ -319,8 +325,8 @@ static tri_status gather_segment(building *b, segments *p, int64_t i) {
   return append_bucket(b, TRI_GATHER, p->all[i].bucket);
 }
 
-/* While segment i runs, gathers the parameters of the next segment that lacks them, if no segment before that one still
- * needs the same gather buffer. */
+/* Starts to gather the parameters of the next segment that lacks them, while segment i runs. Does nothing if a
+ * segment before that one, or segment i, still needs the same gather buffer. */
 static tri_status gather_ahead(building *b, segments *p, int64_t i) {
   int64_t next = i + 1;
   while (next < p->count && is_held(b, p, next)) next++;
@@ -337,8 +343,9 @@ static tri_status wait_gathered(building *b, segments *p, int64_t i) {
   return append_bucket(b, TRI_WAIT_GATHERED, p->all[i].bucket);
 }
 
-/* Returns the end of the segments of a backward that have calls of the layer in which segment i ends, if calls of that
- * layer are recomputed before its backward begins; else i + 1. */
+/* Returns the end of the range of segments, from segment i on, whose parameters are needed before segment i of a
+ * backward. If the layer in which segment i ends has recomputed calls, these run first, so the range has all
+ * segments with calls of this layer. Else the range is segment i alone. */
 static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
   const tri_call_range layer = tri_op_list_layer(b->request->lists[p->whole.chunk], p->all[i].first_call);
   bool again = false;
@@ -350,8 +357,9 @@ static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
   return end;
 }
 
-/* Gathers the parameters of a whole layer, if the layer is recomputed before its backward begins: then the later
- * segments need their parameters as well. These are at most two adjacent buckets, whose gather buffers differ. */
+/* Gathers the parameters of segment i. If its layer is recomputed before the backward of the layer begins, also
+ * gathers those of the other segments of the layer. These are at most two adjacent buckets, which have different
+ * gather buffers. */
 static tri_status gather_layer(building *b, segments *p, int64_t i) {
   const int64_t end = end_of_layer(b, p, i);
   for (int64_t k = i; k < end; k++) {
@@ -369,8 +377,8 @@ static bool is_last_of_bucket(const segments *p, int64_t i) {
   return true;
 }
 
-/* Appends a pass in segments, with the gathers and reductions of their buckets. The last bucket's reduction is left to
- * append_turn, which sends the pass's result first. */
+/* Appends a pass in segments, with the gathers and reductions of their buckets. The reduction of the last bucket is
+ * left to append_turn, which sends the result of the pass first. */
 static tri_status append_segments(building *b, segments *p) {
   for (int buffer = 0; buffer < TRI_BUCKET_BUFFERS; buffer++) p->held[buffer] = -1;
   for (int64_t i = 0; i < p->count; i++) {
@@ -390,7 +398,7 @@ static tri_status append_segments(building *b, segments *p) {
   return TRI_OK;
 }
 
-/* Returns whether the pass reads parameters: a backward of weights alone does not, unless forwards are recomputed
+/* Returns whether a pass reads parameters. A backward of weights alone does not, unless forwards are recomputed
  * before it. */
 static bool reads_values(const building *b, const tri_instruction *whole) {
   bool again = whole->kind != TRI_BACKWARD_WEIGHT;
@@ -430,7 +438,8 @@ static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_b
   return append_split(b, instruction);
 }
 
-/* Appends a turn with its messages. A stage buffer whose last message may still be on its way is waited for. */
+/* Appends a turn with its messages. If the stage buffer that the turn writes may still be in use by an earlier
+ * message, first waits for this message. */
 static tri_status append_turn(building *b, const tri_turn *turn) {
   tri_stage_buffer_kind in_kind = TRI_STAGE_BUFFER_ACTIVATION_IN, out_kind = TRI_STAGE_BUFFER_ACTIVATION_OUT;
   tri_message in, out;
@@ -501,7 +510,7 @@ static tri_status append_reductions(building *b) {
   return TRI_OK;
 }
 
-/* Appends the gathers of updated parameters, except of buckets that are gathered before each use. */
+/* Appends the gathers of updated parameters, except those of buckets that are gathered before each use. */
 static tri_status append_gathers(building *b) {
   const tri_buckets *buckets = b->request->buckets;
   if (b->request->layout->zero == 0) return TRI_OK;
@@ -523,7 +532,7 @@ static tri_status append_end(building *b) {
   return append_gathers(b);
 }
 
-/* Finds the update. No instruction before it changes a parameter. */
+/* Returns the index of the update. No instruction before it changes a parameter. */
 static int64_t find_update(const tri_program *program) {
   int64_t i = program->reduce_first;
   while (i < program->num_instructions && program->instructions[i].kind != TRI_UPDATE) i++;
@@ -548,8 +557,8 @@ static tri_status append_step(building *b) {
   return TRI_OK;
 }
 
-/* Assigns to each forward the lowest frame of its chunk that no micro-batch in flight holds; its last backward
- * returns it. */
+/* Assigns frames. Each forward gets the lowest frame of its chunk that is free; the last backward of the micro-batch
+ * frees the frame. */
 static tri_status assign_frames(tri_program *program, bool forward_only) {
   int64_t n = program->num_micro_batches;
   int32_t *frame_of = NULL;
@@ -582,7 +591,8 @@ done:
 
 /* Returns the number of stage buffers of each kind. Two are enough without virtual stages: one is filled while the
  * other is used. The interleaved schedule needs more, because a group travels around the whole ring before its first
- * message is consumed. An evaluation sends its micro-batches one by one, through the stage buffers of the steps. */
+ * message is consumed. An evaluation sends one micro-batch after the other, through the same stage buffers as
+ * training steps. */
 static int64_t stage_buffers_for(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;

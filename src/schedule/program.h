@@ -1,14 +1,14 @@
 /* The step program: the work of one rank in one training step, as a flat list of instructions.
  *
- * The engine executes it, the simulator prices it and the memory plan lays it out; none of them depends on the
- * schedule. A schedule (schedule.h) is the order of a stage's forwards and backwards; everything else of a step is
- * added here: messages between stages, reductions of buckets as soon as their gradients are complete, and the end of
- * the step: reduce, clip, update, gather.
+ * The engine executes it, the simulator prices it and the memory plan assigns memory to it; none of them depends on
+ * the schedule. A schedule (schedule.h) is the order of a stage's forwards and backwards; everything else of a step
+ * is added here: messages between stages, reductions of buckets as soon as their gradients are complete, and the end
+ * of the step: reduce, clip, update, gather.
  *
  * Messages pass through stage buffers, a few of each kind, used in turn. A receive is posted as soon as its stage
- * buffer is empty, and a stage buffer is sent from while the rank computes; so a program has the instruction that
- * starts a message and the one that waits for it. Messages between two ranks are matched by their tag (the virtual
- * stage that they are for) and, with equal tags, by their order: both sides take a chunk's micro-batches in order. */
+ * buffer is empty, and a stage buffer is sent while the rank computes. So each message has an instruction that
+ * starts it and one that waits for it. Messages between two ranks are matched by their tag (tri_message). Messages
+ * with equal tags are matched by their order, since both ranks process the micro-batches of a chunk in order. */
 #ifndef TRI_SCHEDULE_PROGRAM_H
 #define TRI_SCHEDULE_PROGRAM_H
 
@@ -28,16 +28,16 @@ typedef enum tri_stage_buffer_kind {
 } tri_stage_buffer_kind;
 enum { TRI_NUM_STAGE_BUFFER_KINDS = 4 };
 
-/* One instruction. Numbers that its kind does not use (tri_operands) are -1. */
+/* One instruction. Numbers that an instruction of its kind does not use (tri_operands) are -1. */
 typedef struct tri_instruction {
   tri_instruction_kind kind;
   int32_t micro_batch, chunk;
   int32_t frame;                           /* the frame (memory_plan.h) that holds the micro-batch's activations */
   int32_t first_call, end_call;            /* calls of the chunk's list; -1 in a program that was made without lists */
-  tri_stage_buffer_kind stage_buffer_kind; /* messages */
-  int32_t stage_buffer;                    /* messages: number of the stage buffer among those of its kind */
-  int32_t in_buffer, out_buffer;           /* forwards and backwards: the stage buffers that they read and write */
-  int32_t peer, tag;                       /* messages: the other rank's stage; tri_message */
+  tri_stage_buffer_kind stage_buffer_kind; /* only for messages */
+  int32_t stage_buffer;                    /* for messages: number of the stage buffer among those of its kind */
+  int32_t in_buffer, out_buffer; /* for forwards and backwards: stage buffers that they read and write; -1: none */
+  int32_t peer, tag;             /* for messages: stage of the other rank; tag (tri_message) */
   int32_t bucket;
 } tri_instruction;
 
@@ -46,24 +46,25 @@ typedef struct tri_program {
   int64_t num_instructions;
   int64_t num_micro_batches;
   int64_t num_chunks;
-  int64_t *num_frames;                               /* [num_chunks]: most micro-batches in flight at once */
-  int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of each kind */
+  int64_t *num_frames; /* largest number of micro-batches in flight at the same time, for each chunk [num_chunks] */
+  int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of stage buffers of each kind */
   bool split_backward; /* backwards of inputs and of weights are separate; gradients are kept from one to the other */
-  int64_t *turn_first; /* [num_turns + 1]: first instruction of each turn; the last: end of the turns */
+  int64_t
+      *turn_first; /* index of the first instruction of each turn [num_turns + 1]; the last element: end of the turns */
   int64_t num_turns;
   int64_t reduce_first, update_first; /* index of the first instruction after all turns, and of the update */
 } tri_program;
 
-/* The rank to make a program for. */
+/* The rank for which to create a program. */
 typedef struct tri_program_request {
   const tri_layout *layout; /* resolved */
   int64_t stage;            /* from 0 to layout->pipeline - 1 */
   int64_t micro_batches;
-  const tri_op_list *const
-      *lists; /* [virtual_stages]; NULL: instructions have no calls, for programs that are not executed */
-  const tri_buckets *buckets; /* NULL: no reductions and no update */
-  bool tied_pair;             /* this rank holds the embedding or the output projection of tied embeddings, or both */
-  bool forward_only;          /* evaluation */
+  const tri_op_list *const *lists; /* lists of the chunks [virtual_stages]; NULL: instructions have no calls, in
+                                      programs that are not executed */
+  const tri_buckets *buckets;      /* NULL: no reductions and no update */
+  bool tied_pair;    /* this rank holds the embedding or the output projection of tied embeddings, or both */
+  bool forward_only; /* create the program of an evaluation */
 } tri_program_request;
 
 /* Creates the program of a rank. Release with tri_program_destroy. */
@@ -72,26 +73,26 @@ void tri_program_destroy(tri_program *program);
 
 const char *tri_stage_buffer_name(tri_stage_buffer_kind kind);
 
-/* A message between two stages. Messages of one tag belong to the micro-batches in order. */
+/* A message between two stages. The messages with one tag belong to the micro-batches 0, 1, ... in this order. */
 typedef struct tri_message {
   int32_t peer; /* index of the other stage */
-  int32_t tag;  /* 2 * the virtual stage that receives it, + 1 for a gradient */
+  int32_t tag;  /* 2 * the virtual stage that receives the message; 1 more for a gradient */
 } tri_message;
 
-/* Finds the message that a turn of a stage waits for (`in`) or sends (`out`), and the kind of its stage buffer. Returns
- * false if there is no message. */
+/* Find the message that a turn of a stage waits for (`in`) or sends (`out`), and the kind of its stage buffer.
+ * Return false if there is no message. */
 bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out);
 bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out);
 
-/* Return the turns of a stage's program in order, and its number of stage buffers of each kind. Lists and buckets of
- * the request are not read. */
+/* Return the turns of the program of a stage, in order, and its number of stage buffers of each kind. The lists and
+ * buckets of the request are not read. */
 tri_status tri_program_turns(const tri_program_request *request, tri_turns *out);
 int64_t tri_program_stage_buffers(const tri_program_request *request);
 
-/* Checks that the programs of all stages do not deadlock when run together, even if each send ends only after its
- * receive has been posted. Fails with TRI_INTERNAL if they do. */
+/* Checks that the programs of all stages do not deadlock when they run together, even if each send only ends after
+ * its receive has been posted. Fails with TRI_INTERNAL if they deadlock. */
 tri_status tri_program_check(const tri_program *const *programs, int64_t stages);
 
 #endif

@@ -8,8 +8,9 @@ typedef struct walk {
   const tri_program *const *programs;
   int64_t stages, most_stage_buffers;
   int64_t *at;      /* [stage]: next instruction */
-  int64_t *pending; /* [stage, kind, stage buffer]: number of the buffer's message among the messages with its tag */
-  int64_t *posted, *sent; /* [tag]: numbers of messages that the receiver, and the sender, has started */
+  int64_t *pending; /* number of the message in each stage buffer, among the messages with its tag [stage, kind, stage
+                       buffer] */
+  int64_t *posted, *sent; /* numbers of messages of each tag that the receiver, and the sender, has started [tag] */
   int64_t num_tags;
 } walk;
 
@@ -18,8 +19,8 @@ static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *
                      at->stage_buffer];
 }
 
-/* Executes an instruction of a message, and returns whether that was possible. An instruction that waits may lack the
- * tag: the tag is that of the message in its stage buffer. */
+/* Executes an instruction of a message. Returns whether that was possible. An instruction that waits may have no
+ * tag, so the tag of the message in its stage buffer is used. */
 static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box, int64_t *started,
                             const int64_t *started_there) {
   int64_t *pending = pending_of(w, stage, at);
@@ -35,7 +36,7 @@ static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, i
   return true;
 }
 
-/* Executes an instruction, and returns whether that was possible. */
+/* Executes an instruction. Returns whether that was possible. */
 static bool advance(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box) {
   switch (tri_instruction_operands(at->kind)) {
     case TRI_OPERANDS_stage_buffer_from: return advance_message(w, stage, at, tag_of_box, w->posted, w->sent);

@@ -1,12 +1,13 @@
 /* Pipeline schedules: the order of a stage's forwards and backwards.
  *
- * A schedule is a pure function from (stages, virtual stages, micro-batches, group) to each stage's turns, in a file of
- * its own. program.c adds the messages between stages and everything else of a step.
+ * A schedule is a pure function from (stages, virtual stages, micro-batches, group) to each stage's turns, and each
+ * schedule is in a file of its own. program.c adds the messages between stages and everything else of a step.
  *
- * Virtual stage number v = chunk * stages + stage: with more than one chunk a stage holds several runs of layers.
+ * Virtual stage number v = chunk * stages + stage: a stage with several chunks has several runs of consecutive
+ * layers.
  *
- * Every schedule takes the backwards of a stage and chunk (if they are split, those of the weights) in the order of the
- * micro-batches, so that gradients are summed in the same order and have the same bits under all schedules. */
+ * In every schedule, the backwards of a stage and chunk (if they are split, those of the weights) are in the order
+ * of the micro-batches, so that gradients are summed in the same order and have the same bits under all schedules. */
 #ifndef TRI_SCHEDULE_SCHEDULE_H
 #define TRI_SCHEDULE_SCHEDULE_H
 
@@ -23,12 +24,13 @@ typedef enum tri_turn_kind {
   TRI_TURN_BACKWARD_WEIGHT,
 } tri_turn_kind;
 
+/* A turn of a stage: the forward or a backward of one micro-batch in one chunk. */
 typedef struct tri_turn {
   tri_turn_kind kind;
   int32_t micro_batch, chunk;
 } tri_turn;
 
-/* A growing list; starts as {0}; release `turns` with tri_free. */
+/* A growing list of turns. It begins as {0}. Release `turns` with tri_free. */
 typedef struct tri_turns {
   tri_turn *turns;
   int64_t count, capacity;
@@ -53,19 +55,20 @@ typedef struct tri_schedule {
 
 const tri_schedule *tri_schedule_of(tri_schedule_kind kind);
 
-/* Returns the shape of a layout's schedule, with that many micro-batches in a rank's step. */
+/* Returns the shape of the schedule of a layout, for a step with that many micro-batches on a rank. */
 tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches);
 
-/* Returns the number of consecutive micro-batches of one chunk in the interleaved schedule: shape->group, or if that is
- * 0 the smallest possible number (schedule_interleaved.c). The last group may be smaller. */
+/* Returns the number of consecutive micro-batches of one chunk in the interleaved schedule: shape->group, or if this
+ * is 0 the smallest possible number (schedule_interleaved.c). The last group of a step may be smaller. */
 int64_t tri_schedule_group(const tri_schedule_shape *shape);
 
 /* Returns the number of micro-batches after which the order of a stage's turns repeats: with several chunks a group,
  * else the number of stages. */
 int64_t tri_schedule_period(const tri_layout *layout, int64_t micro_batches);
 
-/* Returns the layout with the group that a step of that many micro-batches has. A shorter step then has the same
- * schedule, only shorter, if its number of micro-batches leaves the same remainder when divided by the group. */
+/* Returns the layout with the micro-batch group of a step with that many micro-batches. A shorter step with this
+ * layout has the same schedule, only shorter, if its number of micro-batches leaves the same remainder when it is
+ * divided by the group. */
 tri_layout tri_schedule_settle(const tri_layout *layout, int64_t micro_batches);
 
 extern const tri_schedule tri_schedule_gpipe;

@@ -1,5 +1,6 @@
-/* 1F1B (PipeDream-Flush, Narayanan et al. 2021): a stage runs ahead by its distance from the last and then alternates
- * forwards and backwards, so that at most `stages - stage` micro-batches are in flight. The bubble is GPipe's. */
+/* 1F1B (PipeDream-Flush, Narayanan et al. 2021): a stage begins with as many forwards as there are stages after it,
+ * and then alternates forwards and backwards. So at most `stages - stage` micro-batches are in flight. The bubble is
+ * the same as that of GPipe. */
 #include "schedule/schedule.h"
 
 static tri_status schedule_1f1b_turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {

@@ -1,6 +1,6 @@
-/* GPipe (Huang et al. 2019): all forwards, then all backwards. Every micro-batch is in flight at once; the bubble is
- * (stages - 1) / (micro-batches + stages - 1) of the step. Backwards come in the order of the micro-batches, not in
- * reverse: so gradients are added up as under the other schedules. */
+/* GPipe (Huang et al. 2019): all forwards, then all backwards. All micro-batches are in flight at the same time. The
+ * bubble is (stages - 1) / (micro-batches + stages - 1) of the step. Backwards are in the order of the
+ * micro-batches, not in reverse order, so gradients are summed in the same order as with the other schedules. */
 #include "schedule/schedule.h"
 
 static tri_status schedule_gpipe_turns(const tri_schedule_shape *shape, int64_t stage, tri_turns *out) {

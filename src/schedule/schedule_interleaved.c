@@ -1,29 +1,29 @@
-/* Interleaved 1F1B (Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters",
- * section 2.2.2): a stage holds `virtual_stages` runs of layers, so the pipeline fills in steps of a run. The bubble is
- * divided by their number, and the number of messages is multiplied by it.
+/* Interleaved 1F1B (Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", section
+ * 2.2.2): a stage holds `virtual_stages` runs of layers, so the pipeline is filled after the forwards of one run of
+ * each stage. The bubble is divided by `virtual_stages`, and the number of messages is multiplied by it.
  *
- * Micro-batches run in groups: a stage computes a group with its first run of layers, then with the second, and so on.
- * It runs ahead until the group's first micro-batch has reached the begin of its backward, and then alternates forwards
- * and backwards. A group's first micro-batch returns from the ring after `stages` steps, so with a smaller group a
- * stage would wait in the middle of it; and because backwards have fixed positions between forwards, stages could
- * deadlock (4 stages of 3 runs, 5 micro-batches in groups of 4 and 1). So no group is smaller than `stages`, unless it
- * is the only one: each group has `group` micro-batches and the last one the remainder, which is 0 or at least
- * `stages`, as in Megatron-LM (microbatch_group_size_per_vp_stage) and Llama 3 (Grattafiori et al. 2024,
- * section 3.3.2). If the layout has no group it is the smallest possible one: `stages`, if that divides the
- * micro-batches.
+ * Micro-batches run in groups: a stage computes a group with its first run of layers, then with the second, and so
+ * on. It does only forwards until the first micro-batch of the group can begin its backward, and then alternates
+ * forwards and backwards. The first micro-batch of a group returns from the ring after `stages` forwards. With a
+ * smaller group a stage would have to wait for it. Because backwards have fixed positions between forwards, stages
+ * could even deadlock (4 stages of 3 runs, 5 micro-batches in groups of 4 and 1). So no group is smaller than
+ * `stages`, unless it is the only one: each group has `group` micro-batches and the last one the remainder, which is
+ * 0 or at least `stages`, as in Megatron-LM (microbatch_group_size_per_vp_stage) and Llama 3 (Grattafiori et al.
+ * 2024, section 3.3.2). If the layout has no `group`, it is the smallest possible number: `stages`, if this divides
+ * the number of micro-batches.
  *
  * Why it does not deadlock: assign to the n-th forward of stage s the time n + s, and to its n-th backward the time
  * n + ahead + s + 1/2, where ahead is 2 (stages - 1 - s) + (virtual_stages - 1) x group. Then every turn is later than
  * the turns on which it depends, because n grows by a group, which is at least `stages`, from one run of layers to the
  * next. A single smaller group does not deadlock either (tests/unit/test_schedule.c).
  *
- * Larger groups cost memory: at most (virtual_stages - 1) x group + 2 (stages - s) - 1 runs of layers have a
- * micro-batch in flight. */
+ * Larger groups cost memory: the number of micro-batches in flight on stage s, summed over its runs of layers, is at
+ * most (virtual_stages - 1) x group + 2 (stages - s) - 1. */
 #include "schedule/schedule.h"
 
 #include <stdio.h>
 
-/* Returns whether groups of that size leave no group that is too small. */
+/* Returns whether groups of that size leave no last group that is too small. */
 static bool is_group(const tri_schedule_shape *shape, int64_t group) {
   if (group >= shape->micro_batches) return true; /* the only one */
   if (group < shape->stages) return false;

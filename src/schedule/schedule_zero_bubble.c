@@ -1,8 +1,8 @@
-/* ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241): 1F1B with a split
- * backward. An earlier stage waits for the gradient of the inputs only; the gradient of the weights is delayed, by as
- * many micro-batches as there are stages before this one, and fills the bubble. Activations are kept until the backward
- * of weights: at most `stages` micro-batches on every stage, as many as 1F1B keeps on its first. With forwards,
- * backwards of inputs and of weights of equal length the bubble is a third of 1F1B's. */
+/* ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241): 1F1B with a split backward. An
+ * earlier stage waits only for the gradients of inputs. The gradients of weights are delayed by as many
+ * micro-batches as there are earlier stages, and fill the bubble. Activations are kept until the backward of
+ * weights: at most `stages` micro-batches on every stage, as many as on the first stage of 1F1B. If forwards,
+ * backwards of inputs and backwards of weights take equally long, the bubble is a third of that of 1F1B. */
 #include "schedule/schedule.h"
 
 typedef struct counts {

@@ -1,5 +1,5 @@
-/* Functions that all pipeline schedules use: the list of turns that each makes, and the check of keys that one schedule
- * alone has. */
+/* Functions for the pipeline schedules: appending to a list of turns, and the check of the keys that only the
+ * interleaved schedule uses. */
 #include "base/memory.h"
 #include "schedule/schedule.h"
 

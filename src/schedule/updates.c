@@ -3,8 +3,8 @@
 #include "base/count.h"
 #include "base/memory.h"
 
-/* Returns the elements of [first, end) of the flat arrays that this rank updates in a bucket, and sets *from to their
- * begin, relative to `first`. */
+/* Returns how many of the elements first .. end - 1 of the flat arrays this rank updates in a bucket. Sets *from to
+ * the first of these elements, relative to `first`. */
 static int64_t owned(const tri_bucket *bucket, int64_t first, int64_t end, int64_t *from) {
   const int64_t begin = first > bucket->own_first ? first : bucket->own_first;
   const int64_t stop = end < bucket->own_end ? end : bucket->own_end;
@@ -27,8 +27,8 @@ static void place_states(tri_update_call *call, size_t *end) {
   }
 }
 
-/* Returns the number of entries that make up the tensor on disk whose first part is `entry`; 0 if the entry continues a
- * tensor. */
+/* Returns the number of entries, from `entry` on, that are the parts of one tensor on disk; 0 if the tensor begins
+ * with an earlier entry. */
 static int64_t parts_from(const tri_parameter_table *table, int64_t entry) {
   int64_t end = entry + 1;
   if (tri_parameter_continues(&table->entries[entry])) return 0;
@@ -61,7 +61,7 @@ static tri_status add_call(maker *m, const tri_parameter *tensor, int64_t entry,
   return TRI_OK;
 }
 
-/* Adds the calls of an entry tensor by tensor: buckets are cut between tensors. */
+/* Adds the calls of an entry, one for each tensor, since buckets are cut between tensors. */
 static tri_status add_tensors(maker *m, const tri_bucket *bucket, int64_t index) {
   const tri_parameter *entry = &m->table->entries[index];
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {

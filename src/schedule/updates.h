@@ -1,5 +1,5 @@
-/* The updates of a rank at the end of a step: a list of optimizer calls, made from its buckets, and the place of each
- * call's states. */
+/* The updates of a rank at the end of a step: a list of optimizer calls for its buckets, with the offsets of the
+ * states of each call. */
 #ifndef TRI_SCHEDULE_UPDATES_H
 #define TRI_SCHEDULE_UPDATES_H
 
@@ -7,18 +7,19 @@
 #include "schedule/buckets.h"
 
 typedef struct tri_updates {
-  tri_update_call *calls; /* bucket by bucket, in the order of the table */
+  tri_update_call *calls; /* [count], bucket by bucket, in the order of the table */
   int64_t count;
-  int64_t *first_call; /* [entries + 1]: calls of an entry are [first_call[e], first_call[e + 1]) */
+  int64_t *first_call; /* the calls of entry e are first_call[e] .. first_call[e + 1] - 1 [entries + 1] */
   size_t state_bytes;  /* bytes of all states */
 } tri_updates;
 
-/* Creates the list. `settings`, the buckets and the table must outlive the list. Release with tri_updates_destroy. */
+/* Creates the list of updates. `settings`, the buckets and the table must outlive it. Release with
+ * tri_updates_destroy. */
 tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_mesh_position *position, tri_dtype type,
                               const tri_parameter_table *table, const tri_buckets *buckets, tri_updates **out);
 void tri_updates_destroy(tri_updates *updates);
 
-/* Computes the scratch bytes of the update: the maximum over its calls, which run one after the other. */
+/* Computes the bytes of scratch of the update: the maximum over the calls, which run one after the other. */
 tri_status tri_updates_workspace(const tri_updates *updates, const tri_device_description *device, size_t *bytes);
 
 #endif

@@ -1,7 +1,7 @@
-/* The memory of the parameters of one rank: offsets of their arrays in one allocation. The values of trained parameters
- * come first, then buffers for whole values of sharded buckets (ZeRO 3), then such buffers for frozen parameters, then
- * the frozen parameters, both by stored type. weights/weights.h allocates the memory; the memory plan of a list counts
- * it (memory_plan.h). */
+/* The memory of the parameters of one rank: offsets of their arrays in one allocation. The values of trained
+ * parameters come first, then the gather buffers for sharded buckets (ZeRO 3), then the gather buffers for frozen
+ * parameters, and the frozen parameters. The last two have one part for each stored type. weights/weights.h
+ * allocates the memory; the memory plan of a list counts it (memory_plan.h). */
 #ifndef TRI_SCHEDULE_WEIGHTS_PLAN_H
 #define TRI_SCHEDULE_WEIGHTS_PLAN_H
 
@@ -12,8 +12,9 @@ typedef struct tri_weights_plan {
   size_t bytes; /* size of the whole allocation */
 } tri_weights_plan;
 
-/* Plans the memory of `num_values` trained and `num_frozen` frozen elements. `type`: type of activations. With buckets,
- * these are the numbers of this rank's shards; NULL: parameters are as their table lays them out. */
+/* Plans the memory of `num_values` trained and `num_frozen` frozen elements. `type`: type of activations. If
+ * `buckets` is not NULL, these are the numbers of elements in the shards of this rank; if it is NULL, the parameters
+ * are placed as in their table. */
 tri_weights_plan tri_weights_plan_make(const tri_buckets *buckets, int64_t num_values,
                                        const int64_t num_frozen[TRI_NUM_STORED], tri_dtype type);
 
