@@ -57,9 +57,9 @@ static tri_status read_settings(const char *path, const json_t *root, tri_genera
   return TRI_OK;
 }
 
-/* Settings that transformers' generate obeys and this program does not. `nothing`: the number that has no effect;
- * null, false, and an empty list or object have none either, nor has 0 if `nothing` is not negative (it is -1 for token
- * ids). */
+/* Settings that transformers' generate obeys and this program does not. `nothing`: the number that has no effect. null,
+ * false, an empty list and an empty object have no effect, either. 0 has an effect only if the setting is a token id,
+ * for which `nothing` is -1. */
 static const struct {
   const char *key;
   double nothing;

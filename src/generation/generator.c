@@ -132,8 +132,8 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
   s->target = s->count - (options->scored > 0 && options->wanted == 0 ? 1 : 0);
 }
 
-/* Marks tokens that are read already as unread if a step must read them. They are read again, which overwrites their
- * keys and values with the same ones. */
+/* Marks tokens that are read already as unread if a step must read them for their logits. Reading them again overwrites
+ * their keys and values with the same ones. */
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_must_read(s);
   tri_sequence_keep_positions(s, g->pages, most, g->window);

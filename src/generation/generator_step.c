@@ -50,7 +50,7 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
     tri_sequence *s = g->list[i];
     const bool ended = s->finish != TRI_FINISH_NONE;
     if (g->draining && !ended && !tri_sequence_has_started(s)) {
-      tri_sequence_drop_pages(s, g->pages); /* they stay in the cache for as long as there is room */
+      tri_sequence_drop_pages(s, g->pages); /* cached pages remain in the prefix cache until they are allocated again */
       continue;
     }
     if (!ended && !s->has_place && waiting < g->sizes.sequences) TRI_TRY(find_pages(g, s));

@@ -35,7 +35,7 @@ typedef struct tri_proposer {
 /* Decides whether guessing is faster: measures some steps with guesses, some without, then uses the faster way for a
  * while, and repeats. */
 typedef struct tri_guess_policy {
-  double tokens[2], seconds[2]; /* without, with guesses; halved when the turn that measures them begins */
+  double tokens[2], seconds[2]; /* [0] without guesses, [1] with; halved when the turn that measures them begins */
   int64_t turn;                 /* 0: with, 1: without, 2: the faster way */
   int64_t steps;                /* steps of this turn so far */
 } tri_guess_policy;

@@ -1,5 +1,5 @@
-/* Decides how many tokens of each sequence the next step reads. The result depends only on the arguments; no memory is
- * allocated and no device is used.
+/* Decides how many tokens of each sequence the next step reads. A token that a step reads is a *row* of the step. The
+ * result depends only on the arguments; no memory is allocated and no device is used.
  *
  * Rows are given out in this order, and within each group in the order of arrival:
  *
@@ -47,7 +47,7 @@ typedef struct tri_schedule_limits {
 } tri_schedule_limits;
 
 /* Sets the results and has_place of all entries. If entries have unread tokens and none of them gets a row, an entry
- * was preempted, and the next call gives rows. */
+ * was preempted: the caller must release the pages of preempted entries and call again, which then gives rows. */
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count);
 
 /* Returns the largest number of pages that a sequence of this length holds at a time. If `window` is above 0, tokens

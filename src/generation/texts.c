@@ -123,8 +123,8 @@ static tri_status read_prompt(const tri_texts *t, tri_written *first) {
   return tri_dispatcher_begin(t->generation->dispatcher, first->tokens.ids, first->tokens.count, &options, &sequence);
 }
 
-/* Starts further prompts until twice as many texts are in progress as there are places on all ranks. Not all are
- * started at once, because a waiting sample keeps the pages of its prompt in use. */
+/* Starts further prompts until twice as many texts are in progress as all replicas have places. Not all are started at
+ * once, because a waiting sample keeps the pages of its prompt in use. */
 static tri_status start_texts(tri_texts *t) {
   const int64_t most = 2 * t->batch * tri_dispatcher_replicas(t->generation->dispatcher);
   while (t->started < t->count && t->started - t->ended < most) {

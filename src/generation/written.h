@@ -22,7 +22,7 @@ struct tri_written {
   int64_t number;        /* index of the prompt */
   tri_token_list tokens; /* the prompt's tokens [prompt_tokens], then all sampled ones */
   int64_t prompt_tokens;
-  int64_t wanted, made; /* wanted: tokens to sample; made: sampled tokens, without one of tri_generation.ends */
+  int64_t wanted, made; /* wanted: tokens to sample; made: sampled tokens, except a last one in tri_generation.ends */
   int64_t nameless;     /* sampled tokens that the tokenizer does not know */
   size_t decoded;       /* bytes of all sampled tokens */
   tri_sampling sampling;
@@ -37,7 +37,7 @@ struct tri_written {
   size_t shown; /* bytes of the text that are written to standard output */
   tri_finish finish;
   bool streams; /* each piece is written to standard output as soon as it is certain */
-  tri_status (*done)(void *context, tri_written *written); /* called at its end; may be NULL */
+  tri_status (*done)(void *context, tri_written *written); /* called when the text has ended; may be NULL */
   void *context;
 };
 
@@ -61,7 +61,8 @@ tri_status tri_written_write(tri_written *written);
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* Returns {"text", "tokens", "finish", "stop"}; bytes that are not UTF-8 become U+FFFD. If log-probabilities were asked
  * for, also "prompt_ids" and "ids" (the last may be the token that ended the text) and "logprobs", aligned with them:
- * {"model", "sampled", "entropy", "prompt", "top"} ("prompt" only if its tokens were scored). */
+ * {"model", "sampled", "entropy", "prompt", "top"}. "prompt" is left out if the prompt has several tokens and they were
+ * not scored; "top" is null unless likeliest tokens were asked for. */
 json_t *tri_written_json(const tri_written *written);
 /* Returns a JSON string; bytes that are not UTF-8 become U+FFFD. NULL if memory is exhausted. */
 json_t *tri_json_text(const char *text, size_t bytes);
