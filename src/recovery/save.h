@@ -70,7 +70,7 @@ void tri_saver_disprove(tri_saver *saver);
 
 /* Times of the newest save that has ended. `step` is the same on all ranks. */
 typedef struct tri_saver_times {
-  double pause_s; /* seconds that the steps waited for the save; 0 before the first */
+  double pause_s; /* seconds that tri_saver_save took, without its wait for an earlier save; 0 before the first */
   double whole_s; /* seconds from its start until it was complete (background: until a later step noticed that) */
   int64_t step;   /* -1 before the first */
 } tri_saver_times;

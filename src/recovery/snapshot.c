@@ -30,8 +30,8 @@ enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4, BASE_BYTES = 128 }
 
 typedef struct header {
   char magic[16];
-  uint64_t signature; /* hash of the configuration, the number of ranks, the corpus and the tokenizer */
-  int64_t rank, bytes;
+  uint64_t signature;  /* hash of the configuration, the number of ranks, the corpus and the tokenizer */
+  int64_t rank, bytes; /* rank whose state it is; bytes of the file, with the header */
   tri_progress progress;
   uint64_t sum; /* checksum of the bytes after the header (sum_of) */
 } header;
@@ -73,7 +73,7 @@ static int64_t neighbour_of(const tri_group *world, int64_t rank) {
   return -1;
 }
 
-/* Computes the folder of an output on this machine. */
+/* Computes the path of the folder of an output's snapshots. */
 static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   char absolute[TRI_PATH_BYTES] = "";
   if (realpath(output, absolute) == NULL) {
