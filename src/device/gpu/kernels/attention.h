@@ -36,7 +36,7 @@ typedef struct attention_slice {
   int32_t from, to;
 } attention_slice;
 
-/* device/description.h, tri_attention. */
+/* Arguments of all attention kernels except attention_row_sums; tri_attention (device/description.h) explains them. */
 typedef struct attention_arguments {
   const attention_slice *slices;
   const int32_t *pages; /* pages of keys and values, ATTENTION_PAGE rows each; NULL: rows are contiguous */
@@ -45,7 +45,7 @@ typedef struct attention_arguments {
   const void *gradient_out, *sums; /* backward only, like the next three; sums: D of attention_backward.h [heads,
                                     * query_rows] */
   void *gradient_q, *gradient_k, *gradient_v;
-  int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head;
+  int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides of rows and heads, in elements */
   double scale;       /* scale of scores, and so of gradients of q and k */
   double unit, share; /* without a soft cap: score = unit q k, and share is 0. With a soft cap: score = unit tanh(share
                        * q k) */

@@ -301,8 +301,8 @@ DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
   return which == 0 ? words[0] : which == 1 ? words[1] : which == 2 ? words[2] : words[3];
 }
 
-/* Returns the index of element i's random word minus `first` and i: 0 if the elements have consecutive indices
- * (device/dropout.h). */
+/* Element i uses the random word with index first + i + row_shift. Returns row_shift; it is 0 if all elements have
+ * consecutive indices (device/dropout.h). */
 DEVICE uint64_t row_shift(const dropout_arguments *a, int64_t i) {
   if (tri_dropout_is_flat(&a->options, a->rows)) return 0;
   const int64_t row = quotient(i, a->options.width);

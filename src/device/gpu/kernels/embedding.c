@@ -50,7 +50,7 @@ KERNEL(embedding_forward) {
   const int64_t vectors = whole ? a.width / VECTOR : 0;
   for (int64_t row = block_x() * block_warps() + warp(); row < rows; row += warps) {
     const int64_t id = a.ids[row] - a.first_id;
-    const int64_t token = id >= 0 && id < a.table_rows ? id * a.width : -1; /* offset of its row */
+    const int64_t token = id >= 0 && id < a.table_rows ? id * a.width : -1; /* offset of the id's row in the table */
     const wide *position = position_table == 0 ? 0 : position_table + a.positions[row] * a.width;
     for (int64_t i = lane(); i < vectors; i += WARP) {
       wide x[VECTOR], y[VECTOR];
@@ -273,7 +273,7 @@ typedef struct join_sums {
   wide of[JOIN_GROUPS][EMBEDDING_JOIN_LANES][WIDE_VECTOR];
 } join_sums;
 
-/* Sums a part of the partial sums [first, behind) of WIDE_VECTOR columns: the TAIL of window `from`, and the HEADs of
+/* Sums WIDE_VECTOR columns of the partial sums of windows [first, behind): the TAIL of window `from`, and the HEADs of
  * the windows after it. */
 DEVICE void sum_partial(const wide *partial, int64_t stride, int from, int first, int behind, wide sum[WIDE_VECTOR]) {
   enum { AHEAD = 8 };

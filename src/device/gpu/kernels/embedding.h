@@ -20,7 +20,7 @@ enum {
   EMBEDDING_WAYS = 8,        /* number of sorted runs that a merge combines, a power of two */
   EMBEDDING_WAYS_BITS = 3,   /* its logarithm */
   EMBEDDING_WINDOW = 64,     /* keys per block of the sum */
-  EMBEDDING_JOIN_LANES = 32, /* threads along the columns of a join; the groups of a block share the windows */
+  EMBEDDING_JOIN_LANES = 32, /* threads of a group of embedding_join, along columns; the groups divide the windows */
   EMBEDDING_PAD = 8          /* the width of partial sums is a multiple of this */
 };
 

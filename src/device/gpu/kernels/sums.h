@@ -62,7 +62,8 @@ typedef struct sum_total_arguments {
   int32_t no_padding;
 } sum_total_arguments;
 
-/* sums[b] = the sum of squares of the blocks of elements that block b of the grid processes, EXACT_TERMS at a time. */
+/* A term is the sum of squares of `block` adjacent elements. sums[b]: exact sum of the terms that block b of the grid
+ * processes, EXACT_TERMS at a time. */
 typedef struct exact_squares_arguments {
   const void *in;
   tri_exact_sum *sums;
