@@ -73,13 +73,14 @@ typedef struct supervisor {
   pid_t launcher;
   bool reaped, stopped, alive; /* the launcher has ended; the launcher is stopped; some rank has sent something */
   double beat_s, limit_s;      /* time between heartbeats; longest silence of a rank, 0: no limit */
-  /* Seconds on this process's clock: since the job was ended; for which a secondary message waits; since the job was
-   * over; for which the launcher is stopped; since the last step; for which some ranks are not connected. */
+  /* Seconds, counted by keep_clock. ending_s: since end_job. grace_s: for which secondary messages wait. settled_s:
+   * since the job was over (end_settled). stopped_s: for which the launcher is stopped. quiet_s: since the last report
+   * of steps or texts. late_s: for which some ranks of this host are connected, and others are not. */
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s;
   double touched_s;            /* seconds since the folder was touched */
   bool stop_waits;             /* a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* for error messages that cannot be sent; "" if unused */
-  char line[LINE_BYTES];
+  char line[LINE_BYTES];       /* [held], output of the launcher that has not been split into lines yet */
   size_t held;
   bool skips; /* skip the rest of a line that is too long */
 } supervisor;
@@ -315,7 +316,7 @@ static bool all_left(const supervisor *a) {
   return left >= a->start->num_ranks && well == left;
 }
 
-/* Returns whether no rank of this host is connected any more, and either all ranks were, or one of them has failed. */
+/* Returns whether no rank is connected any more, and either all ranks had connected, or one that had has failed. */
 static bool all_gone(const supervisor *a) {
   int64_t known = 0;
   bool failed = false;
