@@ -15,8 +15,8 @@ struct tri_dispatched {
   int64_t slot, serial;
   int64_t owed;       /* this sequence's share of dispatcher->outstanding[replica] */
   tri_sequence *real; /* the sequence of this rank's generator; NULL: the sequence is on another rank */
-  int64_t longest;    /* number of tokens, if all that options.wanted asks for are sampled */
-  bool cut;           /* stopped or cancelled while on another rank, which may have sampled more tokens by then */
+  int64_t longest;    /* number of tokens when all options.wanted tokens are sampled */
+  bool cut;           /* stopped or cancelled on another rank, which may sample more tokens before it gets the verb */
 };
 
 static tri_dispatched *dispatched(tri_sequence *sequence) { return (tri_dispatched *)(void *)sequence; }
@@ -368,7 +368,7 @@ static tri_status read_events(tri_dispatcher *d, int rank) {
     tri_event event;
     TRI_TRY(tri_link_take(message, &at, &event, sizeof event));
     tri_dispatched *s = event.kind == TRI_EVENT_LEFT ? NULL : d->list[event.slot];
-    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* stopped, or of an earlier sequence */
+    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* older than s, or than its stop */
     switch (event.kind) {
       case TRI_EVENT_SCORES: TRI_TRY(read_scores(s, &event, message, &at)); break;
       case TRI_EVENT_TOKEN: TRI_TRY(read_token(s, &event, message, &at)); break;

@@ -1,8 +1,9 @@
 /* Distributes sequences over replicas. A *replica* is one copy of the weights, on one rank or divided over several
  * adjacent ranks (replicas.h), with a generator (generator.h) on the first of these ranks.
  *
- * The first rank of all calls the verbs and gets the events, as with a generator: a tri_sequence of the dispatcher has
- * the tokens, the finish and the observer of a sequence that a replica reads and continues. A new sequence goes to the
+ * The first rank of all calls the *verbs*, functions that begin, continue and end sequences. It gets the *events*
+ * (tokens, scores and ends of sequences), and calls the observers. A tri_sequence of the dispatcher has the tokens, the
+ * finish and the observer of a sequence that a replica reads and continues. A new sequence goes to the
  * replica with the fewest outstanding tokens (left to read or to sample); a fork goes to the replica of its original,
  * whose pages it shares. For its own replica, the first rank calls its generator directly. All other ranks call
  * tri_dispatcher_follow.
@@ -58,8 +59,8 @@ tri_status tri_dispatcher_run(tri_dispatcher *dispatcher);
 /* Executes the verbs of the first rank until it calls tri_dispatcher_dismiss. Sleeps while this rank has no sequence.
  * A rank that is not the first of its replica only joins in that replica's runs (tri_runner_follow). */
 tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
-/* On the first rank, after all sequences have ended: lets the others return from tri_dispatcher_follow, and adds their
- * counters to those of tri_dispatcher_count. They may follow again later. */
+/* On the first rank, after all sequences have ended: lets the other ranks return from tri_dispatcher_follow, and adds
+ * their counters to those of tri_dispatcher_count. The other ranks may follow again later. */
 tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
 
 /* On the first rank, after a failure with this status: lets the other ranks of its replica return from

@@ -21,7 +21,7 @@ typedef struct tri_verb {
   int num_ends;
   int64_t slot, from, count;
   int64_t serial; /* a new number for each begin, fork and extension; events of the sequence carry it until its end */
-  int64_t wanted, scored;
+  int64_t wanted, scored; /* as in tri_sequence_options */
   tri_sampling sampling;
   tri_sampling_request requested;
 } tri_verb;
@@ -55,10 +55,10 @@ struct tri_dispatcher {
   /* On the first rank. */
   tri_dispatched **list; /* [count], by slot; NULL: unused */
   int64_t count, room;
-  int64_t serial;              /* the last serial number used */
-  int64_t *outstanding;        /* [group.size], tokens that each replica has to read or sample */
-  int64_t elsewhere;           /* sequences in progress on other ranks */
-  bool *dismissed;             /* [group.size], ranks that have answered TRI_VERB_DISMISS and got no tokens since */
+  int64_t serial;       /* the last serial number used */
+  int64_t *outstanding; /* [group.size], tokens that each replica has to read or sample */
+  int64_t elsewhere;    /* sequences in progress on other ranks */
+  bool *dismissed;      /* [group.size], ranks that have answered TRI_VERB_DISMISS and were sent no tokens since */
   tri_generator_counts counts; /* of other ranks */
 
   /* On the other ranks. */

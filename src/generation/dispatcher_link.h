@@ -1,6 +1,6 @@
-/* A connection between the first rank and another rank of a dispatcher, over which both send verbs or events without
- * waiting; for generation/ only. tri_link_flush sends all bytes appended so far as one message: the length, then the
- * bytes. */
+/* A connection between the first rank of a dispatcher, which sends verbs, and another rank, which sends events. Neither
+ * waits for the other; for generation/ only. tri_link_flush sends all bytes appended so far as one message: the length,
+ * then the bytes. */
 #ifndef TRI_GENERATION_DISPATCHER_LINK_H
 #define TRI_GENERATION_DISPATCHER_LINK_H
 
@@ -29,9 +29,9 @@ tri_status tri_link_append(tri_link *link, const void *data, size_t bytes);
 tri_status tri_link_flush(tri_link *link);
 /* Waits until all appended bytes are sent. */
 tri_status tri_link_flush_all(tri_link *link);
-/* Sets *got to whether a message has arrived. It is in link->received until the next call. */
+/* Sets *got to whether a message has arrived. The message is in link->received until the next call. */
 tri_status tri_link_poll(tri_link *link, bool *got);
-/* Returns the request that becomes done when tri_link_poll may find more of a message. */
+/* Returns the receive in progress. When it is done, tri_link_poll may find a message. */
 const tri_request *tri_link_awaited(const tri_link *link);
 void tri_link_release(tri_link *link);
 

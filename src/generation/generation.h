@@ -15,7 +15,7 @@ typedef struct tri_generation_request {
   const char *checkpoint;
   const char *stops[TRI_MOST_STOPS]; /* [num_stops], a text ends before the first of these strings */
   int num_stops;
-  int64_t tokens; /* largest number of tokens to write; 0: no number, not even the folder's */
+  int64_t tokens; /* largest number of tokens to write; 0: as tri_texts_request.tokens, without the folder's limits */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
@@ -28,7 +28,7 @@ typedef struct tri_generation_request {
   tri_model_options model;
   const tri_group *group;       /* ranks that generate together; NULL: this rank alone */
   int64_t tensor;               /* ranks of each replica (replicas.h); 0 or 1: one */
-  const tri_replicas *replicas; /* used instead of `group`, with `tensor` ranks per replica; NULL: unused */
+  const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: unused */
   tri_device *lent;             /* used instead of the device that `model` names; NULL: unused */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
   bool without_weights;         /* the caller writes the weights after tri_generation_load */

@@ -1,9 +1,10 @@
 /* Runs a model forward on rows of any sequences, with a paged cache of keys and values: the engine of text generation
  * (generator.h). A row is one token of a sequence. The caller knows which pages belong to which sequence.
  *
- * The logits of a row depend only on the weights and on the tokens of its sequence up to it. They do not depend on the
- * other rows of the run, on how earlier tokens were divided among runs, or on the pages. That holds to the bit on
- * devices whose GEMMs (tri_matmul.generating) and attention (attention_pages) promise it: `cpu` and `reference`. */
+ * The logits of a row depend only on the weights and on the tokens of its sequence, up to the row's own. They do not
+ * depend on the other rows of the run, on how earlier tokens were divided among runs, or on the pages. That holds to
+ * the bit on devices whose GEMMs (tri_matmul.generating) and attention (attention_pages) promise it: `cpu` and
+ * `reference`. */
 #ifndef TRI_GENERATION_RUNNER_H
 #define TRI_GENERATION_RUNNER_H
 
@@ -46,7 +47,7 @@ void tri_runner_destroy(tri_runner *runner);
 
 /* Bytes that tri_runner_create allocates, without the device's own queue. device_bytes includes cache_bytes, the bytes
  * of the pages. tri_runner_plan computes them and allocates nothing on the device.
- * `shares`: whether the runner reads the weights in place that its creator shares. `tensor`: number of tensor ranks;
+ * `shares`: whether the runner reads `shared` weights (tri_runner_create). `tensor`: number of tensor ranks;
  * the numbers are those of the first one, which needs the most. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;

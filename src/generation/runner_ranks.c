@@ -83,7 +83,7 @@ static tri_status follow_run(tri_runner *r) {
 static bool samples(const tri_logit_query *query) { return query->given < 0 && query->temperature > 0; }
 
 /* Returns the query for this rank's slice. If the query's token is in another slice, or is yet to be sampled, asks for
- * the slice's first token: its numbers contain the sums over the slice (sums_of). */
+ * the slice's first token: the answer's numbers contain the sums over the slice (sums_of). */
 static tri_logit_query own_query(const tri_runner *r, const tri_logit_query *query) {
   tri_logit_query own = *query;
   const int64_t given = query->given - r->first_id;

@@ -50,8 +50,8 @@ void tri_written_release(tri_written *written);
 /* Keeps only the last `count` tokens of the prompt. Must be called before the text is started. */
 void tri_written_keep_last(tri_written *written, int64_t count);
 
-/* Gives the text to the dispatcher, as a fork of the sequence `prompt`, which has read the prompt, or if that is NULL
- * as a new sequence. The text must not move until it ends. */
+/* Gives the text to the dispatcher: as a fork of the sequence `prompt`, which has read the text's prompt, or as a new
+ * sequence if `prompt` is NULL. The text must stay at its address until it ends. */
 tri_status tri_written_start(tri_written *written, const tri_sequence *prompt);
 /* Starts the text and runs steps until it ends. */
 tri_status tri_written_write(tri_written *written);

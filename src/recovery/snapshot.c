@@ -59,7 +59,7 @@ static const tri_group *world_of(const tri_snapshots *s) { return &tri_engine_me
 
 /* ---- paths and neighbours ---------------------------------------------------------------------------------------- */
 
-/* Returns the rank that stores a copy of `rank`'s file. With n ranks on its node, it is the first of `rank` + n,
+/* Returns the rank that stores a copy of `rank`'s file: with n ranks on the node of `rank`, the first of `rank` + n,
  * `rank` + n + 1, ... (modulo the number of ranks) that is on another node. Returns -1 if there is only one node. */
 static int64_t neighbour_of(const tri_group *world, int64_t rank) {
   const int64_t size = world->size;
