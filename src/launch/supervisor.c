@@ -143,7 +143,7 @@ static void sweep(const supervisor *a) {
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     pid_t pid = (pid_t)atol(entry->d_name);
     if (pid <= 1 || pid == getpid() || pid == a->launcher || !is_of_job(a, pid)) continue;
-    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* the number may be another's by now, so check again */
+    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* another process may have the number by now */
     if (handle < 0) continue;
     if (is_of_job(a, pid)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
     close(handle);
@@ -292,8 +292,8 @@ static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind ki
 
 /* ---- the clock --------------------------------------------------------------------------------------------------- */
 
-/* Acknowledges secondary messages when the cause has come or GRACE_S have passed. Until then their ranks do not end the
- * job. */
+/* Acknowledges secondary messages when the cause is known or GRACE_S have passed. Until then the ranks that sent them
+ * do not end the job. */
 static void answer_secondary(supervisor *a, double passed_s) {
   bool waits = false;
   for (size_t i = 0; i < a->listener.count; i++) waits = waits || a->listener.speakers[i].waits;
@@ -316,7 +316,7 @@ static bool all_left(const supervisor *a) {
   return left >= a->start->num_ranks && well == left;
 }
 
-/* Returns whether no rank is connected any more, and either all ranks had connected, or one that had has failed. */
+/* Returns whether no rank is connected any more, and either all ranks had connected, or a connected rank has failed. */
 static bool all_gone(const supervisor *a) {
   int64_t known = 0;
   bool failed = false;

@@ -115,7 +115,7 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
 
 /* Returns whether run state `state` is missing in the checkpoint although the run keeps it. The state then begins as a
  * copy of the weights (tri_engine_begin_states). That call would overwrite the states of schedule_free, too, but a run
- * with schedule_free keeps no average (tri_average_check), so its checkpoints miss none. */
+ * with schedule_free keeps no average (tri_average_check), so no average is missing in its checkpoints. */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);

@@ -21,7 +21,7 @@ tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_
 
 /* State of saving between steps; {0} at the start of a process. */
 typedef struct tri_save_pending {
-  bool checkpoint_due;    /* a checkpoint was due after a bad step, and is saved after the next good one */
+  bool checkpoint_due;    /* a checkpoint was due after a step without a good state; the next good step saves it */
   bool snapshot_unproven; /* no good step has followed the newest snapshot */
 } tri_save_pending;
 
@@ -54,7 +54,7 @@ tri_status tri_saver_poll(tri_saver *saver);
 /* COLLECTIVE. Waits for the end of a save in the background. Returns the failure of the save. */
 tri_status tri_saver_finish(tri_saver *saver);
 
-/* COLLECTIVE. As tri_saver_finish, but only if the newest save is of the best checkpoint so far. Must be called before
+/* COLLECTIVE. Calls tri_saver_finish if the newest save is of the best checkpoint so far. Must be called before
  * the best step is recorded elsewhere, such as in a snapshot. */
 tri_status tri_saver_finish_best(tri_saver *saver);
 

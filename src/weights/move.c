@@ -156,7 +156,7 @@ typedef struct target_part {
   tri_parameter parameter;
   char *values;
   tri_dtype type;
-  int64_t length, runs; /* runs of its elements in the tensor (tri_parameter_run) */
+  int64_t length, runs; /* elements of a run, and number of runs; a run is adjacent in the tensor (tri_parameter_run) */
   int64_t at;           /* the run that was found last, or 0 */
   int64_t next;         /* next part of the same tensor; -1: none */
   int64_t written;      /* elements received so far */
@@ -206,9 +206,9 @@ static int64_t last_run_before(target_part *p, int64_t global) {
   return low;
 }
 
-/* Sets *local to the index of a global element in a part, and *left to the number of elements from it on that are
- * adjacent in both. Returns false if the part does not have the element; *left is then the number of elements up to the
- * next one that it has. */
+/* Sets *local to the index of a global element in a part, and *left to the number of elements from this one on that are
+ * adjacent in the tensor and in the part. Returns false if the part does not have the element; *left is then the number
+ * of elements up to the next one that the part has. */
 static bool find_element(target_part *p, int64_t global, int64_t *local, int64_t *left) {
   const int64_t run = last_run_before(p, global);
   const int64_t begin = run < 0 ? 0 : tri_parameter_run(&p->parameter, run);
@@ -354,7 +354,7 @@ static tri_status copy_all(sending *s, receiving *r) {
 
 /* ---- both sides -------------------------------------------------------------------------------------------------- */
 
-/* The role of each rank in a move. */
+/* The role of a rank in a move. */
 typedef struct role {
   int64_t num_tensors; /* -1: the rank sends nothing */
   int64_t version;
