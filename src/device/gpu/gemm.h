@@ -134,11 +134,11 @@ enum { TRI_GPU_GEMM_TEXT_BYTES = 512 };
 
 /* Prints "bf16 fp32 768 2304 65536 768 2304 2304 a_transposed,accumulate 16"; returns text. */
 const char *tri_gpu_gemm_print(const tri_gpu_gemm *product, char text[TRI_GPU_GEMM_TEXT_BYTES]);
-/* Prints the same, followed by " : cuBLASLt 4194304 2a0b...". */
+/* Prints the line of tri_gpu_gemm_print, followed by " : cuBLASLt 4194304 2a0b..." (library, workspace_bytes, data). */
 const char *tri_gpu_gemm_choice_print(const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice,
                                       char text[TRI_GPU_GEMM_TEXT_BYTES]);
-/* Parse a line of one of these forms. Return false if it is invalid; for a choice also if it names a library that is
- * not open, or an algorithm that needs more workspace than the GEMM has. */
+/* Parse a line that these functions have printed. Return false if it is invalid; for a choice also if it names a
+ * library that is not open, or an algorithm that needs more workspace than the GEMM has. */
 bool tri_gpu_gemm_parse(const char *line, tri_gpu_gemm *product);
 bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, tri_gpu_gemm *product,
                                tri_gpu_gemm_choice *choice);

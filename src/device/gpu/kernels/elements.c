@@ -1,6 +1,6 @@
 /* Element-wise kernels. Each thread processes VECTOR elements at a time if all addresses allow 16 bytes at once, and
  * blocks advance in strides of the whole grid, so that any number of blocks gives the same result. One function
- * computes an element whether or not arrays are aligned: the bits do not depend on it. */
+ * computes an element whether or not arrays are aligned: the bits do not depend on the alignment. */
 #include "device/gpu/kernels/elements.h"
 
 #include "device/gpu/kernels/activations.h"

@@ -1,4 +1,5 @@
-/* Look-up in a table, and the gradient of the table: for each of its rows the sum of the gradient's rows with its id.
+/* Look-up in a table, and the gradient of the table: the gradient of row `id` of the table is the sum of the rows of
+ * the output's gradient that have this id.
  *
  * The number of occurrences of an id is not known in advance: most do not occur, a few occur many thousand times. With
  * atomics the order of summation would differ in every run. So the rows are sorted by id, and then ranges of equal ids

@@ -54,7 +54,7 @@ typedef struct softmax_gradient_arguments {
   const void *logits;
   const int32_t *labels;
   const float *weights;
-  const double *factors; /* NULL: the weights and the step's scale */
+  const double *factors; /* factor of each row's gradient; NULL: the row's weight times the step's loss_scale */
   const tri_step_values *values;
   const void *maximum, *sum;
   void *gradient;

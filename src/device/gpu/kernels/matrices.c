@@ -1,6 +1,6 @@
 /* Matrix kernels other than GEMMs: bound by memory bandwidth. Blocks process tiles; a thread loads VECTOR elements
- * along a stored row of the input, and stores VECTOR elements along a stored row of the output. If one of both is
- * transposed, the tile goes through shared memory. */
+ * along a stored row of the input, and stores VECTOR elements along a stored row of the output. If one of the two
+ * is transposed, the tile goes through shared memory. */
 #include "device/gpu/kernels/matrices.h"
 
 #include "device/gpu/kernels/rows.h"
