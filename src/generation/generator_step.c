@@ -205,8 +205,8 @@ static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, 
   return tri_generator_not_finite(g, row, behind);
 }
 
-/* Appends the token sampled after the last one. As long as a sampled token equals the guess for its position, also
- * appends the token sampled after that guess. */
+/* Appends the token that was sampled after the sequence's last token. As long as the appended token equals the guess
+ * for its position, also appends the token that was sampled after that guess. */
 static tri_status append_samples(tri_generator *g, const tri_reading *r) {
   tri_sequence *s = r->of;
   bool ended = false;

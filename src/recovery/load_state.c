@@ -147,9 +147,10 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
-  /* The checksums are computed as in a save. With an averaging optimizer a save converts each weight from its value and
-   * a state (checkpoint_conversions.h). If the state was not read, it must be equal to the value, so that the result is
-   * the weight in the file. resume.c sets the states again once all values are final. */
+  /* The checksums are those of the bytes that a save would write now. With an averaging optimizer, a save computes each
+   * weight in the file from the weight in memory and a state (checkpoint_conversions.h). If the state was not read, it
+   * is set to the weight in memory here: a save would then write just this weight, which was read from the file.
+   * resume.c sets the states again once all weights are final. */
   if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,

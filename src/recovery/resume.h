@@ -7,7 +7,7 @@
 typedef struct tri_resume_request {
   tri_engine *engine;
   const tri_run_config *config;
-  tri_identity *identity;   /* compared with the checkpoint's, and updated if the run branches; NULL: neither */
+  tri_identity *identity;   /* compared with the checkpoint's, and updated if the run branches; NULL: not compared */
   const char *from;         /* `--resume`: "auto", "never" or a folder */
   tri_snapshots *snapshots; /* NULL: the run takes no snapshots */
 } tri_resume_request;

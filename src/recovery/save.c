@@ -25,9 +25,9 @@
  * - a folder has its final name only if all ranks have written their slices without an error.
  *
  * Example: checkpoint.every 100 with checkpoint.async. After step 100 each rank copies its slices, and the steps
- * continue. After step 103 the last rank has written, and the first rank's thread starts to publish. After step 104 it
- * has ended: the checkpoint is complete. A good step has already followed the state of step 100 (`proven`), so the
- * checkpoint is marked at once. */
+ * continue. After step 103 the last rank has written, and the first rank's thread starts to publish. After step 104
+ * the thread has ended: the checkpoint is complete. A good step has already followed the state of step 100 (`proven`),
+ * so the checkpoint is marked at once. */
 #include "recovery/save.h"
 
 #include "base/clock.h"
@@ -309,7 +309,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
 static tri_status join_and_publish(tri_saver *saver, tri_status written) {
   TRI_TRY(tri_checkpoint_save_join(saver->saving, written));
   tri_status status = check_lock(saver);
-  saver->stage = STAGE_PUBLISHING; /* on every rank, and before the first rank's thread starts, which reads it */
+  saver->stage = STAGE_PUBLISHING; /* on every rank; on the first rank its new thread reads this, so it is set before */
   if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
   return tri_first_rank_status(world_of(saver), status);
 }
