@@ -216,8 +216,9 @@ typedef struct joined {
   int slice;
 } joined;
 
-/* Joins all ranks' answers [ranks, count] to the first queries. Sets seconds[*num_seconds], one for each query that
- * samples from finite logits. */
+/* Joins all ranks' answers [ranks, count] to the first queries. Sets out[count]; known[count], for each query the
+ * answer of the rank whose slice has the token; and seconds[*num_seconds], one for each query that samples from finite
+ * logits. */
 static void join(const tri_runner *r, const tri_logit_query *queries, int64_t count, const tri_slice_answer *answers,
                  joined *out, tri_slice_answer *known, second *seconds, int64_t *num_seconds) {
   *num_seconds = 0;

@@ -121,7 +121,7 @@ typedef struct load_rows {
   int32_t experts[ROUTER_LOAD_ROWS * ROUTER_CHOSEN];
 } load_rows;
 
-/* The sums of a thread: every router_loads_threads-th expert. */
+/* The sums of a thread, for every router_loads_threads-th expert: how often it is chosen, and its normalised scores. */
 enum { LOADS_EACH = ROUTER_EXPERTS / router_loads_threads };
 typedef struct own_loads {
   wide counts[LOADS_EACH], scores[LOADS_EACH];
