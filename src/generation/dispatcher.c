@@ -8,8 +8,8 @@ static const double LONGEST_WAIT_S = 0.1; /* the caller checks for a stop reques
 
 /* A sequence as callers see it. */
 struct tri_dispatched {
-  tri_sequence shown; /* first member, so that a tri_sequence * of a caller is a tri_dispatched *; `shown.pages` and
-                         positions are unused */
+  tri_sequence shown; /* first member, so that a tri_sequence * of a caller is a tri_dispatched *; the members
+                         of `shown` about read positions and pages are not used */
   tri_dispatcher *dispatcher;
   int replica;
   int64_t slot, serial;

@@ -214,7 +214,7 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
 }
 
 /* Drops all pages if the first `count` tokens end before the last cached page does (tokens of a cached page must not
- * change), if the sequence has slid past them, or if the next token attends to a released page. */
+ * change), if the sequence has slid past these tokens, or if the next token attends to a released page. */
 void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
   s->count = count;
   if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);

@@ -52,7 +52,7 @@ typedef struct tri_sequence_observer {
 
 typedef struct tri_sequence_options {
   tri_sampling sampling;
-  const int32_t *ends; /* [num_ends], tokens that end the sequence, which they must outlive */
+  const int32_t *ends; /* [num_ends], tokens that end the sequence; this array must outlive the sequence */
   int num_ends;
   int64_t wanted;                 /* tokens to sample; 0: none */
   tri_sampling_request requested; /* numbers to compute for each sampled token */

@@ -60,9 +60,10 @@ tri_status tri_written_write(tri_written *written);
  * is the checkpoint's, null if the folder is not a checkpoint. NULL if memory is exhausted. */
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* Returns {"text", "tokens", "finish", "stop"}; bytes that are not UTF-8 become U+FFFD. If log-probabilities were asked
- * for, also "prompt_ids" and "ids" (the last may be the token that ended the text) and "logprobs", aligned with them:
- * {"model", "sampled", "entropy", "prompt", "top"}. "prompt" is left out if the prompt has several tokens and they were
- * not scored; "top" is null unless likeliest tokens were asked for. */
+ * for, also "prompt_ids", "ids" (the last may be the token that ended the text) and "logprobs", an object of lists:
+ * "prompt" has an element for each prompt id; "model", "sampled", "entropy" and "top" have one for each of the ids.
+ * "prompt" is left out if the prompt has several tokens and they were not scored; "top" is null unless likeliest tokens
+ * were asked for. */
 json_t *tri_written_json(const tri_written *written);
 /* Returns a JSON string; bytes that are not UTF-8 become U+FFFD. NULL if memory is exhausted. */
 json_t *tri_json_text(const char *text, size_t bytes);
