@@ -29,7 +29,8 @@ tri_status tri_link_append(tri_link *link, const void *data, size_t bytes);
 tri_status tri_link_flush(tri_link *link);
 /* Waits until all appended bytes are sent. */
 tri_status tri_link_flush_all(tri_link *link);
-/* Sets *got to whether a message has arrived. The message is in link->received until the next call. */
+/* Sets *got to whether a message has arrived. The message is in link->received until the next call of this
+ * function. */
 tri_status tri_link_poll(tri_link *link, bool *got);
 /* Returns the receive in progress. When it is done, tri_link_poll may find a message. */
 const tri_request *tri_link_awaited(const tri_link *link);

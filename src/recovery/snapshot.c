@@ -1,8 +1,8 @@
 /* The files of a snapshot are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's
  * path, so that different runs have different folders. RUN is the run's name (identity.h), since another run may use
- * the same path later; that run removes the files of the earlier one. K is the node's number, since tests divide one
- * machine into several nodes. An incomplete file has the suffix ".part". The header of a file identifies its run and
- * its rank, and has a checksum of the rest. */
+ * the same path later; the later run removes the files of the earlier one. K is the node's number, since tests divide
+ * one machine into several nodes. An incomplete file has the suffix ".part". The header of a file identifies its run
+ * and its rank, and has a checksum of the rest. */
 #include "recovery/snapshot.h"
 
 #include "base/flight_recorder.h"
@@ -450,8 +450,8 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* Creates a file on this node for this rank's part if another node has it (`wanted`). The part is received into that
- * file, and loaded from it as usual. */
+/* If only another node has this rank's part (`wanted`), creates a file for the part on this node. The part is received
+ * into that file, and loaded from it as usual. */
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;

@@ -122,7 +122,8 @@ KERNEL(embedding_merge) {
 
 typedef struct sum_window {
   uint32_t ids[EMBEDDING_WINDOW], rows[EMBEDDING_WINDOW];
-  int where[EMBEDDING_WINDOW]; /* destination of the sum after this row; GOES_ON: the next row has the same id */
+  int where[EMBEDDING_WINDOW]; /* destination of the sum after this row; GOES_ON: the next row of the window has the
+                                  same id */
 } sum_window;
 
 /* Loads up to VECTOR columns of a row, `columns` of them valid. */
@@ -247,8 +248,8 @@ KERNEL(embedding_sum) {
 
 /* ---- sums over several windows ----------------------------------------------------------------------------------- */
 
-/* For the id that begins in this block's window and continues in the next, returns the index after its last window; 0
- * if there is no such id. All threads get the same result. */
+/* For the id that begins in this block's window and continues in the next, returns the index after the last window
+ * that has the id; 0 if there is no such id. All threads get the same result. */
 DEVICE int windows_end(const embedding_join_arguments *a) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
   const int behind = begin + EMBEDDING_WINDOW;
