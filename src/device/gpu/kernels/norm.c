@@ -136,7 +136,7 @@ DEVICE wide squares_of(const wide values[VECTOR], wide mean, int count) {
 
 DEVICE wide rstd_of(wide squares, int width, double eps) { return 1 / wide_sqrt(squares / (wide)width + (wide)eps); }
 
-/* Replaces x by y. */
+/* Replaces x by n w, which is y without the bias. */
 DEVICE void normalise(wide x[VECTOR], wide mean, wide rstd, const wide weight[VECTOR], wide offset) {
   for (int j = 0; j < VECTOR; j++) x[j] = (x[j] - mean) * rstd * (weight[j] + offset);
 }
