@@ -140,7 +140,7 @@ DEVICE void store_vector(element *to, const wide values[VECTOR]) {
   *(sixteen_bytes *)(void *)to = u.all;
 }
 
-/* The same for VECTOR wide numbers, such as those of a parameter. */
+/* Loads VECTOR wide numbers, such as those of a parameter, from an aligned address. */
 DEVICE void load_wide_vector(const wide *from, wide out[VECTOR]) {
   enum { EACH = 16 / (int)sizeof(wide) };
   union {
