@@ -11,14 +11,15 @@
  * hosts use the launcher's output and error files (error_files.h). All reports are collected in a tri_ending, from
  * which cause.c determines the first cause. A stop request is sent to the ranks over their sockets, and as SIGUSR1
  * through the launcher if some ranks have no socket. Before the first step there is nothing to save, and a stop
- * request ends the job; only a scheduler's request waits for that step.
+ * request ends the job. A scheduler's request never ends the job itself: it is only passed on (handle_request).
  *
  * The invariants:
  * - All buffered messages are read before a rank is judged to be silent.
  * - Only time in which this process runs counts: each wait adds at most 2 SLICE_S to the clocks. So neither a suspended
  *   laptop nor a stopped supervisor looks like a hang.
- * - An error message of a rank that failed because another one ended (a *secondary* message) is not acknowledged, and
- * so does not end the job, until the cause is known or GRACE_S have passed.
+ * - An error message of a rank that failed because another one ended (a *secondary* message) is acknowledged only when
+ *   the cause is known or GRACE_S have passed. Until then its sender waits and does not exit, so that the launcher does
+ *   not end the job before the cause has been reported.
  * - After the supervisor has ended the job, no failure is recorded, because failures are then a consequence of the end.
  * - If this process dies, the kernel kills the launcher, and the ranks end by themselves when their sockets close.
  *

@@ -223,7 +223,7 @@ static bool find_element(target_part *p, int64_t global, int64_t *local, int64_t
  */
 typedef struct piece {
   int64_t at;     /* index of the first element among those that visit_pieces visits */
-  int64_t global; /* its index in the tensor */
+  int64_t global; /* index of this element in the tensor */
   int64_t count;
   target_part *part; /* NULL: the receiver does not have them */
   char *values;      /* address of the first element in the receiver's memory */
