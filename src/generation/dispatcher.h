@@ -63,7 +63,7 @@ tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
  * their counters to those of tri_dispatcher_count. The other ranks may follow again later. */
 tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
 
-/* On the first rank, after a failure with this status: lets the other ranks of its replica return from
+/* On the first rank, after a failure with this status: lets the other ranks of this replica return from
  * tri_dispatcher_follow. Does nothing if the failure ends the job: with several replicas, or if the status is TRI_COMM
  * or TRI_DEVICE_FAILED. */
 void tri_dispatcher_give_up(tri_dispatcher *dispatcher, tri_status status);

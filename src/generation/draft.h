@@ -1,6 +1,6 @@
 /* Guesses by a draft model: a smaller model with the same tokenizer proposes the next tokens of each sequence. The
  * draft model samples with the sequence's own random numbers, so if both models have the same distribution for a token,
- * it proposes the token that the large model will sample. */
+ * the draft model proposes the token that the large model will sample. */
 #ifndef TRI_GENERATION_DRAFT_H
 #define TRI_GENERATION_DRAFT_H
 
