@@ -1,8 +1,8 @@
 /* The connection of a rank to its parent, the process that started the job with `-n` (launch/launch.c): a socket, which
  * does not go through the launcher.
  *
- * A launcher that ends a job kills the ranks, and may lose what they wrote just before. So a rank sends its error
- * message and exit status to the parent itself, which acknowledges them, and only then ends the job. The rank also
+ * A launcher that ends a job kills the ranks, and may lose what they wrote just before. So a rank that fails sends its
+ * error message and exit status to the parent, and ends the job only when the parent has acknowledged them. A rank also
  * sends its log lines and, from a thread of its own, regular heartbeats; the parent sends requests to stop. A rank
  * whose parent is gone ends.
  *
@@ -37,8 +37,8 @@ typedef enum tri_parent_kind {
   TRI_PARENT_NEWS,      /* "rank 3 14342 pipeline 1", "step 12" */
   TRI_PARENT_BEAT,      /* a heartbeat */
   TRI_PARENT_WORDS,     /* number: exit status; text: error message of the rank. The parent acknowledges the message */
-  TRI_PARENT_SECONDARY, /* the same, from a rank that ends because another rank did; "": another rank reports the
-                           failure */
+  TRI_PARENT_SECONDARY, /* like TRI_PARENT_WORDS, from a rank that ends because another rank did; if the text is "",
+                           another rank reports the failure */
   TRI_PARENT_CRASH,     /* number: the signal that ends this rank */
   TRI_PARENT_LEAVE      /* number: exit status, at the very end */
 } tri_parent_kind;

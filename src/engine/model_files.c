@@ -98,7 +98,7 @@ static tri_status load_tensor(const tri_merged *weights, const tri_parameter *pa
 /* Checksums of the tensors on disk that were read, in the order of the table. */
 typedef struct tensor_sums {
   const tri_group *slices;
-  uint64_t *all; /* [count]; each of the elements that this rank counts. Used if `slices` has several ranks */
+  uint64_t *all; /* [count], each over the elements that this rank counts; used if `slices` has several ranks */
   int64_t count, room;
 } tensor_sums;
 
@@ -107,7 +107,8 @@ static bool is_last_part(const tri_parameter_table *table, int64_t entry) {
   return entry + 1 == table->num_entries || !tri_parameter_continues(&table->entries[entry + 1]);
 }
 
-/* Compares the sum of a tensor that this rank has read as a whole, or keeps the sum of its elements. */
+/* Compares the sum of a tensor with the one on disk if this rank has read the whole tensor; else keeps the sum of this
+ * rank's elements for join_sums. */
 static tri_status end_tensor(const tri_merged *weights, const tri_parameter *tensor, uint64_t sum, tensor_sums *sums) {
   if (sums->slices->size == 1) return tri_merged_compare(weights, tensor, sum);
   TRI_TRY(tri_grow("checksums", sizeof *sums->all, sums->count, &sums->room, &sums->all));
@@ -120,7 +121,7 @@ static tri_status load_entry(const tri_merged *weights, const tri_parameter_tabl
   const tri_parameter *parameter = &table->entries[entry];
   for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
     const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
-    uint64_t copy = 0; /* of elements that another rank counts */
+    uint64_t copy = 0; /* sum of elements that another rank counts */
     if (!tri_parameter_continues(parameter)) *sum = 0;
     TRI_TRY(load_tensor(weights, parameter, t, executor, executor->weights->parameters[entry].value,
                         parameter->counted ? sum : &copy));
@@ -139,7 +140,8 @@ static tri_status load_all(const tri_merged *weights, const tri_parameter_table 
   return TRI_OK;
 }
 
-/* Adds up the ranks' sums of each tensor, and compares them. `gathered`: [slices->size * sums->count]. */
+/* Adds up the ranks' sums of each tensor, and compares the total with the sum on disk. `gathered`: [slices->size,
+ * sums->count]. */
 static tri_status compare_sums(const tri_merged *weights, const tri_parameter_table *table, const tensor_sums *sums,
                                const uint64_t *gathered) {
   int64_t number = 0, first = 0;
@@ -205,11 +207,11 @@ static tri_status add_values(const tri_executor *executor, int64_t entry, void *
   return TRI_OK;
 }
 
-/* Hashes of a rank's model: of the files and of the parameters that it holds as a whole; and of the parameters that it
- * holds a part of, which is part `first` of their first dimension that is split. */
+/* Hashes of a rank's model. `whole`: of the settings files, and of the parameters that the rank holds as a whole.
+ * `parts`: of the parameters that the rank holds only a part of. */
 typedef struct model_hashes {
   uint64_t whole, parts;
-  int64_t place; /* equal on ranks that hold the same parts */
+  int64_t place; /* equal on ranks that hold the same parts: 1 + first_unit of the first split parameter; 0: none */
 } model_hashes;
 
 static tri_status hash_model(const tri_merged *weights, const tri_executor *executor, void *piece, model_hashes *out) {

@@ -7,15 +7,14 @@
 #include "engine/executor.h"
 #include "files/file.h"
 
-/* COLLECTIVE over the ranks that hold the slices of the model together, as `table` says. Reads every parameter into the
- * values of an executor. With an adapter, the factors' products are added to the base in fp64. A value that is not
- * finite is TRI_BAD_FILE with the tensor's name. Fails on all ranks if it fails on one. */
+/* COLLECTIVE over `slices`, the ranks that together hold the whole model. Reads this rank's part of every parameter
+ * (`table`) into the executor's weights. With an adapter, the factors' products are added to the base in fp64. Fails
+ * with TRI_BAD_FILE and the tensor's name if a value is not finite. Fails on all ranks if it fails on one. */
 tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
                                 tri_executor *executor);
-/* COLLECTIVE over the group, after all of its ranks have loaded a model, and before its weights are packed. Fails on
- * all ranks if the settings in the folders of two ranks differ, or the values of a part of a parameter that two ranks
- * hold.
- */
+/* COLLECTIVE over the group, after all of its ranks have loaded a model, and before the weights are packed. Fails on
+ * all ranks if two ranks read different settings from their folders, or hold the same part of a parameter with
+ * different values. */
 tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor);
 
 /* LOCAL. Finds the path of the tokenizer.json: `given` if not NULL, else that of the checkpoint or of an adapter's

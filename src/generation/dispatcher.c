@@ -8,15 +8,15 @@ static const double LONGEST_WAIT_S = 0.1; /* the caller checks for a stop reques
 
 /* A sequence as callers see it. */
 struct tri_dispatched {
-  tri_sequence shown; /* first member, so that a tri_sequence * of a caller is a tri_dispatched *; `shown.pages` and
-                         positions are unused */
+  tri_sequence shown; /* first member, so that a tri_sequence * of a caller is a tri_dispatched *; the members
+                         of `shown` about read positions and pages are not used */
   tri_dispatcher *dispatcher;
   int replica;
   int64_t slot, serial;
-  int64_t owed;       /* tokens of it that `outstanding` counts */
-  tri_sequence *real; /* on this rank; NULL: on another rank */
-  int64_t longest;    /* largest number of tokens that it can have at the end of its present part */
-  bool cut;           /* stopped or cancelled on another rank, which may have sampled further tokens until then */
+  int64_t owed;       /* this sequence's share of dispatcher->outstanding[replica] */
+  tri_sequence *real; /* the sequence of this rank's generator; NULL: the sequence is on another rank */
+  int64_t longest;    /* number of tokens when all options.wanted tokens are sampled */
+  bool cut;           /* stopped or cancelled on another rank, which may sample more tokens before it gets the verb */
 };
 
 static tri_dispatched *dispatched(tri_sequence *sequence) { return (tri_dispatched *)(void *)sequence; }
@@ -69,7 +69,7 @@ int tri_dispatcher_replicas(const tri_dispatcher *d) { return d->group.size; }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* Changes the number of outstanding tokens of the sequence. */
+/* Sets the number of outstanding tokens of the sequence. */
 static void owe(tri_dispatched *s, int64_t tokens) {
   s->dispatcher->outstanding[s->replica] += tokens - s->owed;
   s->owed = tokens;
@@ -201,8 +201,8 @@ tri_status tri_dispatcher_begin(tri_dispatcher *d, const int32_t *ids, int64_t c
   return status;
 }
 
-/* Checks that a sequence has ended, and that its replica has kept it as it is here: a sequence that was stopped on
- * another rank, and grew beyond the positions there, has slid. */
+/* Checks that a sequence has ended and can be continued. It cannot if it was stopped while on another rank and may have
+ * slid there: the tokens that the replica sampled until the stop arrived may have exceeded its positions. */
 static tri_status check_ended(const tri_dispatched *s) {
   const int64_t positions = tri_generator_positions(s->dispatcher->generator);
   if (s->shown.finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not ended is continued");
@@ -368,7 +368,7 @@ static tri_status read_events(tri_dispatcher *d, int rank) {
     tri_event event;
     TRI_TRY(tri_link_take(message, &at, &event, sizeof event));
     tri_dispatched *s = event.kind == TRI_EVENT_LEFT ? NULL : d->list[event.slot];
-    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* sent before s was stopped or begun */
+    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* older than s, or than its stop */
     switch (event.kind) {
       case TRI_EVENT_SCORES: TRI_TRY(read_scores(s, &event, message, &at)); break;
       case TRI_EVENT_TOKEN: TRI_TRY(read_token(s, &event, message, &at)); break;

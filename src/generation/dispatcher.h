@@ -1,14 +1,15 @@
-/* Distributes sequences over the ranks of a group. Each rank has a generator (generator.h), here called a *replica*,
- * with the same weights.
+/* Distributes sequences over replicas. A *replica* is one copy of the weights, on one rank or divided over several
+ * adjacent ranks (replicas.h), with a generator (generator.h) on the first of these ranks.
  *
- * The first rank calls the verbs and gets the events, as with a generator: a tri_sequence of the dispatcher has the
- * tokens, the finish and the observer of a sequence that a replica reads and continues. A new sequence goes to the
- * replica with the fewest outstanding tokens, tokens to read or to sample; a fork stays on the replica of its
- * original, whose pages it shares. All other ranks call tri_dispatcher_follow. A single rank calls its generator
- * directly.
+ * The first rank of all calls the *verbs*, functions that begin, continue and end sequences. It gets the *events*
+ * (tokens, scores and ends of sequences), and calls the observers. A tri_sequence of the dispatcher has the tokens, the
+ * finish and the observer of a sequence that a replica reads and continues. A new sequence goes to the
+ * replica with the fewest outstanding tokens (left to read or to sample); a fork goes to the replica of its original,
+ * whose pages it shares. For its own replica, the first rank calls its generator directly. All other ranks call
+ * tri_dispatcher_follow.
  *
- * The tokens of a sequence do not depend on the number of ranks, since they do not depend on the other sequences of its
- * replica. The order of events of different sequences does depend on it.
+ * The tokens of a sequence do not depend on the number of replicas, since they do not depend on the other sequences of
+ * its replica. The order in which events of different sequences arrive does depend on the number of replicas.
  *
  * A replica on another rank does not wait for the observers: after `*stop = true` it may sample further tokens, which
  * are dropped. */
@@ -20,9 +21,10 @@
 
 typedef struct tri_dispatcher tri_dispatcher;
 
-/* LOCAL. Creates a dispatcher. `runner`: this rank's, of the same sizes on all ranks. `generator`: on it; NULL unless
- * this rank is the first of its replica. All must outlive the dispatcher, and must not be used directly while sequences
- * are in progress. Release with tri_dispatcher_destroy, which also releases all sequences. */
+/* LOCAL. Creates a dispatcher. `runner`: this rank's runner; all ranks' runners have the same sizes. `generator`: the
+ * generator that uses the runner; NULL if this rank is not the first of its replica. All arguments must outlive the
+ * dispatcher, and must not be used directly while sequences are in progress. Release with tri_dispatcher_destroy, which
+ * also releases all sequences. */
 tri_status tri_dispatcher_create(const tri_replicas *replicas, tri_runner *runner, tri_generator *generator,
                                  tri_dispatcher **out);
 void tri_dispatcher_destroy(tri_dispatcher *dispatcher);
@@ -55,14 +57,15 @@ tri_status tri_dispatcher_run(tri_dispatcher *dispatcher);
 /* ---- the other ranks --------------------------------------------------------------------------------------------- */
 
 /* Executes the verbs of the first rank until it calls tri_dispatcher_dismiss. Sleeps while this rank has no sequence.
- */
+ * A rank that is not the first of its replica only joins in that replica's runs (tri_runner_follow). */
 tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
-/* On the first rank, after all sequences have ended: lets the others return from tri_dispatcher_follow, and adds their
- * counters to those of tri_dispatcher_count. They may follow again later. */
+/* On the first rank, after all sequences have ended: lets the other ranks return from tri_dispatcher_follow, and adds
+ * their counters to those of tri_dispatcher_count. The other ranks may follow again later. */
 tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
 
-/* On the first rank, after a failure with this status that does not end the job: lets the other tensor ranks return
- * from tri_dispatcher_follow. With several replicas a failure ends the job, and this does nothing. */
+/* On the first rank, after a failure with this status: lets the other ranks of this replica return from
+ * tri_dispatcher_follow. Does nothing if the failure ends the job: with several replicas, or if the status is TRI_COMM
+ * or TRI_DEVICE_FAILED. */
 void tri_dispatcher_give_up(tri_dispatcher *dispatcher, tri_status status);
 
 /* Returns the counters of this rank's generator, and of the other ranks' as of the last tri_dispatcher_dismiss. */

@@ -191,7 +191,7 @@ tri_status tri_dispatcher_follow(tri_dispatcher *d) {
     bool got = false, more = false;
     TRI_TRY(tri_link_poll(link, &got));
     if (got) TRI_TRY(execute_all(d, &dismissed));
-    if (got) continue; /* until the newest verbs are known */
+    if (got) continue; /* so that all verbs that have arrived are executed before the step */
     TRI_TRY(tri_generator_step(d->generator, &more));
     TRI_TRY(tri_link_flush(link));
     if (more) continue;

@@ -7,21 +7,21 @@
 
 typedef enum tri_verb_kind {
   TRI_VERB_BEGIN,  /* followed by ids [count], ends [num_ends] */
-  TRI_VERB_FORK,   /* the same, of the sequence in slot `from` */
-  TRI_VERB_EXTEND, /* the same */
+  TRI_VERB_FORK,   /* forks the sequence in slot `from`; followed by ids [count], ends [num_ends] */
+  TRI_VERB_EXTEND, /* followed by ids [count], ends [num_ends] */
   TRI_VERB_REWIND, /* to `count` tokens */
   TRI_VERB_CANCEL,
   TRI_VERB_RELEASE,
   TRI_VERB_DISMISS
 } tri_verb_kind;
 
-/* A verb for a replica. The first rank numbers the sequences by slots, which it uses again after a release. */
+/* A verb for a replica. The first rank gives each sequence a slot, a number that it uses again after a release. */
 typedef struct tri_verb {
   tri_verb_kind kind;
   int num_ends;
   int64_t slot, from, count;
-  int64_t serial; /* number of the sequence's present part, from its begin, fork or extension to its end */
-  int64_t wanted, scored;
+  int64_t serial; /* a new number for each begin, fork and extension; events of the sequence carry it until its end */
+  int64_t wanted, scored; /* as in tri_sequence_options */
   tri_sampling sampling;
   tri_sampling_request requested;
 } tri_verb;
@@ -33,7 +33,7 @@ typedef enum tri_event_kind {
   TRI_EVENT_LEFT /* answers TRI_VERB_DISMISS; followed by the tri_generator_counts */
 } tri_event_kind;
 
-/* An event of a sequence. The first rank drops events with an old serial number. */
+/* An event of a sequence. The first rank drops events whose serial number is not the sequence's present one. */
 typedef struct tri_event {
   tri_event_kind kind;
   tri_finish finish;
@@ -47,18 +47,18 @@ typedef struct tri_dispatched tri_dispatched; /* dispatcher.c */
 typedef struct tri_followed tri_followed;     /* dispatcher_follow.c */
 
 struct tri_dispatcher {
-  tri_group group; /* first ranks of the replicas */
+  tri_group group; /* first ranks of the replicas; not used on other ranks */
   tri_runner *runner;
-  tri_generator *generator; /* NULL: not the first rank of its replica */
-  tri_link *links;          /* [group.size] to each other rank on the first rank, [1] to the first rank on the others */
+  tri_generator *generator; /* NULL: this rank is not the first of its replica */
+  tri_link *links;          /* on the first rank: [group.size], to rank i of the group; on others: [1], to the first */
 
   /* On the first rank. */
   tri_dispatched **list; /* [count], by slot; NULL: unused */
   int64_t count, room;
-  int64_t serial;              /* the last one used */
-  int64_t *outstanding;        /* [group.size], tokens that each replica has to read or sample */
-  int64_t elsewhere;           /* sequences in progress on other ranks */
-  bool *dismissed;             /* [group.size], ranks that have answered TRI_VERB_DISMISS and got no verb since */
+  int64_t serial;       /* the last serial number used */
+  int64_t *outstanding; /* [group.size], tokens that each replica has to read or sample */
+  int64_t elsewhere;    /* sequences in progress on other ranks */
+  bool *dismissed;      /* [group.size], ranks that have answered TRI_VERB_DISMISS and were sent no tokens since */
   tri_generator_counts counts; /* of other ranks */
 
   /* On the other ranks. */
@@ -66,7 +66,7 @@ struct tri_dispatcher {
   int64_t num_followed;
 };
 
-/* Releases the sequences of a rank that follows. */
+/* Releases the sequences in `followed`. */
 void tri_dispatcher_release_followed(tri_dispatcher *dispatcher);
 
 #endif

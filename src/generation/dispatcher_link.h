@@ -1,6 +1,6 @@
-/* A connection between the first rank and another rank of a dispatcher, over which both send verbs or events without
- * waiting; for generation/ only. Everything appended since the last flush is one message: its length, then its bytes.
- */
+/* A connection between the first rank of a dispatcher, which sends verbs, and another rank, which sends events. Neither
+ * waits for the other; for generation/ only. tri_link_flush sends all bytes appended so far as one message: the length,
+ * then the bytes. */
 #ifndef TRI_GENERATION_DISPATCHER_LINK_H
 #define TRI_GENERATION_DISPATCHER_LINK_H
 
@@ -18,7 +18,7 @@ typedef struct tri_link {
   tri_link_bytes filling, sending; /* appended bytes; the message in transit */
   int64_t sent_length;             /* length of the message in transit */
   tri_request *sends[2];           /* sends of the length and of the bytes; NULL: sent */
-  int64_t length;                  /* length of the message that is received */
+  int64_t length;                  /* length of the message that is being received */
   tri_request *receives[2];        /* NULL: not started, or received */
   tri_link_bytes received;
 } tri_link;
@@ -29,13 +29,15 @@ tri_status tri_link_append(tri_link *link, const void *data, size_t bytes);
 tri_status tri_link_flush(tri_link *link);
 /* Waits until all appended bytes are sent. */
 tri_status tri_link_flush_all(tri_link *link);
-/* Sets *got to whether a message has arrived. It is in link->received until the next call. */
+/* Sets *got to whether a message has arrived. The message is in link->received until the next call of this
+ * function. */
 tri_status tri_link_poll(tri_link *link, bool *got);
-/* Returns the request that becomes done when tri_link_poll may find more of a message. */
+/* Returns the receive in progress. When it is done, tri_link_poll may find a message. */
 const tri_request *tri_link_awaited(const tri_link *link);
 void tri_link_release(tri_link *link);
 
-/* Takes data[bytes] from the front of a message, and moves *at past it. TRI_INTERNAL if the message ends before. */
+/* Copies `bytes` bytes of the message from offset *at on to `data`, and moves *at past them. TRI_INTERNAL if the
+ * message has fewer bytes left. */
 tri_status tri_link_take(const tri_link_bytes *message, size_t *at, void *data, size_t bytes);
 
 #endif

@@ -39,8 +39,9 @@ static tri_status open_tokenizer(tri_generation *g) {
   return tri_encoder_create(g->tokenizer, &g->encoder);
 }
 
-/* Returns the option if given, else the folder's value if the folder has one and `draws` (its do_sample) is true, else
- * `otherwise`. If it returns the folder's value, appends it to `said`, for a log line. */
+/* Returns the option if given, else the folder's value if the folder has one that applies, else `otherwise`. `draws`:
+ * whether a value of the folder applies; for most settings this is do_sample. Appends a folder's value that it returns
+ * to `said`, for a log line. */
 static double choose_sampling_value(double given, double of_folder, bool draws, double otherwise, const char *name,
                                     char *said, size_t said_bytes) {
   if (given >= 0) return given;

@@ -13,9 +13,9 @@ enum { TRI_MOST_STOPS = 64 };
 /* The model to use, and how its texts are sampled and end. A negative number means that the value is not given. */
 typedef struct tri_generation_request {
   const char *checkpoint;
-  const char *stops[TRI_MOST_STOPS];
+  const char *stops[TRI_MOST_STOPS]; /* [num_stops], a text ends before the first of these strings */
   int num_stops;
-  int64_t tokens; /* largest number of tokens to write; 0: not given, and the folder's max_new_tokens is not used */
+  int64_t tokens; /* largest number of tokens to write; 0: no such number, and those of the folder are not used */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
@@ -26,9 +26,9 @@ typedef struct tri_generation_request {
   bool stops_when_asked; /* texts end with the finish `cancelled` once tri_stop_asked returns true */
   bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
   tri_model_options model;
-  const tri_group *group;       /* ranks that generate together; NULL: this one alone */
-  int64_t tensor;               /* tensor ranks of each replica; 0 or 1: one */
-  const tri_replicas *replicas; /* used instead of `group` and `tensor`, which must fit to it; NULL: unused */
+  const tri_group *group;       /* ranks that generate together; NULL: this rank alone */
+  int64_t tensor;               /* ranks of each replica (replicas.h); 0 or 1: one */
+  const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: unused */
   tri_device *lent;             /* used instead of the device that `model` names; NULL: unused */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
   bool without_weights;         /* the caller writes the weights after tri_generation_load */
@@ -50,7 +50,7 @@ struct tri_generation {
   tri_replicas replicas;
   tri_device *device;
   tri_runner *runner;
-  tri_generator *generator; /* NULL: not the first rank of its replica */
+  tri_generator *generator; /* NULL: this rank is not the first of its replica */
   tri_dispatcher *dispatcher;
   int64_t positions; /* largest number of positions of a text */
   int64_t step;      /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
@@ -65,8 +65,9 @@ struct tri_generation {
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
 /* Returns whether this rank is the first of the group, which has the prompts and writes the texts. */
 bool tri_generation_leads(const tri_generation *generation);
-/* COLLECTIVE over the group. Creates the device, the runner, the generator and the dispatcher for texts of these sizes,
- * and loads the weights. The first rank's sizes are used on all ranks. */
+/* COLLECTIVE over the group. Creates the device unless one is lent, the runner, the generator and the dispatcher, and
+ * loads the weights unless the request has `shared` or `without_weights`. The first rank's sizes are used on all
+ * ranks. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
 /* On the first rank. Runs steps until no text is left. Cancels the remaining texts if this process is asked to stop and
  * the request has `stops_when_asked`. */

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* TRANSFORMERS_TOP_K: GenerationConfig's default, which save_pretrained does not write. Its other defaults leave out no
- * tokens. */
+/* TRANSFORMERS_TOP_K: the default of transformers' GenerationConfig, which save_pretrained does not write. The other
+ * defaults of GenerationConfig leave out no tokens. */
 enum { LARGEST_BYTES = 1 << 20, TRANSFORMERS_TOP_K = 50 };
 
 static tri_status read_whole(const char *path, const json_t *root, const char *key, int64_t *out) {
@@ -57,9 +57,9 @@ static tri_status read_settings(const char *path, const json_t *root, tri_genera
   return TRI_OK;
 }
 
-/* Settings that transformers' generate obeys and this program does not. `nothing`: the number that has no effect;
- * null, false, and an empty list or object have none either, nor has 0 if `nothing` is not negative (it is -1 for token
- * ids). */
+/* Settings that transformers' generate obeys and this program does not. `nothing`: the number that has no effect. null,
+ * false, an empty list and an empty object have no effect, either. 0 has an effect only if the setting is a token id,
+ * for which `nothing` is -1. */
 static const struct {
   const char *key;
   double nothing;
@@ -93,7 +93,7 @@ static const struct {
                   {"watermarking_config", 0}};
 
 static void warn_of_not_obeyed(const char *path, const json_t *root) {
-  char said[1024] = ""; /* all keys together: below 700 */
+  char said[1024] = ""; /* all keys together: below 700 bytes */
   for (size_t i = 0; i < sizeof not_obeyed / sizeof *not_obeyed; i++) {
     const json_t *value = json_object_get(root, not_obeyed[i].key);
     const bool empty = (json_is_array(value) && json_array_size(value) == 0) ||
@@ -101,7 +101,7 @@ static void warn_of_not_obeyed(const char *path, const json_t *root) {
     if (value == NULL || json_is_null(value) || json_is_false(value) || empty) continue;
     const double number = json_number_value(value), nothing = not_obeyed[i].nothing;
     if (json_is_number(value) && (number == nothing || (number == 0 && nothing >= 0)))
-      continue; /* 0 has an effect if it is a token */
+      continue; /* 0 has an effect if the setting is a token id */
     const size_t held = strlen(said);
     snprintf(said + held, sizeof said - held, "%s`%s`", held == 0 ? "" : ", ", not_obeyed[i].key);
   }

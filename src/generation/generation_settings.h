@@ -1,4 +1,5 @@
-/* Sampling settings of a folder's generation_config.json. tri_tokenizer_find_ends reads its end-of-text tokens. */
+/* Sampling settings of a folder's generation_config.json. The end-of-text tokens in that file are read by
+ * tri_tokenizer_find_ends. */
 #ifndef TRI_GENERATION_GENERATION_SETTINGS_H
 #define TRI_GENERATION_GENERATION_SETTINGS_H
 
@@ -13,12 +14,12 @@ typedef struct tri_generation_settings {
   int64_t top_k;
   int64_t max_new_tokens; /* largest number of tokens to write */
   int64_t max_length;     /* largest number of tokens of prompt and text together; unused if max_new_tokens is given */
-  bool draws;       /* do_sample: temperature, top_p, min_p and top_k apply; the other numbers apply in any case */
-  bool usual_top_k; /* `draws` without top_k in the file: top_k is transformers' default */
+  bool draws;       /* do_sample: whether temperature, top_p, min_p and top_k apply; the other numbers always apply */
+  bool usual_top_k; /* `draws` is set and the file has no top_k: top_k is transformers' default */
 } tri_generation_settings;
 
 /* Reads the file. All numbers are negative if the folder does not have the file. Fails with TRI_BAD_FILE if a number is
- * outside of its range. Warns of settings that this program does not obey. */
+ * outside its range. Warns of settings that this program does not obey. */
 tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out);
 
 #endif

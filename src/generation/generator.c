@@ -132,8 +132,8 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
   s->target = s->count - (options->scored > 0 && options->wanted == 0 ? 1 : 0);
 }
 
-/* Marks tokens that are read already as unread if a step must read them. They are read again, which overwrites their
- * keys and values with the same ones. */
+/* Marks tokens that are read already as unread if a step must read them for their logits. Reading them again overwrites
+ * their keys and values with the same ones. */
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_must_read(s);
   tri_sequence_keep_positions(s, g->pages, most, g->window);
@@ -214,7 +214,7 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
 }
 
 /* Drops all pages if the first `count` tokens end before the last cached page does (tokens of a cached page must not
- * change), if the sequence has slid past them, or if the next token attends to a released page. */
+ * change), if the sequence has slid past these tokens, or if the next token attends to a released page. */
 void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
   s->count = count;
   if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);

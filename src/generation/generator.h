@@ -2,12 +2,13 @@
  * for; sequences may begin at any time. Every command that writes text uses these functions.
  *
  * A sequence is begun with its tokens and waits for a place; there are tri_runner_sizes.sequences places. Each step
- * reads some of its tokens. Once all are read, each step appends one sampled token, and with a proposer also the
- * guesses that the model confirms. The sequence ends if it has the number of tokens asked for, samples a token that
- * ends it, or is stopped by its observer. In the next step a waiting sequence takes its place. The keys and values of a
- * sequence stay in pages (pages.h) until it is released, or until the model's sliding window has passed them. A later
- * sequence that begins with the same tokens reuses them. If pages run out, the newest sequence that holds pages is
- * preempted: it releases its pages, and reads its tokens again later unless it has ended.
+ * *reads* some of its tokens: the model runs on them, and their keys and values are stored in pages (pages.h). Once all
+ * tokens are read, each step appends one sampled token, and with a proposer also the guesses that the model confirms.
+ * The sequence ends if it has the number of tokens asked for, samples a token that ends it, or is stopped by its
+ * observer. In the next step a waiting sequence takes its place. The keys and values of a sequence stay in pages until
+ * it is released, or until the model's sliding window has passed them. A later sequence that begins with the same
+ * tokens reuses these pages. If pages run out, the newest sequence that holds pages is preempted: it releases its
+ * pages, and reads its tokens again later unless it has ended.
  *
  * The tokens of a sequence depend only on its own tokens and options. They do not depend on other sequences, on the
  * division into steps, on pages or on threads (runner.h names the devices on which that holds to the bit).
@@ -51,7 +52,7 @@ typedef struct tri_sequence_observer {
 
 typedef struct tri_sequence_options {
   tri_sampling sampling;
-  const int32_t *ends; /* [num_ends], tokens that end the sequence, which they must outlive */
+  const int32_t *ends; /* [num_ends], tokens that end the sequence; this array must outlive the sequence */
   int num_ends;
   int64_t wanted;                 /* tokens to sample; 0: none */
   tri_sampling_request requested; /* numbers to compute for each sampled token */
@@ -80,11 +81,11 @@ int64_t tri_generator_positions(const tri_generator *generator);
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 /* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if there are no tokens, if a token is
- * not in the vocabulary, if too many are scored, or if the sequence needs more pages than the runner
- * has. The caller releases it (tri_generator_release). */
+ * not in the vocabulary, if too many are scored, or if the sequence needs more pages than the runner has. Release it
+ * with tri_generator_release. */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
-/* Fails as tri_generator_begin would. */
+/* Checks the arguments of tri_generator_begin, and fails with the same errors. */
 tri_status tri_generator_check(const tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options);
 /* Begins a sequence with all tokens of `from`, which must have ended, followed by ids [count]. Shares the pages of
@@ -114,11 +115,11 @@ tri_status tri_generator_drain(tri_generator *generator);
 /* What happens to sequences in progress when new weights are published. */
 typedef enum tri_publish_rule {
   TRI_PUBLISH_READ_AGAIN, /* they read their tokens again, and continue with the new weights */
-  TRI_PUBLISH_BETWEEN     /* none is in progress: all ended with the weights with which they started
-                             (tri_generator_drain, before the weights change) */
+  TRI_PUBLISH_BETWEEN     /* no sequence may be in progress, or tri_generator_publish fails; call tri_generator_drain
+                             before the weights change, so that each sequence has tokens of one version only */
 } tri_publish_rule;
-/* Begins to use the weights after they have changed (tri_weights.version). Cached pages of other versions are not found
- * any more. A step fails if the weights have changed and were not published. */
+/* Begins to use the weights after they have changed (tri_weights_version). Cached pages of other versions are not found
+ * any more. A step fails if the weights have changed since the last tri_generator_publish. */
 tri_status tri_generator_publish(tri_generator *generator, tri_publish_rule rule);
 
 /* ---- queries of a sequence --------------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@ void tri_generator_forget_guesses(tri_generator *g, tri_sequence *s) {
   s->guess_state = NULL;
 }
 
-/* Returns how many guesses may be read after the next token; none if 0 or negative. */
+/* Returns the maximum number of guesses that may be read after the next token; 0 and negative results mean none. */
 static int64_t room_for_guesses(const tri_generator *g, const tri_sequence *s) {
   const bool samples = s->finish == TRI_FINISH_NONE && s->has_place && s->options.wanted > 0;
   if (!samples || s->target - s->offset - s->held != 1 || tri_sequence_wants_logits(s) != 1) return 0;

@@ -7,8 +7,8 @@
 #include "generation/scheduler.h"
 #include "generation/sequence.h"
 
-/* The rows of one sequence in a step. Its logits are logit rows [first_logit, first_logit + logits) of the run. If it
- * samples, tokens are sampled from the last 1 + guesses of them. */
+/* The rows of one sequence in a step. They have logit rows [first_logit, first_logit + logits) of the run. If `samples`
+ * is set, tokens are sampled from the last 1 + guesses of these logit rows. */
 typedef struct tri_reading {
   tri_sequence *of; /* NULL: cancelled or released during this step */
   int64_t logits, first_logit;

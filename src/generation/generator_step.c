@@ -50,7 +50,7 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
     tri_sequence *s = g->list[i];
     const bool ended = s->finish != TRI_FINISH_NONE;
     if (g->draining && !ended && !tri_sequence_has_started(s)) {
-      tri_sequence_drop_pages(s, g->pages); /* they stay in the cache for as long as there is room */
+      tri_sequence_drop_pages(s, g->pages); /* cached pages remain in the prefix cache until they are allocated again */
       continue;
     }
     if (!ended && !s->has_place && waiting < g->sizes.sequences) TRI_TRY(find_pages(g, s));
@@ -205,8 +205,8 @@ static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, 
   return tri_generator_not_finite(g, row, behind);
 }
 
-/* Appends the token sampled after the last one. As long as a sampled token equals the guess for its position, also
- * appends the token sampled after that guess. */
+/* Appends the token that was sampled after the sequence's last token. As long as the appended token equals the guess
+ * for its position, also appends the token that was sampled after that guess. */
 static tri_status append_samples(tri_generator *g, const tri_reading *r) {
   tri_sequence *s = r->of;
   bool ended = false;

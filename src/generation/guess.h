@@ -1,7 +1,7 @@
-/* Guesses of the next tokens of a sequence (speculative decoding). A guess is read together with the token before it,
- * and kept if the token sampled at its position, with that position's own random number, is the same. Correct guesses
- * make generation faster. On devices whose logits do not depend on the other rows of a run (runner.h), guesses do not
- * change a text. On other devices a text may differ, because rounding may differ with the number of rows.
+/* Guesses of the next tokens of a sequence (speculative decoding). A guess is read together with the token before it.
+ * It is kept if it equals the token that is sampled for its position, with that position's own random number. Correct
+ * guesses make generation faster. On devices whose logits do not depend on the other rows of a run (runner.h), guesses
+ * do not change a text. On other devices a text may differ, because rounding may differ with the number of rows.
  *
  * There are two proposers: prompt lookup (lookup.h) and a draft model (draft.h). */
 #ifndef TRI_GENERATION_GUESS_H
@@ -35,7 +35,7 @@ typedef struct tri_proposer {
 /* Decides whether guessing is faster: measures some steps with guesses, some without, then uses the faster way for a
  * while, and repeats. */
 typedef struct tri_guess_policy {
-  double tokens[2], seconds[2]; /* without, with guesses; halved when the turn that measures them begins */
+  double tokens[2], seconds[2]; /* [0] without guesses, [1] with; halved when the turn that measures them begins */
   int64_t turn;                 /* 0: with, 1: without, 2: the faster way */
   int64_t steps;                /* steps of this turn so far */
 } tri_guess_policy;

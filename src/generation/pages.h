@@ -33,8 +33,8 @@ void tri_pages_hold(tri_pages *pages, int32_t page);
 void tri_pages_release(tri_pages *pages, int32_t page);
 
 /* Identifies a prefix of cached pages: each cached page gets a new number for the prefix that ends with it. A root is a
- * prefix of no pages. Pages that are cached after one root are never found after another one, so that each version of
- * the weights has a root, or several if texts of different users must not share pages. */
+ * prefix of no pages. Pages that are cached after one root are never found after another one. Each version of the
+ * weights must therefore have a root of its own; several roots keep texts of different users from sharing pages. */
 typedef uint64_t tri_prefix;
 /* Returns a new root. */
 tri_prefix tri_pages_root(tri_pages *pages);

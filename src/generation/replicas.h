@@ -7,16 +7,17 @@
 #include "model/model.h"
 
 typedef struct tri_replicas {
-  tri_group all;
-  tri_mesh mesh;     /* the ranks of this rank's replica, along the tensor axis */
-  tri_group replica; /* the same ranks */
+  tri_group all;     /* all ranks */
+  tri_mesh mesh;     /* the ranks of this rank's replica, along the tensor axis; only if there are several */
+  tri_group replica; /* the ranks of this rank's replica */
   tri_group leaders; /* the first ranks of all replicas; on the other ranks a group that is not used */
 } tri_replicas;
 
 /* Returns one replica of this rank alone. */
 tri_replicas tri_replicas_alone(void);
 /* COLLECTIVE over `all`, which must outlive the replicas. Fails with TRI_BAD_LAYOUT if `tensor` does not divide the
- * number of ranks or the model; the messages name the option --tensor. Release with tri_replicas_destroy. */
+ * number of ranks, or if that many ranks cannot share each layer of the model; the messages name the option --tensor.
+ * Release with tri_replicas_destroy. */
 tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, tri_replicas *out);
 void tri_replicas_destroy(tri_replicas *replicas);
 

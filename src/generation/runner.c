@@ -28,7 +28,8 @@ tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the bytes of a page of one layer: of the rank's heads. If there are fewer heads than ranks, each has one. */
+/* Returns the bytes of a page of one layer: keys and values of the rank's KV heads. If there are fewer KV heads than
+ * ranks, each rank has one. */
 static size_t page_layer_bytes(const tri_model *model, tri_dtype precision, int64_t tensor) {
   const int64_t heads = tri_larger(1, model->num_kv_heads / tensor);
   return 2 * (size_t)(TRI_PAGE_ROWS * heads * model->head_dim) * tri_dtype_bytes(precision);
@@ -77,7 +78,7 @@ static tri_status create_list(tri_runner *runner) {
 
 static size_t logit_bytes(const tri_runner *runner) { return tri_dtype_bytes(tri_dtype_wide(runner->precision)); }
 
-/* Returns the bytes of the host's copy of the logits; 0 if the host can access them in device memory. */
+/* Returns the bytes of the host's copy of the logits; 0 if the host reads all logits in device memory. */
 static size_t logits_bytes(const tri_runner *runner, const tri_device *device) {
   if (device->info.host_access && tri_runner_ranks(runner) == 1) return 0;
   return (size_t)(runner->sizes.logit_rows * runner->model.vocab_size) * logit_bytes(runner);
@@ -284,7 +285,7 @@ static tri_status append(tri_runner *runner, const void *data, size_t bytes) {
   return TRI_OK;
 }
 
-/* Keeps the rows for the other tensor ranks. */
+/* On the first of several tensor ranks, keeps the rows, to send them to the others. */
 static tri_status note_rows(tri_runner *runner, const tri_runner_rows *rows) {
   const int64_t pages = tri_runner_pages_of(rows->first + rows->count);
   const int64_t head[] = {rows->first, rows->count, rows->logits};

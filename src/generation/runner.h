@@ -1,9 +1,10 @@
 /* Runs a model forward on rows of any sequences, with a paged cache of keys and values: the engine of text generation
  * (generator.h). A row is one token of a sequence. The caller knows which pages belong to which sequence.
  *
- * The logits of a row depend only on the weights and on the tokens of its sequence up to it. They do not depend on the
- * other rows of the run, on how earlier tokens were divided among runs, or on the pages. That holds to the bit on
- * devices whose GEMMs (tri_matmul.generating) and attention (attention_pages) promise it: `cpu` and `reference`. */
+ * The logits of a row depend only on the weights and on the tokens of its sequence, up to the row's own. They do not
+ * depend on the other rows of the run, on how earlier tokens were divided among runs, or on the pages. That holds to
+ * the bit on devices whose GEMMs (tri_matmul.generating) and attention (attention_pages) promise it: `cpu` and
+ * `reference`. */
 #ifndef TRI_GENERATION_RUNNER_H
 #define TRI_GENERATION_RUNNER_H
 
@@ -33,32 +34,32 @@ typedef struct tri_runner_sizes {
 /* Returns sizes for `sequences` sequences of `positions` positions each, with the usual number of rows in a run. */
 tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
 
-/* Returns the shape of a mesh of `tensor` ranks. Experts are split over them as the dense matrices are if
- * `tensor` divides their width; otherwise each rank has whole experts. */
+/* Returns the shape of a mesh of `tensor` ranks. Each expert is split over them, as the dense matrices are, if `tensor`
+ * divides its width (expert_ffn_size); otherwise each rank has all experts unsplit. */
 tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor);
 
-/* Creates a runner. `shared`: weights that it reads in place, of the same model (tri_runner_can_share); NULL: it has
- * weights of its own, whose values are zero until they are written into tri_runner_executor's. `mesh`: tensor ranks,
- * which it must outlive; NULL: this rank alone. Release with tri_runner_destroy. */
+/* Creates a runner. `shared`: weights of the same model that the runner reads in place (tri_runner_can_share); NULL:
+ * the runner has weights of its own, which are zero until they are written through tri_runner_executor. `mesh`: the
+ * tensor ranks, which must outlive the runner; NULL: this rank alone. Release with tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
                              const tri_weights *shared, const tri_mesh *mesh, tri_device *device, tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);
 
 /* Bytes that tri_runner_create allocates, without the device's own queue. device_bytes includes cache_bytes, the bytes
  * of the pages. tri_runner_plan computes them and allocates nothing on the device.
- * `shares`: the runner reads other weights in place. `tensor`: number of tensor ranks; the first one is planned, which
- * needs the most. */
+ * `shares`: whether the runner reads `shared` weights (tri_runner_create). `tensor`: number of tensor ranks;
+ * the numbers are those of the first one, which needs the most. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
   bool shares;
 } tri_runner_need;
 tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, bool shares,
                            int64_t tensor, const tri_device *device, tri_runner_need *out);
-/* Sets *out to whether a runner of the model can read these weights in place. They need no memory yet. */
+/* Sets *out to whether a runner of the model can read these weights in place. The weights need not have memory yet. */
 tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, const tri_weights *weights, bool *out);
 /* Returns the largest number of tokens that any layer attends to, the row's own token included; 0: all of them. */
 int64_t tri_runner_window(const tri_model *model);
-/* Returns the bytes of one page on a rank, all layers. */
+/* Returns the bytes of one page on a rank: keys and values of all layers. */
 size_t tri_runner_page_bytes(const tri_model *model, tri_dtype precision, int64_t tensor);
 
 const tri_runner_sizes *tri_runner_sizes_of(const tri_runner *runner);
@@ -69,10 +70,11 @@ const tri_parameter_table *tri_runner_parameters(const tri_runner *runner);
 /* Returns the weights of the runner as the target of a move. */
 tri_weights_target tri_runner_target(tri_runner *runner);
 
-/* Packs the weights again after they have changed. The runs that follow read them; keys and values of earlier runs do
- * not fit to them. The first run does this itself. A run fails if the weights have changed since. */
+/* Packs the weights again after they have changed. Later runs use the new weights, and must not use keys and values of
+ * earlier runs. The first run calls this itself. A run fails if the weights have changed since the last call. */
 tri_status tri_runner_publish(tri_runner *runner);
-/* Returns the version of the weights that the runs read (tri_weights.version); -1 before the first run. */
+/* Returns the version of the weights that the runs use (tri_weights_version); -1 before the first run or
+ * tri_runner_publish. */
 int64_t tri_runner_version(const tri_runner *runner);
 
 /* Rows of one sequence: tokens at positions from `first` on. */
@@ -92,14 +94,15 @@ tri_status tri_runner_dismiss(tri_runner *runner);
  * on the device until the next run; logit row i belongs to the i-th row that has logits. */
 tri_status tri_runner_begin(tri_runner *runner);
 tri_status tri_runner_add(tri_runner *runner, const tri_runner_rows *rows);
-tri_status tri_runner_run(tri_runner *runner); /* COLLECTIVE over the tensor ranks, as all that follow */
+tri_status tri_runner_run(tri_runner *runner); /* COLLECTIVE over the tensor ranks, as are the functions below */
 
 /* Answers `count` <= logit_rows queries about the run's logits: ids [count] and numbers [count, TRI_LOGIT_NUMBERS], in
  * host memory that is valid until the next query. */
 tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
                             const double **numbers);
 /* Returns logit rows [first, first + count) of the run, [count, vocab_size] of tri_dtype_wide, in host memory that is
- * valid until the next run. They are copied only if the host cannot access device memory. */
+ * valid until the next run. The logits are copied only if the host cannot access device memory, or if there are several
+ * tensor ranks, whose slices are joined. */
 tri_status tri_runner_logits(tri_runner *runner, int64_t first, int64_t count, const void **out);
 
 /* Copies page `from` to page `to`, in all layers. */

@@ -11,7 +11,7 @@ struct tri_runner {
   tri_runner_sizes sizes;
   tri_mesh_position position; /* coordinates of this rank among the tensor ranks */
   const tri_group *tensor;    /* NULL: this rank alone, or only planned */
-  int64_t first_id, own_ids;  /* this rank's slice of the vocabulary */
+  int64_t first_id, own_ids;  /* this rank's slice of the vocabulary: ids [first_id, first_id + own_ids) */
   int64_t pages_each;         /* largest number of pages of a sequence */
   tri_parameter_table *table;
   tri_op_list *list;
@@ -25,13 +25,14 @@ struct tri_runner {
   void *logits;              /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
   void *queries,
       *device_queries; /* [query_bytes], queries of a run and their answers, in host memory and in device memory */
-  const void *made;    /* logits of the last run, device memory */
+  const void *made;    /* logits of the last run, [logit rows of the run, own_ids], in device memory */
   char *exchanged;     /* [exchanged_bytes], values that the tensor ranks exchange, in host memory; NULL: alone */
 
   /* The run in preparation. */
   tri_batch host;
   int64_t rows, sequences;
-  char *sent; /* [sent_bytes]: with several tensor ranks, the rows of the run, or data of the last call received */
+  char *sent; /* [sent_bytes], on the first of several tensor ranks: the rows of the run; on the others: the data of the
+                 last call received */
   size_t sent_bytes, sent_room;
 };
 
@@ -43,7 +44,7 @@ static inline int tri_runner_ranks(const tri_runner *runner) { return runner->po
 
 /* A rank's answer to a query, about its slice of the vocabulary. */
 typedef struct tri_slice_answer {
-  int64_t id; /* index in the slice */
+  int64_t id; /* index in the slice; -1: a logit of the slice is not finite */
   double numbers[TRI_LOGIT_NUMBERS];
 } tri_slice_answer;
 

@@ -1,13 +1,14 @@
 /* Runs with several tensor ranks.
  *
- * The first rank sends each call to the others, which make it on their slices: a run with its rows, queries, logits,
- * and copies of pages. Calls are broadcast in the order in which the first rank makes them; a call is one message if it
- * is short, and else a head and the rest.
+ * The first rank sends each call (a run with its rows, queries, logits, or a copy of a page) to the others, which
+ * execute it on their slices of the weights. Calls are broadcast in the order in which the first rank makes them, with
+ * the first SHORT_BYTES of their data; longer data has a second broadcast for the rest.
  *
- * A query is answered from slices of the vocabulary. Each rank computes the log of the sum of exp(x / temperature) over
- * its slice. If a token is sampled, u in [0, 1) selects the slice in which the cumulative probability, in the order of
- * the ids, passes u, and what is left of u selects the token within that slice: a second query, on that rank alone. So
- * no row of logits is gathered, except for tokens that the host samples. */
+ * A query is answered from slices of the vocabulary. Each rank computes the log of the sum of exp(logit / temperature)
+ * over its slice. If a token is sampled, u in [0, 1) selects the slice in which the cumulative probability, in the
+ * order of the ids, exceeds u. A second query, whose answer is taken from the rank with that slice, selects the token
+ * within the slice, with u rescaled to the slice's share. So no row of logits is gathered, unless the host asks for it
+ * (tri_runner_logits). */
 #include "base/memory.h"
 #include "generation/runner_internal.h"
 #include "mesh/parts.h"
@@ -22,8 +23,9 @@ typedef enum call_kind { CALL_RUN, CALL_QUERY, CALL_LOGITS, CALL_COPY_PAGE, CALL
 /* A call that the first rank sends. `bytes` of data follow: rows of sequences, or queries. */
 typedef struct call {
   call_kind kind;
-  int32_t from, to;
-  int64_t first, count;
+  int32_t from, to;     /* pages, of CALL_COPY_PAGE */
+  int64_t first, count; /* CALL_LOGITS: logit rows [first, first + count); CALL_QUERY: `count` queries, and `first` is 1
+                           if they are second queries, else 0 */
   int64_t bytes;
   char data[SHORT_BYTES]; /* the first SHORT_BYTES of the data */
 } call;
@@ -60,7 +62,7 @@ static tri_status run_all(tri_runner *r) {
   return tri_runner_run_own(r);
 }
 
-/* Makes the run that the first rank makes. */
+/* Makes the first rank's run, from its rows in r->sent. */
 static tri_status follow_run(tri_runner *r) {
   int64_t head[3];
   TRI_TRY(tri_runner_begin(r));
@@ -80,8 +82,8 @@ static tri_status follow_run(tri_runner *r) {
 
 static bool samples(const tri_logit_query *query) { return query->given < 0 && query->temperature > 0; }
 
-/* Returns the query for this rank's slice. If the answer is not about a token of the slice, it is about its first one,
- * for the sums. */
+/* Returns the query for this rank's slice. If the query's token is in another slice, or is yet to be sampled, asks for
+ * the slice's first token: the answer's numbers contain the sums over the slice (sums_of). */
 static tri_logit_query own_query(const tri_runner *r, const tri_logit_query *query) {
   tri_logit_query own = *query;
   const int64_t given = query->given - r->first_id;
@@ -105,7 +107,8 @@ static tri_status gather_answers(tri_runner *r, const tri_logit_query *queries, 
   return tri_gather_bytes(r->tensor, (size_t)count * sizeof *own, own, r->exchanged + part_bytes(r));
 }
 
-/* Logarithms of sums of exponentials over a slice: at temperature 1, and at the query's temperature. */
+/* Logarithms of the sums of exp(logit / temperature) over a slice. `model`: at temperature 1; `sampled`: at the query's
+ * temperature. */
 typedef struct slice_sums {
   double model, sampled;
 } slice_sums;
@@ -136,7 +139,8 @@ static slice_sums sums_of_all(const tri_runner *r, const tri_logit_query *query,
 }
 
 /* Returns the rank whose slice has the token of the answer: the given one, the likeliest one, or the first one at which
- * the cumulative probability is above query->uniform. *left: the rest of `uniform`, as a share of that slice. */
+ * the cumulative probability is above query->uniform. *left: `uniform` rescaled to that slice's range of cumulative
+ * probability, in [0, 1). */
 static int choose_slice(const tri_runner *r, const tri_logit_query *query, const tri_slice_answer *answers,
                         int64_t count, double *left) {
   const int ranks = tri_runner_ranks(r);
@@ -165,7 +169,7 @@ static int choose_slice(const tri_runner *r, const tri_logit_query *query, const
   return chosen;
 }
 
-/* Returns the entropy of the whole distribution from the slices'. */
+/* Returns the entropy of the whole distribution, from the entropies of the slices. `sum`: sums_of_all().model. */
 static double entropy_of_all(const tri_runner *r, const tri_logit_query *query, const tri_slice_answer *answers,
                              int64_t count, double sum) {
   double entropy = 0;
@@ -176,7 +180,7 @@ static double entropy_of_all(const tri_runner *r, const tri_logit_query *query, 
   return entropy;
 }
 
-/* Second queries: for each query that samples, `slice` is the rank that has the token. */
+/* A second query, for a query that samples. `slice`: the tensor rank whose slice has the token. */
 typedef struct second {
   tri_logit_query query;
   int64_t slice;
@@ -204,14 +208,17 @@ static tri_status follow_query(tri_runner *r, const tri_logit_query *queries, in
   return status;
 }
 
-/* The sums of a query's slices, kept while the second queries are answered. */
+/* Numbers of a query from all ranks' first answers, kept while the second queries are answered. `slice`: the tensor
+ * rank whose slice has the token; `of_slice`: the sums of that slice. */
 typedef struct joined {
   slice_sums of_slice, of_all;
   double entropy;
   int slice;
 } joined;
 
-/* Joins the first answers. Sets second[*seconds] for each query that samples. */
+/* Joins all ranks' answers [ranks, count] to the first queries. Sets out[count]; known[count], for each query the
+ * answer of the rank whose slice has the token; and seconds[*num_seconds], one for each query that samples from finite
+ * logits. */
 static void join(const tri_runner *r, const tri_logit_query *queries, int64_t count, const tri_slice_answer *answers,
                  joined *out, tri_slice_answer *known, second *seconds, int64_t *num_seconds) {
   *num_seconds = 0;
@@ -244,7 +251,7 @@ static tri_status ask_second(tri_runner *r, const joined *of, const tri_logit_qu
   return TRI_OK;
 }
 
-/* Writes the results where tri_runner_query_own leaves a rank's own. */
+/* Writes the results to the ids and numbers that tri_runner_query_own returned. */
 static void write_results(const tri_runner *r, const tri_logit_query *queries, int64_t count, const joined *of,
                           const tri_slice_answer *known, int32_t *ids, double *numbers) {
   for (int64_t i = 0; i < count; i++) {
@@ -299,7 +306,7 @@ static tri_status query_all(tri_runner *r, const tri_logit_query *queries, int64
 
 /* ---- logits ------------------------------------------------------------------------------------------------------ */
 
-/* Gathers the slices of one row in r->exchanged, after part_bytes. */
+/* Gathers all ranks' slices of one logit row, at r->exchanged + part_bytes(r). */
 static tri_status gather_row(tri_runner *r, int64_t row) {
   const size_t own = (size_t)r->own_ids * tri_dtype_bytes(tri_dtype_wide(r->precision));
   TRI_TRY(tri_runner_copy_logits(r, row, r->exchanged));

@@ -16,7 +16,7 @@ typedef struct tri_sampling {
   double top_p;              /* 1: all tokens */
   double min_p;              /* tokens with less than this share of the highest probability are left out; 0: none */
   double repetition_penalty; /* 1: no penalty */
-  /* The random numbers of a text are a function of these three and of the position. */
+  /* The random numbers of a text are a function of the position and of the following three members. */
   uint64_t seed;
   uint64_t prompt; /* number of the text's prompt: tri_sampling_prompt, or another number chosen by the caller */
   uint64_t sample; /* index among the samples of one prompt: 0, 1 ... */
@@ -62,18 +62,18 @@ typedef struct tri_sampling_scratch {
 } tri_sampling_scratch;
 
 /* Returns whether the device can sample (tri_sampling_query): there is no repetition penalty, and either all tokens are
- * candidates or the temperature is 0. Else the host samples from a copy of the logits (tri_sample_next). */
+ * candidates or the temperature is 0. Otherwise the host samples from a copy of the logits (tri_sample_next). */
 bool tri_sampling_is_whole(const tri_sampling *sampling);
 /* Returns the query that samples the token after `position` tokens from logit row `row`. */
 tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t position, int64_t row);
 
-/* Samples a token that follows ids [count]. The result depends only on the logits [vocab_size], the options, `count`,
+/* Samples a token that follows ids [count]. The result depends only on the logits [vocab_size], `sampling`, `count`,
  * and, with a repetition penalty, `ids`. TRI_DIVERGED if a logit is not finite. */
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
                            const int32_t *ids, int64_t count, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
-/* Checks the logits after `position` tokens. Fails with TRI_DIVERGED if a logit is not finite; the message has the
- * first of them. */
+/* Checks the logits after `position` tokens. Fails with TRI_DIVERGED if a logit is not finite; the message names the
+ * first such token. */
 tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position);
 /* Finds the `wanted` likeliest tokens, by descending logit, then by id. `log_prob` is the log-probability of token
  * `id`, from which the others are computed. */

@@ -1,7 +1,7 @@
-/* Decides how many tokens of each sequence the next step reads. The result depends only on the arguments; no memory is
- * allocated and no device is used.
+/* Decides how many tokens of each sequence the next step reads. A token that a step reads is a *row* of the step. The
+ * result depends only on the arguments; no memory is allocated and no device is used.
  *
- * Rows are given out in this order, and within each group in the order of arrival:
+ * Rows are given to these groups of sequences in turn, and within each group in the order of arrival:
  *
  *  - one row for the oldest sequence that has a place;
  *  - one row for each other sequence that has a place and one token left to read (most of these then sample);
@@ -26,7 +26,7 @@ typedef struct tri_schedule_entry {
   int64_t held;         /* tokens read, whose keys and values are in its pages */
   int64_t wants_logits; /* number of unread tokens, counted from the last, that need logits */
   int64_t guesses;      /* guesses available; they are read only after a single unread token, and each needs logits */
-  bool has_place;       /* before the step; tri_schedule_rows updates it */
+  bool has_place;       /* whether it has a place before the step; tri_schedule_rows updates it */
   int64_t num_pages;    /* pages of its positions, counted from position 0; the first ones may be released already */
   const int32_t *pages; /* [num_holds], pages that it has a reference to: its own, then a page to copy, if any */
   int64_t num_holds;
@@ -38,7 +38,7 @@ typedef struct tri_schedule_entry {
 } tri_schedule_entry;
 
 typedef struct tri_schedule_limits {
-  int64_t rows, logit_rows; /* largest numbers in a step */
+  int64_t rows, logit_rows; /* largest number of rows of a step, and of rows whose logits are computed */
   int64_t places;           /* largest number of sequences that have a place, <= logit_rows */
   int64_t page_rows;        /* positions of a page */
   int64_t most_pages; /* largest number of pages of a sequence; fewer than for all positions if it releases old pages */
@@ -47,7 +47,7 @@ typedef struct tri_schedule_limits {
 } tri_schedule_limits;
 
 /* Sets the results and has_place of all entries. If entries have unread tokens and none of them gets a row, an entry
- * was preempted, and the next call gives rows. */
+ * was preempted: the caller must release the pages of preempted entries and call again, which then gives rows. */
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count);
 
 /* Returns the largest number of pages that a sequence of this length holds at a time. If `window` is above 0, tokens

@@ -12,11 +12,11 @@ struct tri_sequence {
   int64_t sampled;                   /* tokens sampled since the sequence was begun or extended */
   int32_t guesses[TRI_MOST_GUESSES]; /* [num_guesses], guesses of the next tokens, for the step in progress */
   int64_t num_guesses;
-  void *guess_state; /* the proposer's state */
-  int64_t target;    /* number of tokens to read before the next is sampled, or before the sequence ends */
+  void *guess_state; /* the proposer's state, freed by tri_proposer.forget; NULL: none */
+  int64_t target;    /* once ids [0, target) are read, the next token is sampled, or the sequence ends */
   tri_finish finish;
   bool slid;     /* whether the sequence was longer than the runner's positions */
-  int64_t place; /* index in the generator's list; not the place of has_place */
+  int64_t place; /* index in the generator's list; not related to has_place */
 
   /* Tokens [offset, offset + held) are read, at positions from 0 on. */
   int64_t offset, held;
@@ -25,7 +25,7 @@ struct tri_sequence {
   int64_t num_pages, pages_room;
   int64_t gone;      /* number of leading pages that are released because no later token attends to them */
   int64_t kept;      /* number of leading full pages that are cached or were found in the cache */
-  tri_prefix root;   /* the generator's at the time when the first of the pages was added */
+  tri_prefix root;   /* the generator's root, a new one after each tri_generator_publish */
   tri_prefix prefix; /* the prefix that ends with the last of the `kept` pages; `root` without them */
   int32_t copied; /* another sequence's page, with a reference to it, that is copied into the next new page; -1: none */
 };
@@ -37,8 +37,8 @@ tri_status tri_sequence_lay_guesses(tri_sequence *sequence, int64_t count);
 tri_status tri_sequence_add_page(tri_sequence *sequence, int32_t page);
 /* Releases the pages after the held positions. */
 void tri_sequence_trim_pages(tri_sequence *sequence, tri_pages *pages);
-/* Releases the leading pages that no unread token attends to. With window 0 tokens attend to all positions: releases
- * none. */
+/* Releases the leading pages that no unread token attends to. `window`: number of tokens that a token attends to; 0:
+ * all, so that no page is released. */
 void tri_sequence_give_back_pages(tri_sequence *sequence, tri_pages *pages, int64_t window);
 /* Counts only the first `held` positions as read, or none if the next token attends to a released page. */
 void tri_sequence_keep_positions(tri_sequence *sequence, tri_pages *pages, int64_t held, int64_t window);
@@ -49,14 +49,14 @@ void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
 /* If the sequence is longer than `positions`, moves `offset` forward and drops its pages. Then `positions` tokens are
  * left to read, or half as many if some were read before. */
 void tri_sequence_slide(tri_sequence *sequence, tri_pages *pages, int64_t positions);
-/* Returns whether it has read tokens or sampled one since it was begun or extended. */
+/* Returns whether the sequence has a place, or has sampled a token since it was begun or extended. */
 bool tri_sequence_has_started(const tri_sequence *sequence);
 /* Returns the number of unread tokens, counted from the last, that need logits. */
 int64_t tri_sequence_wants_logits(const tri_sequence *sequence);
 /* Returns the number of tokens, counted from the last, that a step must read, even if their keys and values are cached:
  * the ones that need logits, and at least one. */
 int64_t tri_sequence_must_read(const tri_sequence *sequence);
-/* Returns whether the token is one of its options' ends. */
+/* Returns whether the token is one of the sequence's options.ends. */
 bool tri_sequence_ends_with(const tri_sequence *sequence, int32_t id);
 void tri_sequence_destroy(tri_sequence *sequence, tri_pages *pages);
 

@@ -18,7 +18,7 @@ typedef struct tri_stop_text {
   const char *stop; /* the stop string that ended it; NULL: none */
 } tri_stop_text;
 
-/* Appends a piece to a text, which is {.stops, .num_stops} at first. Ignores bytes after a stop string. */
+/* Appends a piece to the text; a new text has only .stops and .num_stops set. Ignores bytes after a stop string. */
 tri_status tri_stop_text_add(tri_stop_text *text, const char *piece, size_t bytes);
 /* Marks all of the text as certain after its last piece. */
 void tri_stop_text_end(tri_stop_text *text);

@@ -42,8 +42,8 @@ static tri_status count_tokens(const tri_texts *t, const tri_written *text, int6
   return TRI_OK;
 }
 
-/* Checks that all prompts may share the runner's rotary table: with rope_scaling `dynamic`, its frequencies depend on
- * the length of a long prompt. */
+/* Checks that all prompts may share the runner's rotary table. With rope_scaling `dynamic`, the table's frequencies
+ * depend on the length of a long prompt. */
 static tri_status check_dynamic(const tri_texts *t) {
   const tri_rope_scaling *scaling = &t->generation->model.rope_scaling;
   for (int64_t i = 1; i < t->count; i++) {
@@ -61,7 +61,7 @@ static tri_status check_dynamic(const tri_texts *t) {
 static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
   const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision,
                                             tri_larger(1, t->generation->request->tensor));
-  const int64_t copied = t->samples > 1 ? 2 : 0; /* last pages of two prompts, held until their samples copy them */
+  const int64_t copied = t->samples > 1 ? 2 : 0; /* last pages of two prompts, in use until samples copy them */
   const int64_t window = tri_runner_window(&t->generation->model);
   const int64_t all = tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * t->batch + copied;
   sizes->pages = all;
@@ -123,8 +123,8 @@ static tri_status read_prompt(const tri_texts *t, tri_written *first) {
   return tri_dispatcher_begin(t->generation->dispatcher, first->tokens.ids, first->tokens.count, &options, &sequence);
 }
 
-/* Starts further prompts until twice as many texts are in progress as there are places on all ranks. Not all are
- * started at once, because a waiting sample keeps the pages of its prompt in use. */
+/* Starts further prompts until twice as many texts are in progress as all replicas have places. Not all are started at
+ * once, because a waiting sample keeps the pages of its prompt in use. */
 static tri_status start_texts(tri_texts *t) {
   const int64_t most = 2 * t->batch * tri_dispatcher_replicas(t->generation->dispatcher);
   while (t->started < t->count && t->started - t->ended < most) {

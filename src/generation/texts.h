@@ -12,10 +12,11 @@ typedef struct tri_texts_request {
   int64_t num_prompts;
   int64_t samples; /* samples of each prompt; 0: one */
   int64_t batch;   /* largest number of texts at a time */
-  int64_t tokens;  /* largest number of tokens to sample; 0: the folder's max_length minus the prompt, else 100, but no
-                      more than the positions left after the prompt (no such limit if none are left) */
+  int64_t tokens;  /* largest number of tokens to sample; 0: as many as the folder's max_length leaves after the prompt,
+                      or 100 if the folder has no max_length; but at most as many as there are positions left after
+                      the prompt, if any are left */
   int64_t context; /* largest number of positions to use; 0: the model's */
-  size_t cache_bytes; /* largest size of the cache of keys and values; 0: enough for all texts of a batch */
+  size_t cache_bytes; /* largest size of each rank's cache of keys and values; 0: enough for all texts of a batch */
   tri_sampling_request requested;
   bool prompt_scores; /* log-probabilities of the prompts' tokens are computed */
 } tri_texts_request;
@@ -33,8 +34,8 @@ typedef struct tri_texts {
 
 /* Encodes the prompts. Release with tri_texts_release, also after a failure. */
 tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *request, tri_texts *out);
-/* On the first rank of the generation's group, as everything that needs prompts. Computes the sizes of the runner for
- * these texts, and the number of tokens to sample of each. */
+/* Only on the first rank of the generation's group, which has the prompts. Computes the sizes of the runner for these
+ * texts, and the number of tokens to sample for each. */
 tri_status tri_texts_sizes(tri_texts *texts, tri_runner_sizes *out);
 /* COLLECTIVE over the group; the other ranks pass texts without prompts. Creates the device, the runner and the
  * generator with these sizes, and loads the weights. */

@@ -22,7 +22,7 @@ struct tri_written {
   int64_t number;        /* index of the prompt */
   tri_token_list tokens; /* the prompt's tokens [prompt_tokens], then all sampled ones */
   int64_t prompt_tokens;
-  int64_t wanted, made; /* wanted: tokens to sample; made: sampled tokens, without one of tri_generation.ends */
+  int64_t wanted, made; /* wanted: tokens to sample; made: sampled tokens, except a last one in tri_generation.ends */
   int64_t nameless;     /* sampled tokens that the tokenizer does not know */
   size_t decoded;       /* bytes of all sampled tokens */
   tri_sampling sampling;
@@ -37,7 +37,7 @@ struct tri_written {
   size_t shown; /* bytes of the text that are written to standard output */
   tri_finish finish;
   bool streams; /* each piece is written to standard output as soon as it is certain */
-  tri_status (*done)(void *context, tri_written *written); /* called at its end; may be NULL */
+  tri_status (*done)(void *context, tri_written *written); /* called when the text has ended; may be NULL */
   void *context;
 };
 
@@ -50,8 +50,8 @@ void tri_written_release(tri_written *written);
 /* Keeps only the last `count` tokens of the prompt. Must be called before the text is started. */
 void tri_written_keep_last(tri_written *written, int64_t count);
 
-/* Gives the text to the dispatcher, as a fork of the sequence `prompt`, which has read the prompt, or if that is NULL
- * as a new sequence. The text must not move until it ends. */
+/* Gives the text to the dispatcher: as a fork of the sequence `prompt`, which has read the text's prompt, or as a new
+ * sequence if `prompt` is NULL. The text must stay at its address until it ends. */
 tri_status tri_written_start(tri_written *written, const tri_sequence *prompt);
 /* Starts the text and runs steps until it ends. */
 tri_status tri_written_write(tri_written *written);
@@ -60,8 +60,10 @@ tri_status tri_written_write(tri_written *written);
  * is the checkpoint's, null if the folder is not a checkpoint. NULL if memory is exhausted. */
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* Returns {"text", "tokens", "finish", "stop"}; bytes that are not UTF-8 become U+FFFD. If log-probabilities were asked
- * for, also "prompt_ids" and "ids" (the last may be the token that ended the text) and "logprobs", aligned with them:
- * {"model", "sampled", "entropy", "prompt", "top"} ("prompt" only if its tokens were scored). */
+ * for, also "prompt_ids", "ids" (the last may be the token that ended the text) and "logprobs", an object of lists:
+ * "prompt" has an element for each prompt id; "model", "sampled", "entropy" and "top" have one for each of the ids.
+ * "prompt" is left out if the prompt has several tokens and they were not scored; "top" is null unless likeliest tokens
+ * were asked for. */
 json_t *tri_written_json(const tri_written *written);
 /* Returns a JSON string; bytes that are not UTF-8 become U+FFFD. NULL if memory is exhausted. */
 json_t *tri_json_text(const char *text, size_t bytes);

@@ -13,7 +13,7 @@ enum { TRI_PLACE_BYTES = 96, TRI_NOISE_BYTES = 16384 };
 /* Facts about a rank. */
 typedef struct tri_rank_news {
   long pid;                    /* 0: not known */
-  char place[TRI_PLACE_BYTES]; /* its coordinates in the mesh, as text */
+  char place[TRI_PLACE_BYTES]; /* the rank's coordinates in the mesh, as text */
   char host[64];
 } tri_rank_news;
 
@@ -24,8 +24,8 @@ typedef struct tri_words {
   char text[TRI_MESSAGE_BYTES];
 } tri_words;
 
-/* Output of the launcher and its helpers: the beginning and the newest lines, since it reports dead ranks at its end.
- */
+/* Output of the launcher and its helpers. The beginning and the newest lines are kept, since a launcher reports dead
+ * ranks at the end of its output. */
 typedef struct tri_noise {
   char text[TRI_NOISE_BYTES];
   size_t length;
@@ -35,8 +35,8 @@ typedef struct tri_ending {
   int64_t num_ranks;
   const tri_rank_news *ranks;   /* [num_ranks] */
   bool resumes;                 /* the same command resumes the run from its newest checkpoint */
-  int64_t steps;                /* steps that the run has done; -1 before it began */
-  int64_t texts, all_texts;     /* texts that are in the output, and texts to write; `texts` is -1 before it began */
+  int64_t steps;                /* steps that the run has done; -1 before the run began */
+  int64_t texts, all_texts;     /* texts that are in the output (-1 before the job began), and texts to write */
   tri_words own;                /* first error message of a rank that failed by itself */
   tri_words secondary;          /* first error message of a rank that failed because another rank had ended */
   tri_words interrupted;        /* first error message of a rank that stopped because of a signal */
@@ -46,8 +46,8 @@ typedef struct tri_ending {
   bool silent;                  /* the connection of a rank closed without a message */
   int64_t silent_rank;          /* the first such rank; -1: not known */
   bool all_left;                /* every rank has ended regularly, with exit status 0 */
-  int asked;                    /* number of signals that asked the supervisor to stop */
-  bool requested;               /* one of them was a scheduler's request, which may be repeated (base/stop.h) */
+  int asked;                    /* number of signals that asked the supervisor to stop, without scheduler's requests */
+  bool requested;               /* a scheduler's request, which may be repeated (base/stop.h), has arrived */
   bool ended;                   /* the supervisor has ended the job */
   char hang[TRI_MESSAGE_BYTES]; /* message of the supervisor's watchdog, or "" */
   int launcher_result;          /* from waitpid */
@@ -56,7 +56,7 @@ typedef struct tri_ending {
 
 /* Returns whether the job has done a part of its work: then a request to stop is passed on to its ranks. */
 bool tri_ending_has_begun(const tri_ending *ending);
-/* Returns whether a signal, of either kind, has asked the supervisor to stop. */
+/* Returns whether a signal or a scheduler's request has asked the supervisor to stop. */
 bool tri_ending_was_asked(const tri_ending *ending);
 
 void tri_noise_add(tri_noise *noise, const char *line);

@@ -7,13 +7,13 @@
 
 #include <stdbool.h>
 
-/* Called with the error message of a rank; `secondary`: the rank failed because another had ended. */
+/* Called with the error message of a rank; `secondary`: the rank failed because another rank had ended. */
 typedef void (*tri_error_file_handler)(void *context, bool secondary, int exit_status, const char *text);
 
-/* LOCAL. Creates a folder with a new name in the nearest folder above `output` that exists and is writable, otherwise
- * in $TMPDIR (/tmp; also if output is NULL). Also removes folders of this user there whose supervisors were killed:
- * they have not been touched for a day, by the clock of the file system. `out` is "" if no folder can be created; that
- * is not a failure, since messages also go through the launcher. */
+/* LOCAL. Creates a folder with a new name in the nearest folder above `output` that exists and is writable; in $TMPDIR
+ * (default: /tmp) if there is no such folder, or if `output` is NULL. Also removes this user's folders there whose
+ * supervisors were killed: folders that have not been touched for a day, by the clock of the file system. `out` is ""
+ * if no folder can be created; that is not a failure, since messages also go through the launcher. */
 void tri_error_files_make(const char *output, char out[TRI_PATH_BYTES]);
 
 /* LOCAL. Marks the folder as in use; the supervisor calls it much more often than once a day. */

@@ -30,7 +30,7 @@ typedef struct tri_listener {
   char name[64], token[40];
   tri_speaker *speakers; /* [count]: connections; closed ones are kept unless they never sent the token */
   size_t count, room;
-  char *packet;       /* [TRI_PARENT_TEXT_BYTES + head + 1] */
+  char *packet;       /* [TRI_PARENT_TEXT_BYTES + sizeof(tri_parent_head) + 1], the message that is read */
   bool full;          /* the last connection could not be accepted: too many open files */
   bool gives_streams; /* rank 0 gets this process's standard input and output (tri_parent_use_streams) */
 } tri_listener;

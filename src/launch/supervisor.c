@@ -11,14 +11,15 @@
  * hosts use the launcher's output and error files (error_files.h). All reports are collected in a tri_ending, from
  * which cause.c determines the first cause. A stop request is sent to the ranks over their sockets, and as SIGUSR1
  * through the launcher if some ranks have no socket. Before the first step there is nothing to save, and a stop
- * request ends the job; only a scheduler's request waits for that step.
+ * request ends the job. A scheduler's request never ends the job itself: it is only passed on (handle_request).
  *
  * The invariants:
  * - All buffered messages are read before a rank is judged to be silent.
  * - Only time in which this process runs counts: each wait adds at most 2 SLICE_S to the clocks. So neither a suspended
  *   laptop nor a stopped supervisor looks like a hang.
- * - An error message of a rank that failed because another one ended (a *secondary* message) is not acknowledged, and
- * so does not end the job, until the cause is known or GRACE_S have passed.
+ * - An error message of a rank that failed because another one ended (a *secondary* message) is acknowledged only when
+ *   the cause is known or GRACE_S have passed. Until then its sender waits and does not exit, so that the launcher does
+ *   not end the job before the cause has been reported.
  * - After the supervisor has ended the job, no failure is recorded, because failures are then a consequence of the end.
  * - If this process dies, the kernel kills the launcher, and the ranks end by themselves when their sockets close.
  *
@@ -73,13 +74,14 @@ typedef struct supervisor {
   pid_t launcher;
   bool reaped, stopped, alive; /* the launcher has ended; the launcher is stopped; some rank has sent something */
   double beat_s, limit_s;      /* time between heartbeats; longest silence of a rank, 0: no limit */
-  /* Seconds on this process's clock: since the job was ended; for which a secondary message waits; since the job was
-   * over; for which the launcher is stopped; since the last step; for which some ranks are not connected. */
+  /* Seconds, counted by keep_clock. ending_s: since end_job. grace_s: for which secondary messages wait. settled_s:
+   * since the job was over (end_settled). stopped_s: for which the launcher is stopped. quiet_s: since the last report
+   * of steps or texts. late_s: for which some ranks of this host are connected, and others are not. */
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s;
   double touched_s;            /* seconds since the folder was touched */
   bool stop_waits;             /* a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* for error messages that cannot be sent; "" if unused */
-  char line[LINE_BYTES];
+  char line[LINE_BYTES];       /* [held], output of the launcher that has not been split into lines yet */
   size_t held;
   bool skips; /* skip the rest of a line that is too long */
 } supervisor;
@@ -142,7 +144,7 @@ static void sweep(const supervisor *a) {
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     pid_t pid = (pid_t)atol(entry->d_name);
     if (pid <= 1 || pid == getpid() || pid == a->launcher || !is_of_job(a, pid)) continue;
-    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* the number may be another's by now, so check again */
+    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* another process may have the number by now */
     if (handle < 0) continue;
     if (is_of_job(a, pid)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
     close(handle);
@@ -291,8 +293,8 @@ static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind ki
 
 /* ---- the clock --------------------------------------------------------------------------------------------------- */
 
-/* Acknowledges secondary messages when the cause has come or GRACE_S have passed. Until then their ranks do not end the
- * job. */
+/* Acknowledges secondary messages when the cause is known or GRACE_S have passed. Until then the ranks that sent them
+ * do not end the job. */
 static void answer_secondary(supervisor *a, double passed_s) {
   bool waits = false;
   for (size_t i = 0; i < a->listener.count; i++) waits = waits || a->listener.speakers[i].waits;
@@ -315,7 +317,7 @@ static bool all_left(const supervisor *a) {
   return left >= a->start->num_ranks && well == left;
 }
 
-/* Returns whether no rank of this host is connected any more, and either all ranks were, or one of them has failed. */
+/* Returns whether no rank is connected any more, and either all ranks had connected, or a connected rank has failed. */
 static bool all_gone(const supervisor *a) {
   int64_t known = 0;
   bool failed = false;

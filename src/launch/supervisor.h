@@ -21,8 +21,8 @@ void tri_supervisor_prepare(void);
 int tri_supervisor_asked(void);
 
 /* LOCAL. Starts the launcher and waits for the end of the job; meanwhile shows the ranks' logs, passes stop requests
- * on, and watches for silent ranks. *ending is the result; on entry it must be 0 except for num_ranks, ranks (the same
- * array), resumes, and steps and texts (-1). */
+ * on, and watches for silent ranks. *ending is the result; on entry num_ranks, ranks (the same array), resumes, steps
+ * (-1) and texts (-1) must be set, and all other members 0. */
 tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_ending *ending);
 
 /* Returns the seconds for which a process of the job may be silent before it counts as stopped. The limit is longer

@@ -1,5 +1,5 @@
-/* Report of what a rank is doing, for a job that hangs or fails: its flight recorder and what it waits for, as a file
- * that people and other ranks can read. */
+/* Report of what a rank is doing, for a job that hangs or fails: the newest records of its flight recorder, and the
+ * communication that it waits for, in a file that people and other ranks can read. */
 #ifndef TRI_RECOVERY_FLIGHT_REPORT_H
 #define TRI_RECOVERY_FLIGHT_REPORT_H
 

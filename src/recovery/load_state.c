@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-/* Returns whether the checkpoint has a run state, such as the average of the weights. A checkpoint has the state for
- * all weights or for none, so only the run states of the first weight are looked up, which are the first tensors from
- * first_of_run on. */
+/* Returns whether the checkpoint has the run state `state` (tri_run_states), such as the average of the weights. A
+ * checkpoint has the state for all weights or for none, so only the first weight's tensor is looked up. The run states
+ * of the first weight are the first tensors from map->first_of_run on. */
 static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                           const tri_optimizer_state *state) {
   for (int64_t i = map->first_of_run; i < map->num_optimizer && i < map->first_of_run + TRI_NUM_RUN_STATES; i++) {
@@ -114,8 +114,8 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
 }
 
 /* Returns whether run state `state` is missing in the checkpoint although the run keeps it. The state then begins as a
- * copy of the weights (tri_engine_begin_states). That call overwrites the points of schedule_free, too; this does no
- * harm, because a run with schedule_free keeps no average (tri_average_check), so nothing is missing there. */
+ * copy of the weights (tri_engine_begin_states). That call would overwrite the states of schedule_free, too, but a run
+ * with schedule_free keeps no average (tri_average_check), so no average is missing in its checkpoints. */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);
@@ -130,8 +130,8 @@ static bool begins_any(const tri_loading *l, const tri_checkpoint *checkpoint) {
 
 /* Reads the slices of this rank and verifies the checkpoint. Usually sizes, headers and other files are verified before
  * the tensors are read, and the checksums of the tensors afterwards, from memory. If memory differs from the file
- * (values are converted, or the map is of factors or a base model), the whole checkpoint is verified before (`whole`).
- * A plain Hugging Face folder has no checksums. */
+ * (values are converted, or only an adapter's factors or its base model are read), the whole checkpoint is verified
+ * before the tensors are read (`whole`). A plain Hugging Face folder has no checksums. */
 static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   const char *path = tri_checkpoint_path(checkpoint);
@@ -147,9 +147,10 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
-  /* The checksums are computed as in a save. With an averaging optimizer a save converts each weight from its value and
-   * a state (checkpoint_conversions.h). If the state was not read, it must be equal to the value, so that the result is
-   * the weight in the file. resume.c sets the states again once all values are final. */
+  /* The checksums are those of the bytes that a save would write now. With an averaging optimizer, a save computes each
+   * weight in the file from the weight in memory and a state (checkpoint_conversions.h). If the state was not read, it
+   * is set to the weight in memory here: a save would then write just this weight, which was read from the file.
+   * resume.c sets the states again once all weights are final. */
   if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
@@ -200,8 +201,8 @@ static void log_unused_average(const tri_checkpoint *checkpoint) {
   }
 }
 
-/* Resets the lowest validation loss and the count of evaluations since then if the run has other validation data or
- * another objective than the checkpoint: the old and the new losses cannot be compared. */
+/* Resets the lowest validation loss, and the number of evaluations since it was reached, if the run has other
+ * validation data or another objective than the checkpoint: the old and the new losses cannot be compared. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
   char key[TRI_RESUME_KEY_BYTES];

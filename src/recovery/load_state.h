@@ -24,7 +24,7 @@ typedef struct tri_loading {
  * ranks verify the checksums together, and the first rank compares the checkpoint with the run. Fails if a value is not
  * finite. Sets *damaged if the checkpoint is at fault and an older one should be tried. After a failure the engine's
  * state is undefined. Sets has_states of the tri_loading. If has_states is false, some states begin as copies of
- * values, and the caller must call tri_engine_begin_states once all values are set. */
+ * parameters, and the caller must call tri_engine_begin_states once all parameters are set. */
 tri_status tri_load_state(void *loading, const char *path, bool *damaged);
 
 #endif

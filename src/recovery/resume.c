@@ -4,11 +4,13 @@
  *             begins with the weights that `init` names (with an adapter: with the factors that `adapter.from` names),
  *             or with random ones.
  *   FOLDER    That checkpoint, or the newest good one if FOLDER is the output of a run. The run branches from there:
- *             later checkpoints of its own output are moved aside, or all of them if FOLDER belongs to another run.
+ *             later checkpoints in the run's own output are moved aside, or all of them if FOLDER belongs to another
+ *             run.
  *   auto      The snapshot in the memory of the nodes, if it is complete, was made under the same configuration, and no
  *             checkpoint is newer. Else FOLDER, if the run began with `--resume FOLDER` and has saved nothing since.
  *             Else the newest complete and finite checkpoint of the output, which must be of this run. If there are
- *             checkpoints but none is good, the run fails. Without checkpoints, as `never`.
+ *             checkpoints but none is good, the run fails. Without checkpoints, the run begins with the same weights as
+ *             with `never`.
  *
  * Checkpoints and snapshots of a run with an adapter contain only the adapter, so its base model is loaded first in
  * every case. load_state.c reads and verifies a checkpoint. */

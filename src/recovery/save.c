@@ -25,9 +25,9 @@
  * - a folder has its final name only if all ranks have written their slices without an error.
  *
  * Example: checkpoint.every 100 with checkpoint.async. After step 100 each rank copies its slices, and the steps
- * continue. After step 103 the last rank has written, and the first rank's thread starts to publish. After step 104 it
- * has ended: the checkpoint is complete. A good step has already followed the state of step 100 (`proven`), so the
- * checkpoint is marked at once. */
+ * continue. After step 103 the last rank has written, and the first rank's thread starts to publish. After step 104
+ * the thread has ended: the checkpoint is complete. A good step has already followed the state of step 100 (`proven`),
+ * so the checkpoint is marked at once. */
 #include "recovery/save.h"
 
 #include "base/clock.h"
@@ -58,7 +58,7 @@ struct tri_saver {
   tri_checkpoint_map map;
   void *buffers;                /* the engine's memory for saves: write buffers, then the copy of the state */
   tri_checkpoint_slice *staged; /* [map.num_slices], slices of the copy; NULL without checkpoint.async */
-  char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* extra_files may be "" */
+  char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* OUTPUT/checkpoints; OUTPUT/companions, "" if missing */
   char *run_config, *model_config;                        /* texts of the run's configuration and of config.json */
   tri_extra_texts extra_texts;
   char *adapter_config; /* text of adapter_config.json; NULL without an adapter */
@@ -72,11 +72,11 @@ struct tri_saver {
   atomic_bool thread_done;
   tri_saved_error thread_failure;
   int64_t step;
-  bool proven;             /* a good step or evaluation has followed its state */
-  bool saves_best;         /* it is the best checkpoint so far */
-  double begun_s, pause_s; /* time of its begin (tri_clock_s), and seconds that the steps waited for it */
+  bool proven;             /* a good step or evaluation has followed the saved state */
+  bool saves_best;         /* the save is of the best checkpoint so far */
+  double begun_s, pause_s; /* time when the save began (tri_clock_s), and seconds that the steps waited for it */
 
-  int64_t unproven; /* step of the newest complete checkpoint while it is not proven; else -1 */
+  int64_t unproven; /* step of the newest complete or resumed checkpoint while it is not proven; else -1 */
   tri_saver_times newest;
 };
 
@@ -163,8 +163,8 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 
 /* ---- extra files ------------------------------------------------------------------------------------------------- */
 
-/* Finds the folder to copy extra files from: the one of the weights that the run begins with, else the tokenizer's. ""
- * if there is neither. */
+/* Finds the folder to copy extra files from: the folder of the weights that the run begins with, else the tokenizer's.
+ * "" if the run has neither. */
 static tri_status find_extra_files(const tri_saver *saver, const char *from, char out[TRI_PATH_BYTES]) {
   const tri_checkpoint_use use = {.settings_only = true};
   const bool named = strcmp(from, "auto") != 0 && strcmp(from, "never") != 0;
@@ -309,7 +309,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
 static tri_status join_and_publish(tri_saver *saver, tri_status written) {
   TRI_TRY(tri_checkpoint_save_join(saver->saving, written));
   tri_status status = check_lock(saver);
-  saver->stage = STAGE_PUBLISHING; /* on every rank, and before the first rank's thread starts, which reads it */
+  saver->stage = STAGE_PUBLISHING; /* on every rank; on the first rank its new thread reads this, so it is set before */
   if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
   return tri_first_rank_status(world_of(saver), status);
 }

@@ -21,7 +21,7 @@ tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_
 
 /* State of saving between steps; {0} at the start of a process. */
 typedef struct tri_save_pending {
-  bool checkpoint_due;    /* a checkpoint was due after a bad step, and is saved after the next good one */
+  bool checkpoint_due;    /* a checkpoint was due after a step without a good state; the next good step saves it */
   bool snapshot_unproven; /* no good step has followed the newest snapshot */
 } tri_save_pending;
 
@@ -43,8 +43,8 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
                                tri_save_pending *pending);
 
 /* COLLECTIVE, between two steps. Waits for an earlier save, then saves the state. Without checkpoint.async the
- * checkpoint is complete when this returns. With it the state has only been copied, and a thread of each rank writes
- * it. */
+ * checkpoint is complete when this returns. With checkpoint.async the state has only been copied when this returns, and
+ * a thread of each rank writes the copy. */
 tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);
 
 /* COLLECTIVE, between steps. Begins the next phase of a save in the background if its threads have ended on all ranks.
@@ -54,12 +54,13 @@ tri_status tri_saver_poll(tri_saver *saver);
 /* COLLECTIVE. Waits for the end of a save in the background. Returns the failure of the save. */
 tri_status tri_saver_finish(tri_saver *saver);
 
-/* COLLECTIVE. As tri_saver_finish, but only if the newest save is of the best checkpoint so far. Must be called before
+/* COLLECTIVE. Calls tri_saver_finish if the newest save is of the best checkpoint so far. Must be called before
  * the best step is recorded elsewhere, such as in a snapshot. */
 tri_status tri_saver_finish_best(tri_saver *saver);
 
-/* LOCAL, between steps, on every rank. Notes that the run has resumed from the checkpoint of that step. If it is in
- * OUTPUT/checkpoints, a tri_saver_prove before the end of the first save marks it as proven. */
+/* LOCAL, between steps, on every rank. Notes that the run has resumed from the checkpoint of that step. If this
+ * checkpoint is in OUTPUT/checkpoints, and tri_saver_prove is called before the first save has ended, tri_saver_prove
+ * marks this checkpoint as proven. */
 void tri_saver_resumed(tri_saver *saver, int64_t step);
 /* LOCAL, between steps, on every rank. Notes that the newest saved state is good: the next step, or an evaluation of
  * the state, was finite. Marks the checkpoint as proven (checkpoint.h), at once or when its save ends. */
@@ -70,8 +71,9 @@ void tri_saver_disprove(tri_saver *saver);
 
 /* Times of the newest save that has ended. `step` is the same on all ranks. */
 typedef struct tri_saver_times {
-  double pause_s; /* seconds that the steps waited for the save; 0 before the first */
-  double whole_s; /* seconds from its start until it was complete (background: until a later step noticed that) */
+  double pause_s; /* seconds that tri_saver_save took, without its wait for an earlier save; 0 before the first */
+  double whole_s; /* seconds from the start of the save until the checkpoint was complete (background: until a later
+                     step noticed that) */
   int64_t step;   /* -1 before the first */
 } tri_saver_times;
 /* LOCAL. Returns the times of the newest save that has ended. */

@@ -1,8 +1,8 @@
 /* The files of a snapshot are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's
  * path, so that different runs have different folders. RUN is the run's name (identity.h), since another run may use
- * the same path later; that run removes the files of the earlier one. K is the node's number, since tests divide one
- * machine into several nodes. An incomplete file has the suffix ".part". The header of a file identifies its run and
- * its rank, and has a checksum of the rest. */
+ * the same path later; the later run removes the files of the earlier one. K is the node's number, since tests divide
+ * one machine into several nodes. An incomplete file has the suffix ".part". The header of a file identifies its run
+ * and its rank, and has a checksum of the rest. */
 #include "recovery/snapshot.h"
 
 #include "base/flight_recorder.h"
@@ -30,8 +30,8 @@ enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4, BASE_BYTES = 128 }
 
 typedef struct header {
   char magic[16];
-  uint64_t signature; /* hash of the configuration, the number of ranks, the corpus and the tokenizer */
-  int64_t rank, bytes;
+  uint64_t signature;  /* hash of the configuration, the number of ranks, the corpus and the tokenizer */
+  int64_t rank, bytes; /* rank whose state it is; bytes of the file, with the header */
   tri_progress progress;
   uint64_t sum; /* checksum of the bytes after the header (sum_of) */
 } header;
@@ -59,7 +59,7 @@ static const tri_group *world_of(const tri_snapshots *s) { return &tri_engine_me
 
 /* ---- paths and neighbours ---------------------------------------------------------------------------------------- */
 
-/* Returns the rank that stores a copy of `rank`'s file. With n ranks on its node, it is the first of `rank` + n,
+/* Returns the rank that stores a copy of `rank`'s file: with n ranks on the node of `rank`, the first of `rank` + n,
  * `rank` + n + 1, ... (modulo the number of ranks) that is on another node. Returns -1 if there is only one node. */
 static int64_t neighbour_of(const tri_group *world, int64_t rank) {
   const int64_t size = world->size;
@@ -73,7 +73,7 @@ static int64_t neighbour_of(const tri_group *world, int64_t rank) {
   return -1;
 }
 
-/* Computes the folder of an output on this machine. */
+/* Computes the path of the folder of an output's snapshots. */
 static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   char absolute[TRI_PATH_BYTES] = "";
   if (realpath(output, absolute) == NULL) {
@@ -450,8 +450,8 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* Creates a file on this node for this rank's part if another node has it (`wanted`). The part is received into that
- * file, and loaded from it as usual. */
+/* If only another node has this rank's part (`wanted`), creates a file for the part on this node. The part is received
+ * into that file, and loaded from it as usual. */
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;

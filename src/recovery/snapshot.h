@@ -2,9 +2,9 @@
  * minutes.
  *
  * Every few steps each rank copies its state into a file in its node's shared memory (/dev/shm), and sends it to a rank
- * of another node, which stores it in the same way. A job that starts again with the same layout resumes from the
- * newest step that is still complete. Each rank reads its part from its own node, or, if that node is new, from the
- * node with the copy. */
+ * of another node, which stores it in the same way. A job that starts again with the same configuration and number of
+ * ranks resumes from the newest step that is still complete. Each rank reads its part from its own node, or, if that
+ * node is new, from the node with the copy. */
 #ifndef TRI_RECOVERY_SNAPSHOT_H
 #define TRI_RECOVERY_SNAPSHOT_H
 

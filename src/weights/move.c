@@ -17,7 +17,7 @@ enum { TAG = 0x7741, NO_TENSOR = -1, NAME_BYTES = 160 };
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* The begin of a slice. The pointers of `part` have no meaning on the receiver, and are NULL. */
+/* The message before a slice's elements. The pointers of `part` have no meaning on the receiver, and are NULL. */
 typedef struct header {
   int64_t tensor; /* NO_TENSOR: no further slice */
   char name[NAME_BYTES];
@@ -53,7 +53,7 @@ static tri_checkpoint_slice slice_of(const header *h) {
                                 .count = h->count};
 }
 
-/* Returns the sum of a slice without elements. It depends on the tensor's name, so that a slice of another tensor has a
+/* Returns the initial value of a slice's sum. It depends on the tensor's name, so that a slice of another tensor has a
  * wrong sum. */
 static uint64_t sum_begin(const char *name) { return tri_element_sum(1, 0, (int64_t)strlen(name), name); }
 
@@ -156,7 +156,7 @@ typedef struct target_part {
   tri_parameter parameter;
   char *values;
   tri_dtype type;
-  int64_t length, runs; /* runs of its elements in the tensor (tri_parameter_run) */
+  int64_t length, runs; /* elements of a run, and number of runs; a run is adjacent in the tensor (tri_parameter_run) */
   int64_t at;           /* the run that was found last, or 0 */
   int64_t next;         /* next part of the same tensor; -1: none */
   int64_t written;      /* elements received so far */
@@ -206,9 +206,9 @@ static int64_t last_run_before(target_part *p, int64_t global) {
   return low;
 }
 
-/* Sets *local to the index of a global element in a part, and *left to the number of elements from it on that are
- * adjacent in both. Returns false if the part does not have the element; *left is then the number of elements up to the
- * next one that it has. */
+/* Sets *local to the index of a global element in a part, and *left to the number of elements from this one on that are
+ * adjacent in the tensor and in the part. Returns false if the part does not have the element; *left is then the number
+ * of elements up to the next one that the part has. */
 static bool find_element(target_part *p, int64_t global, int64_t *local, int64_t *left) {
   const int64_t run = last_run_before(p, global);
   const int64_t begin = run < 0 ? 0 : tri_parameter_run(&p->parameter, run);
@@ -219,10 +219,11 @@ static bool find_element(target_part *p, int64_t global, int64_t *local, int64_t
   return true;
 }
 
-/* Elements of a slice that are adjacent in the tensor and in the receiver's memory, or that it does not have. */
+/* Elements of a slice that are adjacent in the tensor and in the receiver's memory, or that the receiver does not have.
+ */
 typedef struct piece {
-  int64_t at;     /* first element, counted from the first that was asked for */
-  int64_t global; /* its index in the tensor */
+  int64_t at;     /* index of the first element among those that visit_pieces visits */
+  int64_t global; /* index of this element in the tensor */
   int64_t count;
   target_part *part; /* NULL: the receiver does not have them */
   char *values;      /* address of the first element in the receiver's memory */
@@ -262,8 +263,8 @@ static tri_status visit_pieces(receiving *r, const tri_checkpoint_slice *slice, 
   return TRI_OK;
 }
 
-/* Writes a piece, or adds one that the receiver does not have to the sum of these. `context`: the elements that were
- * asked for. */
+/* Writes a piece to the receiver's memory; adds a piece that the receiver does not have to r->passed_sum. `context`:
+ * values of all elements that visit_pieces visits. */
 static tri_status write_piece(receiving *r, const piece *p, size_t element, void *context) {
   const char *values = (const char *)context + (size_t)p->at * element;
   if (p->part == NULL) {
@@ -353,9 +354,9 @@ static tri_status copy_all(sending *s, receiving *r) {
 
 /* ---- both sides -------------------------------------------------------------------------------------------------- */
 
-/* The role of each rank in a move. */
+/* The role of a rank in a move. */
 typedef struct role {
-  int64_t num_tensors; /* -1: it sends nothing */
+  int64_t num_tensors; /* -1: the rank sends nothing */
   int64_t version;
   int64_t receives;
 } role;

@@ -32,9 +32,9 @@ typedef struct tri_weights_target {
   const tri_checkpoint_memory *memory; /* access to the values; NULL: they are in host memory */
 } tri_weights_target;
 
-/* COLLECTIVE over the group. `from` NULL: this rank sends nothing; `to` NULL: it receives nothing. The device's queue
- * must be finished on both sides, and the senders' values must not change meanwhile. Afterwards the version of the
- * received weights is that of the sent ones. Fails with the same status on all ranks. */
+/* COLLECTIVE over the group. `from` NULL: this rank sends nothing; `to` NULL: this rank receives nothing. The device's
+ * queue must be finished on both sides, and the senders' values must not change meanwhile. Afterwards the version of
+ * the received weights is that of the sent ones. Fails with the same status on all ranks. */
 tri_status tri_weights_move(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to);
 
 #endif

@@ -67,8 +67,8 @@ static void resolve_frozen(const tri_weights *weights, int64_t index, tri_run_pa
   out->cut = tri_parameter_cut(entry);
 }
 
-/* Sets the addresses at which operations find a parameter: where its bucket is whole. Parameters of other stages have
- * no memory on this rank. */
+/* Sets the addresses at which operations find a parameter: those of its bucket as a whole, which for a sharded bucket
+ * are in a gather or reduce buffer. Parameters of other stages have no memory on this rank. */
 static void resolve_parameter(tri_weights *weights, int64_t index) {
   const tri_parameter_table *table = weights->table;
   const tri_parameter *entry = &table->entries[index];
@@ -138,8 +138,8 @@ void tri_weights_set_version(tri_weights *weights, int64_t version) {
   }
 }
 
-/* Searches from the parameter back: the copy is its own, or that of the first of the parameters that it is joined to
- * (tri_parameter_joined). */
+/* Searches backwards for the copy that has the elements: the parameter's own, or the copy of the first of the
+ * parameters that it is joined to (tri_parameter_joined). */
 void *tri_weights_copy_to_write(tri_weights *weights, int64_t index, int64_t first, int64_t count) {
   const tri_parameter *entries = weights->table->entries;
   for (int64_t i = index;; i--) {
@@ -157,7 +157,7 @@ void *tri_weights_values(const tri_weights *weights) { return weights->memory + 
 
 void *tri_weights_gradients(const tri_weights *weights) { return weights->training.gradients; }
 
-/* Returns the address of the first element that the call updates; `own`: this rank's shard of its bucket. */
+/* Returns the address of the first element that the call updates; `own`: this rank's shard of the call's bucket. */
 static char *of_call(const tri_weights *weights, const tri_update_call *call, void *own) {
   const tri_bucket *bucket = &weights->buckets->entries[call->bucket];
   const int64_t into = weights->table->entries[call->entry].offset + call->first - bucket->own_first;

@@ -28,7 +28,7 @@ typedef struct tri_weights {
   const tri_buckets *buckets;       /* not owned; NULL: arrays as the table lays them out */
   tri_dtype type;                   /* type of activations */
   int64_t version;                  /* tri_weights_version */
-  const struct tri_weights *shared; /* the values are those of these weights; NULL: they have memory of their own */
+  const struct tri_weights *shared; /* weights whose memory these weights use; NULL: they have memory of their own */
   tri_device *device;               /* device that has the memory; NULL before tri_weights_allocate */
   char *memory; /* laid out by the plan: this rank's shards of sharded buckets, gather buffers for whole ones, and whole
                    values of the others */
@@ -57,7 +57,7 @@ bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from);
  * then that of `from`, too. */
 void tri_weights_share(tri_weights *weights, const tri_weights *from);
 
-/* Returns the number of changes of the values so far. */
+/* Returns the version: the number of tri_weights_changed so far, unless tri_weights_set_version has set another one. */
 int64_t tri_weights_version(const tri_weights *weights);
 /* Sets the version, after values of other weights with that version were copied. Parameters that were packed in place
  * count as dense again. */

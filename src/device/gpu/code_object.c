@@ -89,7 +89,8 @@ static uint64_t num_within(const value *v) {
   return 0;
 }
 
-/* Skips the next value with all values in it. An element has at least one byte, which bounds a false count. */
+/* Skips the next value with all values in it. Each value has at least one byte, so a false number of
+ * elements is noticed as soon as more values are expected than bytes are left. */
 static bool skip(reader *r) {
   value v;
   for (uint64_t pending = 1; pending > 0; pending--) {

@@ -1,6 +1,6 @@
 /* Reads the description of kernels in the ELF files of AMD's compilers ("code objects"): a note with a map in
- * MessagePack. LLVM's "User Guide for AMDGPU Backend", section "Code Object V3 Metadata", names its entries, which
- * later versions have kept. */
+ * MessagePack. LLVM's "User Guide for AMDGPU Backend", section "Code Object V3 Metadata", describes the entries of
+ * this map, which later versions have kept. */
 #ifndef TRI_DEVICE_GPU_CODE_OBJECT_H
 #define TRI_DEVICE_GPU_CODE_OBJECT_H
 
@@ -22,7 +22,7 @@ typedef struct tri_gpu_code_kernel {
  * TRI_BAD_FILE if the bytes are not a code object. */
 tri_status tri_gpu_code_kernels(const void *image, size_t bytes, tri_gpu_code_kernel **out, int *count);
 
-/* Prints a kernel's line of tri_gpu_compilation.show_resources; returns its length. */
+/* Prints a kernel's line of tri_gpu_compilation.show_resources; returns the length of the line. */
 size_t tri_gpu_code_kernel_print(const tri_gpu_code_kernel *kernel, char *out, size_t room);
 
 #endif

@@ -1,5 +1,5 @@
 /* Declares the functions and numbers of NVIDIA's driver that HIP does not have, or has with other prototypes; calls.h
- * has the common ones. They agree with cuda.h of a CUDA toolkit, which is not needed to build this program. */
+ * has the common ones. All agree with cuda.h of a CUDA toolkit, which is not needed to build this program. */
 #ifndef TRI_DEVICE_GPU_CUDA_CALLS_H
 #define TRI_DEVICE_GPU_CUDA_CALLS_H
 

@@ -11,7 +11,7 @@ typedef struct tri_cuda_driver {
   tri_cuda_calls own;
 } tri_cuda_driver;
 
-/* Implementation of a member of tri_gpu_nvidia. */
+/* Implements tri_gpu_nvidia.driver. */
 tri_status tri_cuda_driver_open(const tri_gpu_driver **out);
 
 #endif

@@ -15,7 +15,7 @@ static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_ro
 
 /* ---- sums by id -------------------------------------------------------------------------------------------------- */
 
-/* Maximum rows that are sorted at once: three merges of tiles. */
+/* Maximum rows that are sorted at once: as many as three merges of sorted tiles make into one run. */
 enum { MOST_PIECE = EMBEDDING_TILE * EMBEDDING_WAYS * EMBEDDING_WAYS * EMBEDDING_WAYS };
 
 /* The layout of the scratch memory for a piece of `rows` rows: keys, a second array of keys, and partial sums, whose

@@ -25,7 +25,7 @@ typedef struct tri_gpu_gemm {
 enum { TRI_GPU_ALGORITHM_BYTES = 64, TRI_GPU_MOST_ALGORITHMS = 8, TRI_GPU_GEMM_VERSION_BYTES = 64 };
 typedef struct tri_gpu_algorithm {
   unsigned char data[TRI_GPU_ALGORITHM_BYTES];
-  size_t workspace_bytes; /* workspace that it needs */
+  size_t workspace_bytes; /* bytes of workspace that the algorithm needs */
 } tri_gpu_algorithm;
 
 typedef struct tri_gpu_gemm_call {
@@ -53,10 +53,11 @@ struct tri_gpu_gemm_library {
    * "" if the library reports it only with a GPU. Fails as `open` does. NULL: the implementation has no file. */
   tri_status (*look)(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
-  bool (*adds_bias)(const tri_gpu_gemm *product); /* returns whether it can add a bias in such a GEMM; NULL: always */
-  bool narrows_bias;                              /* the bias must have the type of c */
+  bool (*adds_bias)(
+      const tri_gpu_gemm *product); /* returns whether the library adds a bias in this GEMM; NULL: always */
+  bool narrows_bias;                /* the bias must have the type of c */
   /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of the library's
-   * ranking. Sets *count to 0 if it does not support the GEMM. */
+   * ranking. Sets *count to 0 if the library does not support the GEMM. */
   tri_status (*algorithms)(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                            tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
   tri_status (*multiply)(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call);
@@ -65,13 +66,13 @@ struct tri_gpu_gemm_library {
 extern const tri_gpu_gemm_library tri_gpu_cublaslt, tri_gpu_hipblaslt, tri_gpu_tiled;
 
 /* Returns the bytes of workspace that a library may use for a GEMM: a fixed number minus the bytes of a narrowed bias,
- * at least 0. It depends only on the GEMM, so that the choice of the algorithm does, too. */
+ * at least 0. The number depends only on the GEMM, so the algorithm that is chosen depends only on the GEMM, too. */
 size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product);
 
 /* ---- choices (gemm_choices.c) ------------------------------------------------------------------------------------ */
 
 typedef struct tri_gpu_gemm_choice {
-  const tri_gpu_gemm_library *maker;
+  const tri_gpu_gemm_library *maker; /* library of the algorithm */
   tri_gpu_algorithm algorithm;
 } tri_gpu_gemm_choice;
 
@@ -108,7 +109,7 @@ tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of
 /* Returns the tri_matmul of a request: the inverse of tri_gpu_gemm_of, with a and b of one type. */
 tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);
 
-/* Adds a GEMM to the list of those that a plan will request (tri_gpu_gemms_asked). */
+/* Adds a GEMM that a run will request to the list that tri_gpu_gemms_asked returns. */
 tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
 /* Returns the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
 tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
@@ -133,11 +134,11 @@ enum { TRI_GPU_GEMM_TEXT_BYTES = 512 };
 
 /* Prints "bf16 fp32 768 2304 65536 768 2304 2304 a_transposed,accumulate 16"; returns text. */
 const char *tri_gpu_gemm_print(const tri_gpu_gemm *product, char text[TRI_GPU_GEMM_TEXT_BYTES]);
-/* Prints the same, followed by " : cuBLASLt 4194304 2a0b...". */
+/* Prints the line of tri_gpu_gemm_print, followed by " : cuBLASLt 4194304 2a0b..." (library, workspace_bytes, data). */
 const char *tri_gpu_gemm_choice_print(const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice,
                                       char text[TRI_GPU_GEMM_TEXT_BYTES]);
-/* Parse a line of one of these forms. Return false if it is invalid; for a choice also if it names a library that is
- * not open, or an algorithm that needs more workspace than the GEMM has. */
+/* Parse a line that these functions have printed. Return false if it is invalid; for a choice also if it names a
+ * library that is not open, or an algorithm that needs more workspace than the GEMM has. */
 bool tri_gpu_gemm_parse(const char *line, tri_gpu_gemm *product);
 bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, tri_gpu_gemm *product,
                                tri_gpu_gemm_choice *choice);
@@ -151,7 +152,8 @@ tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product,
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
-/* Fails if the GEMM is invalid, or has types that the kernels do not support: b and c have the type of a, or wide. */
+/* Fails if the GEMM is invalid, or has types that the kernels do not support. Each of b and c must have the type of a,
+ * or its wide type (tri_dtype_wide). */
 tri_status tri_gpu_matmul_check(const tri_matmul *product);
 
 /* Conversion of rows to dense rows of type `to`. The input rows are `ld` elements apart, and have the wide type

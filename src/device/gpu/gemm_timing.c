@@ -19,7 +19,7 @@ typedef struct operand {
 
 typedef struct trial {
   tri_device *device;
-  tri_matmul matmul; /* the same GEMM as the program requests it */
+  tri_matmul matmul; /* `product` as a tri_matmul */
   const tri_gpu_gemm *product;
   const tri_gpu_gemm_choice *choice;
   operand a, b, c, bias, workspace;

@@ -11,11 +11,11 @@ bool tri_gpu_is_visible(void);
 /* Checks the options' syntax, independent of the machine. */
 tri_status tri_gpu_check(const char *options);
 
-/* Fills in a device whose info.types are set. `options` is the text after the colon of its name (choice.h). */
+/* Fills in a device whose info.types are set. `options` is the text after the colon of the device's name (choice.h). */
 tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out);
 
-/* The same for a kind of device named `kind`, with GPUs of the given runtimes (a list that ends with NULL). `place` is
- * a member of tri_device_request. */
+/* Works like tri_gpu_create, for the kind of device named `kind` and for GPUs of the given runtimes (a list that ends
+ * with NULL). `place`: tri_device_request.place. */
 tri_status tri_gpu_create_from(const char *kind, const tri_gpu_runtime *const *runtimes, const char *options, int place,
                                tri_device *out);
 

@@ -10,7 +10,7 @@ typedef struct tri_gpu_pairs {
 } tri_gpu_pairs;
 
 /* Arrays in scratch memory: counts[groups + 1, tiles], set only for tiles that have pairs, and totals[groups + 1],
- * which are left uninitialised for the caller. The last row of both is for pairs without a group. */
+ * which are left uninitialised for the caller. Index `groups` of both is for pairs without a group. */
 typedef struct tri_gpu_group_counts {
   int32_t *counts, *totals;
   int64_t tiles;

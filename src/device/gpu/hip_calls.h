@@ -58,7 +58,7 @@ typedef struct tri_hip_calls {
 #define TRI_HIP_CALLS(C)                                                                                               \
   C(device_use, hipSetDevice)                                                                                          \
   C(module_load, hipModuleLoadData)
-/* At least one of the two exists. */
+/* Each version of the library has at least one of these two functions. */
 #define TRI_HIP_CALLS_IF_ANY(C)                                                                                        \
   C(properties_5, hipGetDeviceProperties)                                                                              \
   C(properties_6, hipGetDevicePropertiesR0600)

@@ -11,7 +11,7 @@ typedef struct tri_hip_driver {
   tri_hip_calls own;
 } tri_hip_driver;
 
-/* Implementations of members of tri_gpu_amd. */
+/* Implement tri_gpu_amd.driver and tri_gpu_amd.is_lasting. */
 tri_status tri_hip_driver_open(const tri_gpu_driver **out);
 bool tri_hip_is_lasting(tri_gpu_enum error);
 

@@ -4,8 +4,9 @@
 
 #include "device/gpu/internal.h"
 
-/* Loads a module for the GPU's chip. If the compiler is missing, a cached module of any version of it is used. A cache
- * that cannot be read or written is not used; a cached module that the driver rejects is compiled again. */
+/* Loads a module for the GPU's chip. If the compiler is missing, a module is used that any version of the compiler has
+ * left in the cache. A cache that cannot be read or written is not used; a cached module that the driver rejects is
+ * compiled again. */
 tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype type, tri_gpu_module **out);
 
 /* Compiles a module for any chip, present or not, into a folder, for TRIREME_CACHE on machines without a compiler. *log

@@ -12,14 +12,15 @@ typedef struct tri_gpu_seen {
   char fault[1024]; /* why the GPU cannot be used, or "" */
 } tri_gpu_seen;
 
-/* Lists the GPUs that this process sees, *out from tri_alloc; *why receives what each driver found. */
+/* Lists the GPUs that this process sees; release *out with tri_free. `why` receives a text with what each driver
+ * found. */
 tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_bytes);
 
 typedef struct tri_gpu_tool {
   const char *name, *path; /* path "": not found */
   char version[192];       /* "" also if the library reports it only with a GPU */
   bool wanted;             /* one of the GPUs needs it */
-  char fault[1024];        /* places that were searched, and how to get it */
+  char fault[1024];        /* places that were searched, and how to get the tool; "" if it was found */
 } tri_gpu_tool;
 
 enum { TRI_GPU_NUM_COMPILERS = 2, TRI_GPU_NUM_PRODUCT_LIBRARIES = 2 };

@@ -30,7 +30,8 @@ void tri_gpu_modules_destroy(tri_gpu_modules *modules);
 /* Returns a kernel for a type of activations. The first call loads its module from the cache, or compiles it. */
 tri_status tri_gpu_function_of(tri_gpu_modules *modules, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out);
 
-/* Returns 64, 32 or 16, the type's setting for compiling a module; 0 for a type that activations do not have. */
+/* Returns 64, 32 or 16, the value of TRI_GPU_TYPE with which a module is compiled for this type of activations; 0 for a
+ * type that activations do not have. */
 static inline int tri_gpu_type_bits(tri_dtype type) {
   switch (type) {
     case TRI_FP64: return 64;
@@ -85,8 +86,9 @@ tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype typ
     TRI_TRY(tri_gpu_launch(queue, TRI_GPU_KERNEL_##name, type, shape, &arguments_, sizeof arguments_));                \
   } while (0)
 
-/* Returns the blocks for `items` work items, at most as many as are useful. A thread processes one item at a time and
- * advances by the number of threads of the grid. A kernel's result must not depend on the number of blocks. */
+/* Returns the blocks for `items` work items: enough for one item per thread, but at most 4096. A thread processes one
+ * item at a time and advances by the number of threads of the grid. A kernel's result must not depend on the number of
+ * blocks. */
 tri_gpu_shape tri_gpu_shape_of(int64_t items, int threads);
 
 /* Returns scratch memory of TRI_GPU_SCRATCH_BYTES, for kernels that work in several stages; NULL for a queue other than

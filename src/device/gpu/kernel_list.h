@@ -30,7 +30,8 @@
 #include "device/gpu/kernels/updates.h"
 #pragma GCC diagnostic pop
 
-/* M(NAME) for each module, and K(NAME, THREADS) for each kernel of all modules, in the same order. */
+/* M(NAME) for each module, and K(NAME, THREADS) for each kernel of all modules, in the order of the modules; THREADS:
+ * threads of a block. */
 #define TRI_GPU_MODULES(M)                                                                                             \
   M(elements)                                                                                                          \
   M(sums)                                                                                                              \

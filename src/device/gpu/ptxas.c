@@ -42,7 +42,7 @@ static bool read_resources(const char *line, assembler_report *r) {
 }
 
 tri_status tri_gpu_ptxas_shorten(char **log) {
-  const size_t room = 2 * strlen(*log) + 1; /* enough: a kernel's line is shorter than those it replaces */
+  const size_t room = 2 * strlen(*log) + 1; /* enough: a kernel's line is shorter than the lines it replaces */
   char *out = NULL, *rest = *log;
   size_t used = 0;
   assembler_report r = {.kernel.name = ""};

@@ -70,7 +70,7 @@ static tri_status gpu_router_backward(tri_queue *queue, tri_dtype type, tri_rows
                                       const void *gradient_weights, const void *balance, int64_t first_row,
                                       int64_t sequence_rows, double z, const tri_step_values *values,
                                       void *gradient_logits) {
-  (void)weights; /* weights are recomputed: their gradients need the scores too */
+  (void)weights; /* the kernel recomputes the weights, because it needs the scores anyway */
   TRI_TRY(check(router));
   const size_t warp_bytes = round_up((size_t)router->experts * tri_dtype_bytes(tri_dtype_wide(type)));
   TRI_GPU_LAUNCH(router_backward, type, warps_of_rows(queue, rows, router_backward_threads, warp_bytes),
@@ -85,8 +85,8 @@ static tri_status gpu_router_backward(tri_queue *queue, tri_dtype type, tri_rows
 
 enum { SLAB_ROWS = 64 };
 
-/* Returns the number of rows of a slab: so large that the sums of all slabs fit into the scratch memory, which is not
- * used if each sequence is one slab. */
+/* Returns the number of rows of a slab: so large that the sums of all slabs fit into the scratch memory, or that each
+ * sequence is one slab, whose sums need no scratch memory. */
 static int64_t slab_rows_of(int64_t sequence_rows, int64_t sequences, int64_t load_bytes) {
   int64_t rows = SLAB_ROWS;
   while (rows < sequence_rows &&

@@ -102,8 +102,8 @@ static const char *beside(const rtc_library *library, const char *name, char pat
 }
 
 /* Opens a library in the compiler's folder; returns false if that fails. For the compiler's builtins, which the
- * compiler opens by name when it first compiles: it might find another version in another folder, but it uses a library
- * of that name that is already open. */
+ * compiler opens by name when it first compiles. It might then find another version in another folder; opened here, the
+ * right one is already in the process, and the compiler uses that. */
 static bool open_beside(const rtc_library *library, const char *name) {
   char path[TRI_PATH_BYTES];
   return beside(library, name, path)[0] != '\0' && dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL;

@@ -44,9 +44,9 @@ struct tri_gpu_graph {
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 /* Makes the GPU current in this thread, for cleanup and for queries of events, without reporting an error: in a cleanup
- * it has been reported before or no longer matters, and after a query the next wait reports it. Returns false if the
- * GPU cannot be made current, or if an error is stored; the caller must not call the library then, since the call might
- * never return. */
+ * an error has been reported before or no longer matters, and after a query the next wait reports it. Returns false if
+ * the GPU cannot be made current, or if an error is stored; the caller must then not call the library, since the call
+ * might never return. */
 static bool use_quietly(const tri_gpu_context *context) {
   return atomic_load(&context->lasting) == 0 && context->vendor->use(context) == 0;
 }

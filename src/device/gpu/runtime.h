@@ -70,7 +70,7 @@ typedef struct tri_gpu_gemm_library tri_gpu_gemm_library; /* gemm.h */
 typedef struct tri_gpu_runtime {
   const char *name;                     /* "CUDA", "HIP", "emulated" */
   const tri_gpu_gemm_library *products; /* the vendor's library of GEMMs; NULL: none */
-  bool any_count;                       /* `gpus=N` in a device's name sets the number of GPUs (the emulator) */
+  bool any_count;                       /* whether `gpus=N` in a device's name sets the number of GPUs (the emulator) */
 
   /* Counts the GPUs that this process may use; 0 with TRI_OK if there is no driver, or no GPU. Sets *why to a short
    * text that explains the count to a user who requested a GPU by name; it is valid until the program ends. */

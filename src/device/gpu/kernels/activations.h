@@ -1,4 +1,4 @@
-/* The activation functions on GPUs: three functions for each row of device/activation.h
+/* The activation functions on GPUs: three functions for each row of TRI_ACTIVATIONS (device/activation.h):
  *
  *   NAME_value(x)          the function
  *   NAME_times(factor, x)  factor times the function
@@ -24,7 +24,7 @@
 DEVICE wide within_20(wide x) {
   if (x > 20) x = 20;
   if (x < -20) x = -20;
-  return x; /* NaN */
+  return x; /* NaN, too */
 }
 
 DEVICE wide gelu_sigmoid(wide x) { return 1 / (1 + wide_exp(-x * (LINEAR + CUBIC * (x * x)))); }

@@ -16,14 +16,14 @@
   K(attention_keys_wide, 128)
 enum { TRI_GPU_KERNELS_attention(TRI_GPU_THREADS) };
 
-/* OWN: rows of a block's own tile (queries; keys in attention_keys). KEYS: keys of a tile in the forward, half of
- * them with fp64. OTHERS: rows of a tile of the other side in the backward. PAGE: rows of a page. */
+/* OWN: rows of a block's own tile (queries; keys in attention_keys). KEYS: keys of a tile in the forward; with
+ * fp64 a tile has half as many. OTHERS: rows of a tile of the other side in the backward. PAGE: rows of a page. */
 enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16, ATTENTION_PAGE = 64 };
 /* Bytes of a row of a tile, for the narrow and the wide kernels. A longer head is processed in several chunks. */
 enum { ATTENTION_NARROW = 128, ATTENTION_WIDE = 256 };
-/* A block's shared memory: first all tiles (FORWARD_ROWS or BACKWARD_ROWS: their rows, each padded by 16 bytes), then
- * FOUND_BYTES for finding slices, then a fragment_scratch (fragment.h) for every 16 own rows. bf16 with warps of 32
- * needs no fragment_scratch. */
+/* A block's shared memory has three parts: the tiles; FOUND_BYTES for finding slices; and a fragment_scratch
+ * (fragment.h) for every 16 own rows, which bf16 with warps of 32 does not need. FORWARD_ROWS and BACKWARD_ROWS: number
+ * of rows of all tiles together; each row is padded by 16 bytes. */
 enum {
   ATTENTION_FORWARD_ROWS = ATTENTION_OWN + 2 * ATTENTION_KEYS,
   ATTENTION_BACKWARD_ROWS = 2 * ATTENTION_OWN + 4 * ATTENTION_OTHERS,
@@ -36,7 +36,7 @@ typedef struct attention_slice {
   int32_t from, to;
 } attention_slice;
 
-/* device/description.h, tri_attention. */
+/* Arguments of all attention kernels except attention_row_sums; tri_attention (device/description.h) explains them. */
 typedef struct attention_arguments {
   const attention_slice *slices;
   const int32_t *pages; /* pages of keys and values, ATTENTION_PAGE rows each; NULL: rows are contiguous */
@@ -45,7 +45,7 @@ typedef struct attention_arguments {
   const void *gradient_out, *sums; /* backward only, like the next three; sums: D of attention_backward.h [heads,
                                     * query_rows] */
   void *gradient_q, *gradient_k, *gradient_v;
-  int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head;
+  int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides of rows and heads, in elements */
   double scale;       /* scale of scores, and so of gradients of q and k */
   double unit, share; /* without a soft cap: score = unit q k, and share is 0. With a soft cap: score = unit tanh(share
                        * q k) */

@@ -11,8 +11,8 @@
  * other[1], stay in registers until the end.
  *
  * While one tile is processed, the next is copied. A head wider than the tiles is processed in chunks, one tile at a
- * time, by a block for each part of the gradients; the part's own chunk comes last, so that it is still in shared
- * memory for the sums. */
+ * time. There is a block for each *part* of the gradients, the columns of one chunk; the part's own chunk comes last,
+ * so that it is still in shared memory for the sums. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_BACKWARD_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_BACKWARD_H
 
@@ -40,8 +40,8 @@ typedef struct backward {
   heads own[2], other[2];
   element *own_tiles, *other_tiles; /* two tiles of the own side, and two pairs of the other side, used alternately */
   fragment_scratch *scratch;        /* scratch of the warp: [HIGH] */
-  int32_t own_head, part;
-  fragment scores[HIGH], gradients[HIGH];
+  int32_t own_head, part;           /* head of the block's own side; index of the part */
+  fragment scores[HIGH], gradients[HIGH]; /* s, replaced by p; g, replaced by ds */
   fragment sums[2][HIGH][MOST_ACROSS];
 } backward;
 

@@ -5,7 +5,8 @@
  * While the scores of a tile of keys are computed, its values are copied to shared memory. While the values are summed,
  * the next keys are copied.
  *
- * A head wider than the tiles is processed in chunks for the scores, which are recomputed for each part of out. */
+ * A head wider than the tiles is processed in chunks for the scores. The scores are recomputed for each *part* of out,
+ * the columns of one chunk. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_FORWARD_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_FORWARD_H
 
@@ -20,7 +21,7 @@ typedef struct forward {
   int q_aligned, k_aligned, v_aligned;
   element *q_tile, *k_tile, *v_tile;
   fragment_scratch *scratch; /* scratch of the warp: [HIGH] */
-  int32_t head, part;
+  int32_t head, part;        /* query head; index of the part */
   walk walk;
   wide m[HIGH][FRAGMENT_ROWS], l[HIGH][FRAGMENT_ROWS]; /* l: partial sums of the lane's own columns */
   fragment scores[HIGH][KEY_BLOCKS];
@@ -192,8 +193,9 @@ DEVICE int64_t out_at(const forward *f, int32_t row, int32_t column) {
   return row * f->p->out_row + f->head * f->p->out_head + column;
 }
 
-/* Initialises m, l and out of the rows: to those of rows without keys or, with `merge`, to the result of earlier calls:
- * m = log_sum_exp, l = 1, and out. */
+/* Initialises m, l and out of the rows. With `merge`, they are the result of earlier calls: m = log_sum_exp, l = 1, and
+ * the stored out. Without `merge`, and for rows that have not attended to any key yet, m = -infinity, l = 0, out = 0.
+ */
 DEVICE void begin_rows(forward *f, const int width) {
   UNROLL
   for (int h = 0; h < HIGH; h++) {

@@ -1,7 +1,7 @@
-/* The iteration of a block in the attention kernels. A block owns a tile of rows of one side (queries or keys), and
- * visits the rows of the other side that the list of slices pairs with these, tile by tile. The order: head by head (if
- * heads share keys), slice by slice in the order of the list, and in each slice from the first unmasked row to the
- * last. */
+/* The iteration of a block in the attention kernels. A block owns a tile of rows of one side (queries or keys). It
+ * visits, tile by tile, the rows of the other side that its own rows are paired with in the list of slices. The order:
+ * head by head (if heads share keys), slice by slice in the order of the list, and in each slice from the first
+ * unmasked row to the last. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 
@@ -38,9 +38,9 @@ typedef struct walk {
   int32_t index, first_index, end_index; /* indices of slices */
   int32_t at, end;                       /* rows of the other side, relative to the slice's first row */
   int32_t head, end_head;
-  int32_t chunk, chunks; /* chunk of a head, if it is wider than the tiles */
-  int32_t own_first, own_end;
-  int32_t step; /* a power of 2; the first key visited in a slice is a multiple of it */
+  int32_t chunk, chunks;      /* chunk of a head, if it is wider than the tiles */
+  int32_t own_first, own_end; /* rows that the block owns */
+  int32_t step;               /* a power of 2; the first key visited in a slice is a multiple of it */
 } walk;
 
 DEVICE int walk_is_done(const walk *w) { return w->head >= w->end_head; }
@@ -125,7 +125,8 @@ DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t
 
 enum {
   ATTENTION_THREADS = 128,
-  HIGH = ATTENTION_OWN / FRAGMENT / (ATTENTION_THREADS / WARP), /* height of a warp's rows in fragments */
+  HIGH = ATTENTION_OWN / FRAGMENT /
+         (ATTENTION_THREADS / WARP), /* fragments that the rows of a warp make, one below the other */
   MOST_ACROSS = ATTENTION_WIDE / (int)sizeof(element) / FRAGMENT
 };
 
@@ -140,7 +141,7 @@ DEVICE wide wide_exp2(wide x) {
 #define LOG2_E 1.4426950408889634074
 #define LN_2 0.69314718055994530942
 
-/* Returns the row in the block's tile of the lane's row r in fragment h of its warp. */
+/* Returns the index in the block's tile of a row of this lane: row r (fragment_row) of the warp's fragment h. */
 DEVICE int own_row(int h, int r) { return (warp() * HIGH + h) * FRAGMENT + fragment_row(r); }
 
 /* Load and store an element of a row of out or of a gradient, of `element` or wide type. */

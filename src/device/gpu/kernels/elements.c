@@ -1,6 +1,6 @@
 /* Element-wise kernels. Each thread processes VECTOR elements at a time if all addresses allow 16 bytes at once, and
  * blocks advance in strides of the whole grid, so that any number of blocks gives the same result. One function
- * computes an element whether or not arrays are aligned: the bits do not depend on it. */
+ * computes an element whether or not arrays are aligned: the bits do not depend on the alignment. */
 #include "device/gpu/kernels/elements.h"
 
 #include "device/gpu/kernels/activations.h"
@@ -301,8 +301,8 @@ DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
   return which == 0 ? words[0] : which == 1 ? words[1] : which == 2 ? words[2] : words[3];
 }
 
-/* Returns the index of element i's random word minus `first` and i: 0 if the elements have consecutive indices
- * (device/dropout.h). */
+/* Element i uses the random word with index first + i + row_shift. Returns row_shift; it is 0 if all elements have
+ * consecutive indices (device/dropout.h). */
 DEVICE uint64_t row_shift(const dropout_arguments *a, int64_t i) {
   if (tri_dropout_is_flat(&a->options, a->rows)) return 0;
   const int64_t row = quotient(i, a->options.width);

@@ -48,7 +48,8 @@ typedef struct convert_arguments {
   int32_t no_padding;
 } convert_arguments;
 
-/* Rows of `width` elements; maps may be NULL. If to_bits are the bits of an element, elements are copied bitwise. */
+/* Copies rows of `width` elements. from_rows and to_rows are the numbers of the rows; NULL: 0, 1, ... If to_bits is
+ * TRI_GPU_TYPE, elements are copied bitwise; otherwise they are converted. */
 typedef struct copy_rows_arguments {
   const void *from;
   void *to;

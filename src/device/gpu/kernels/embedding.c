@@ -1,4 +1,5 @@
-/* Look-up in a table, and the gradient of the table: for each of its rows the sum of the gradient's rows with its id.
+/* Look-up in a table, and the gradient of the table: the gradient of row `id` of the table is the sum of the rows of
+ * the output's gradient that have this id.
  *
  * The number of occurrences of an id is not known in advance: most do not occur, a few occur many thousand times. With
  * atomics the order of summation would differ in every run. So the rows are sorted by id, and then ranges of equal ids
@@ -50,7 +51,7 @@ KERNEL(embedding_forward) {
   const int64_t vectors = whole ? a.width / VECTOR : 0;
   for (int64_t row = block_x() * block_warps() + warp(); row < rows; row += warps) {
     const int64_t id = a.ids[row] - a.first_id;
-    const int64_t token = id >= 0 && id < a.table_rows ? id * a.width : -1; /* offset of its row */
+    const int64_t token = id >= 0 && id < a.table_rows ? id * a.width : -1; /* offset of the id's row in the table */
     const wide *position = position_table == 0 ? 0 : position_table + a.positions[row] * a.width;
     for (int64_t i = lane(); i < vectors; i += WARP) {
       wide x[VECTOR], y[VECTOR];
@@ -121,7 +122,8 @@ KERNEL(embedding_merge) {
 
 typedef struct sum_window {
   uint32_t ids[EMBEDDING_WINDOW], rows[EMBEDDING_WINDOW];
-  int where[EMBEDDING_WINDOW]; /* destination of the sum after this row; GOES_ON: the next row has the same id */
+  int where[EMBEDDING_WINDOW]; /* destination of the sum after this row; GOES_ON: the next row of the window has the
+                                  same id */
 } sum_window;
 
 /* Loads up to VECTOR columns of a row, `columns` of them valid. */
@@ -246,8 +248,8 @@ KERNEL(embedding_sum) {
 
 /* ---- sums over several windows ----------------------------------------------------------------------------------- */
 
-/* For the id that begins in this block's window and continues in the next, returns the index after its last window; 0
- * if there is no such id. All threads get the same result. */
+/* For the id that begins in this block's window and continues in the next, returns the index after the last window
+ * that has the id; 0 if there is no such id. All threads get the same result. */
 DEVICE int windows_end(const embedding_join_arguments *a) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
   const int behind = begin + EMBEDDING_WINDOW;
@@ -273,7 +275,7 @@ typedef struct join_sums {
   wide of[JOIN_GROUPS][EMBEDDING_JOIN_LANES][WIDE_VECTOR];
 } join_sums;
 
-/* Sums a part of the partial sums [first, behind) of WIDE_VECTOR columns: the TAIL of window `from`, and the HEADs of
+/* Sums WIDE_VECTOR columns of the partial sums of windows [first, behind): the TAIL of window `from`, and the HEADs of
  * the windows after it. */
 DEVICE void sum_partial(const wide *partial, int64_t stride, int from, int first, int behind, wide sum[WIDE_VECTOR]) {
   enum { AHEAD = 8 };

@@ -16,11 +16,11 @@ enum { TRI_GPU_KERNELS_embedding(TRI_GPU_THREADS) };
 
 enum {
   EMBEDDING_TILE = 1024,     /* keys that a block sorts at once, a power of two */
-  EMBEDDING_TILE_BITS = 10,  /* its logarithm */
+  EMBEDDING_TILE_BITS = 10,  /* log2 of EMBEDDING_TILE */
   EMBEDDING_WAYS = 8,        /* number of sorted runs that a merge combines, a power of two */
-  EMBEDDING_WAYS_BITS = 3,   /* its logarithm */
+  EMBEDDING_WAYS_BITS = 3,   /* log2 of EMBEDDING_WAYS */
   EMBEDDING_WINDOW = 64,     /* keys per block of the sum */
-  EMBEDDING_JOIN_LANES = 32, /* threads along the columns of a join; the groups of a block share the windows */
+  EMBEDDING_JOIN_LANES = 32, /* threads of a group of embedding_join, along columns; the groups divide the windows */
   EMBEDDING_PAD = 8          /* the width of partial sums is a multiple of this */
 };
 

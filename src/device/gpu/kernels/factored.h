@@ -1,5 +1,5 @@
-/* Adafactor, and sums of squares along the sides of a matrix: kernels/factored.c. All arrays are wide except `narrow`,
- * which may be NULL. */
+/* Adafactor, and sums of squares along the sides of a matrix: kernels/factored.c. Arrays of type `void *` are wide,
+ * except `narrow`, which has elements and may be NULL. */
 #ifndef TRI_DEVICE_GPU_KERNELS_FACTORED_H
 #define TRI_DEVICE_GPU_KERNELS_FACTORED_H
 

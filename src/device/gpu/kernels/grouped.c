@@ -68,7 +68,8 @@ DEVICE void multiply_rows(const grouped_arguments *a, found_group *found, elemen
   multiply_tile(&p, block_x() - found->before * columns, tiles, side, threads);
 }
 
-/* For the gradient. The matrix of a group without rows is set to zero, unless gradients accumulate. */
+/* Computes a tile of the gradient of a group's matrix. The gradient of a group without rows is set to zero, unless
+ * gradients accumulate. */
 DEVICE void multiply_columns(const grouped_arguments *a, element *tiles, const int side, const int threads) {
   matmul_arguments p = a->product;
   const int64_t each = ((p.m + side - 1) / side) * ((p.n + side - 1) / side), group = block_x() / each;

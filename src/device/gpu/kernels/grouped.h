@@ -12,7 +12,7 @@
   K(grouped_gradient_small, 128)
 enum { TRI_GPU_KERNELS_grouped(TRI_GPU_THREADS) };
 
-/* device/description.h, tri_grouped_matmul. Tiles as in matmul.h. */
+/* tri_grouped_matmul (device/description.h) explains the members. Tiles as in matmul.h. */
 typedef struct grouped_arguments {
   matmul_arguments product; /* GEMM of all rows */
   const int32_t *begins;

@@ -18,7 +18,7 @@ typedef struct tile_keys {
   uint64_t at[GROUPS_TILE];
 } tile_keys;
 
-/* Returns the number of keys of groups before this one, of `count` sorted keys. */
+/* Returns how many of the `count` sorted keys are of groups before this one. */
 DEVICE int first_of_group(const tile_keys *keys, int count, int64_t group) {
   int low = 0;
   for (int step = GROUPS_TILE; step > 0; step /= 2) {

@@ -16,7 +16,7 @@ enum { TRI_GPU_KERNELS_groups(TRI_GPU_THREADS) };
 
 enum {
   GROUPS_TILE = 1024,          /* pairs that a block sorts, a power of two */
-  GROUPS_TILE_BITS = 10,       /* its logarithm */
+  GROUPS_TILE_BITS = 10,       /* log2 of GROUPS_TILE */
   GROUPS_MOST = (1 << 21) - 1, /* maximum number of groups: a 32-bit key has a group number, 0 .. groups, and a place in
                                 * the tile */
   SUM_ROWS_AHEAD = 4           /* terms that are loaded at once */

@@ -128,8 +128,7 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
 }
 
 /* The gradient may overlap the logits, with narrower elements. So the block processes the row in parts, and reads each
- * part completely before it writes it: the gradient of a part does not extend to the first logit that is still to be
- * read. */
+ * part completely before it writes it: the gradient of a part ends before the first logit that is still to be read. */
 KERNEL(softmax_gradient) {
   const int64_t r = block_x(), label = a.labels[r] - a.first_id;
   const wide *logits = (const wide *)a.logits + r * a.ld;

@@ -20,7 +20,7 @@
   K(sum_doubles, 256)
 enum { TRI_GPU_KERNELS_loss(TRI_GPU_THREADS) };
 
-/* One block per row, which is wide. soft_cap 0: no cap. */
+/* One block per row. The logits are wide, and are replaced. soft_cap 0: no cap. */
 typedef struct softmax_logits_arguments {
   void *logits;
   int64_t vocabulary, ld;
@@ -49,12 +49,12 @@ typedef struct softmax_loss_arguments {
   int64_t rows;
 } softmax_loss_arguments;
 
-/* One block per row. The gradient has elements, the other arrays except labels and weights are wide. */
+/* One block per row. logits, maximum and sum are wide; the gradient has elements. */
 typedef struct softmax_gradient_arguments {
   const void *logits;
   const int32_t *labels;
   const float *weights;
-  const double *factors; /* NULL: the weights and the step's scale */
+  const double *factors; /* factor of each row's gradient; NULL: the row's weight times the step's loss_scale */
   const tri_step_values *values;
   const void *maximum, *sum;
   void *gradient;

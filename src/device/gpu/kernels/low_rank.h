@@ -1,4 +1,5 @@
-/* Element-wise parts of GaLore and Fira: kernels/low_rank.c. All arrays are wide except `narrow`, which may be NULL. */
+/* Element-wise parts of GaLore and Fira: kernels/low_rank.c. Arrays of type `void *` are wide, except `narrow`, which
+ * has elements and may be NULL. */
 #ifndef TRI_DEVICE_GPU_KERNELS_LOW_RANK_H
 #define TRI_DEVICE_GPU_KERNELS_LOW_RANK_H
 

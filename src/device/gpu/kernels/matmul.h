@@ -19,7 +19,8 @@ enum { MATMUL_LARGE = 128, MATMUL_SMALL = 64 };
  * with padding. */
 enum { MATMUL_LARGE_STAGES = 4, MATMUL_SMALL_STAGES = 3, MATMUL_STAGES_OF_64 = 2, MATMUL_ROW_BYTES = 80 };
 
-/* device/description.h, tri_matmul: a and b have elements, bias is wide, and c is either. */
+/* tri_matmul (device/description.h) explains the members. a and b have elements, bias has wide numbers, and c has
+ * either. */
 typedef struct matmul_arguments {
   const void *a, *b, *bias; /* bias may be NULL */
   void *c;

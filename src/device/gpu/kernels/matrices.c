@@ -1,6 +1,6 @@
 /* Matrix kernels other than GEMMs: bound by memory bandwidth. Blocks process tiles; a thread loads VECTOR elements
- * along a stored row of the input, and stores VECTOR elements along a stored row of the output. If one of both is
- * transposed, the tile goes through shared memory. */
+ * along a stored row of the input, and stores VECTOR elements along a stored row of the output. If one of the two
+ * is transposed, the tile goes through shared memory. */
 #include "device/gpu/kernels/matrices.h"
 
 #include "device/gpu/kernels/rows.h"
@@ -42,8 +42,8 @@ typedef struct norm_shared {
   double each[MOST_WARPS];
 } norm_shared;
 
-/* Returns the norm, the root of the sum of squares. Its limbs are not negative, even before carries, so they can be
- * rounded to doubles and summed; limb 34 counts units of 1 (tri_exact_sum). */
+/* Returns the norm, the root of the sum of squares. The sum's limbs are not negative, even before carries, so they can
+ * be rounded to doubles and summed; limb 34 counts units of 1 (tri_exact_sum). */
 DEVICE double norm_of(const tri_exact_sum *squares, norm_shared *shared) {
   double part = 0;
   if (thread() < TRI_EXACT_SUM_LIMBS) {

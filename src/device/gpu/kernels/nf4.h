@@ -21,7 +21,8 @@ typedef struct nf4_largest_arguments {
   int64_t count;
 } nf4_largest_arguments;
 
-/* Computes the mean of the magnitudes and subtracts it: a single block of threads. */
+/* Computes the mean of largest[blocks], stores it in *offset, and subtracts it from each. Launched as a single block.
+ */
 typedef struct nf4_offset_arguments {
   float *largest, *offset;
   int64_t blocks;
@@ -45,7 +46,7 @@ typedef struct cut_nf4_arguments {
   int64_t blocks, words;
 } cut_nf4_arguments;
 
-/* Dequantises elements [first, end) of a cut, whose codes are `pieces` words from block `first_block` on. */
+/* Dequantises elements [first, end) of a cut, whose codes are `pieces` 32-bit words from block `first_block` on. */
 typedef struct dequantise_nf4_arguments {
   const uint8_t *codes, *largest;
   const float *scales, *offset;

@@ -16,7 +16,8 @@
 
 /* ---- work of a thread -------------------------------------------------------------------------------------------- */
 
-/* The pieces of a thread, and in each of them its first column and the step to its next. */
+/* The pieces that a thread takes part in: `first`, first + step, ... below `end`. In each of them, the thread processes
+ * VECTOR columns at a time, at `column`, column + columns, ... below `width`. */
 typedef struct norm_walk {
   int64_t first, end, step;
   int column, columns, width;
@@ -82,7 +83,7 @@ DEVICE void add_to(wide to[VECTOR], const wide values[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) to[j] += values[j];
 }
 
-/* Loads the piece at index `at` of x. With a branch, stores x + branch in `sum`, and keeps it as it is stored. */
+/* Loads the piece at index `at` of x. With a branch, stores x + branch in `sum`, and keeps the rounded sum. */
 DEVICE void keep_forward(const norm_forward_arguments *a, const norm_walk *w, int64_t at, sixteen_bytes kept[KEPT]) {
   const element *x = (const element *)a->x + at, *branch = (const element *)a->branch + at;
   element *sum = (element *)a->sum + at;
@@ -135,7 +136,7 @@ DEVICE wide squares_of(const wide values[VECTOR], wide mean, int count) {
 
 DEVICE wide rstd_of(wide squares, int width, double eps) { return 1 / wide_sqrt(squares / (wide)width + (wide)eps); }
 
-/* Replaces x by y. */
+/* Replaces x by n w, which is y without the bias. */
 DEVICE void normalise(wide x[VECTOR], wide mean, wide rstd, const wide weight[VECTOR], wide offset) {
   for (int j = 0; j < VECTOR; j++) x[j] = (x[j] - mean) * rstd * (weight[j] + offset);
 }

@@ -98,8 +98,8 @@ enum { VECTOR = 16 / (int)sizeof(element) };
 /* Returns whether 16 bytes can be moved to and from this address. */
 DEVICE int is_aligned(const void *at) { return ((uintptr_t)at & 15u) == 0; }
 
-/* Load VECTOR elements from an aligned address as wide numbers, or store them to one. Elements of 16 bits are extracted
- * from words of 32: compilers keep words in registers, but halves in memory. */
+/* Load VECTOR elements from an aligned address as wide numbers, or store wide numbers to one. Elements of 16 bits are
+ * extracted from words of 32: compilers keep words in registers, but halves in memory. */
 DEVICE void load_vector(const element *from, wide out[VECTOR]) {
 #if TRI_GPU_TYPE == 16
   union {
@@ -140,7 +140,7 @@ DEVICE void store_vector(element *to, const wide values[VECTOR]) {
   *(sixteen_bytes *)(void *)to = u.all;
 }
 
-/* The same for VECTOR wide numbers, such as those of a parameter. */
+/* Loads VECTOR wide numbers, such as those of a parameter, from an aligned address. */
 DEVICE void load_wide_vector(const wide *from, wide out[VECTOR]) {
   enum { EACH = 16 / (int)sizeof(wide) };
   union {

@@ -62,7 +62,8 @@ DEVICE void store_chosen(const router_backward_arguments *a, const statistics *s
   for (int j = lane(); j < kind->chosen; j += WARP) gradient[experts[j]] = (wide)kind->scale / by * (dw[j] - mean);
 }
 
-/* Adds the gradients of the balance loss with respect to all scores, through p_i / (sum of p). */
+/* Adds the gradients of the balance loss with respect to all scores. `balance` has the loss's gradients with respect to
+ * the normalised scores, score / (sum of the row's scores). */
 DEVICE void add_balance(const router_kind *kind, const statistics *s, const wide *logits, const wide *balance,
                         wide *gradient) {
   const wide sum = sum_of_scores(kind, logits);
@@ -120,7 +121,7 @@ typedef struct load_rows {
   int32_t experts[ROUTER_LOAD_ROWS * ROUTER_CHOSEN];
 } load_rows;
 
-/* The sums of a thread: every router_loads_threads-th expert. */
+/* The sums of a thread, for every router_loads_threads-th expert: how often it is chosen, and its normalised scores. */
 enum { LOADS_EACH = ROUTER_EXPERTS / router_loads_threads };
 typedef struct own_loads {
   wide counts[LOADS_EACH], scores[LOADS_EACH];

@@ -55,7 +55,8 @@ typedef struct router_backward_arguments {
   router_kind kind;
 } router_backward_arguments;
 
-/* slabs[sequences, num_slabs, 2, experts]: sums over a slab of a sequence's rows. */
+/* slabs[sequences, num_slabs, 2, experts]: for each slab of a sequence's rows, how often each expert is chosen, and the
+ * sum of each expert's normalised scores. */
 typedef struct router_loads_arguments {
   const void *logits;
   const int32_t *experts;
@@ -102,7 +103,7 @@ typedef struct router_not_finite_arguments {
   const int32_t *count;
 } router_not_finite_arguments;
 
-/* counts[block] += the sum of a row of tiles[blocks, tiles]. */
+/* counts[block] += the sum of row `block` of tiles[blocks, tiles]. */
 typedef struct router_count_arguments {
   const int32_t *tiles;
   int64_t *counts;

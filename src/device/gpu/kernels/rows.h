@@ -41,7 +41,7 @@ DEVICE void store_part(element *to, int aligned, int64_t count, const wide value
   }
 }
 
-/* The same for wide numbers. */
+/* Load and store a part of a row of wide numbers. */
 DEVICE void load_wide_part(const wide *from, int aligned, int64_t count, wide out[VECTOR]) {
   if (aligned && count >= VECTOR) {
     load_wide_vector(from, out);

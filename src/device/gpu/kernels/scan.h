@@ -16,7 +16,8 @@ DEVICE int warp_sum_before(int own, int *all) {
   return before;
 }
 
-/* The same for a block. `each` is shared memory, a number per warp. */
+/* Returns the sum of `own` over the threads of the block before this one. *all: the sum over the block. `each` is
+ * shared memory, a number per warp. */
 DEVICE int block_sum_before(int own, int *each, int *all) {
   int of_warp, sum = 0, before = warp_sum_before(own, &of_warp);
   barrier();

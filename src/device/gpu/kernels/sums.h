@@ -32,7 +32,8 @@ typedef struct column_sum_arguments {
 } column_sum_arguments;
 
 /* Stage 2: out[width] (+)= the sum of the slabs that have existing rows; slabs are `stride` numbers apart. capacity and
- * *count are in rows of a tri_rows; each row has `groups` rows of the sum. */
+ * *count are numbers of rows, as in tri_rows. The sum adds `groups` terms of each row; slab_rows is in
+ * terms. */
 typedef struct column_totals_arguments {
   const void *slabs;
   void *out;
@@ -62,7 +63,8 @@ typedef struct sum_total_arguments {
   int32_t no_padding;
 } sum_total_arguments;
 
-/* sums[b] = the sum of squares of the blocks of elements that block b of the grid processes, EXACT_TERMS at a time. */
+/* A term is the sum of squares of `block` adjacent elements. sums[b]: exact sum of the terms that block b of the grid
+ * processes, EXACT_TERMS at a time. */
 typedef struct exact_squares_arguments {
   const void *in;
   tri_exact_sum *sums;

@@ -4,8 +4,9 @@
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Unrolling of loops. UNROLL: over parts of an array that must be in registers. UNROLL_SOME: iterations may overlap.
- * ONE_BY_ONE: rarely executed, and to be kept small. */
+/* Written before a loop. UNROLL: the loop is unrolled completely, because it indexes an array that must be in
+ * registers. UNROLL_SOME: where it pays, a few iterations are unrolled, so that they overlap. ONE_BY_ONE: the loop is
+ * not unrolled, because it is rarely executed and its code must be small. */
 #if defined(TRI_GPU_HOST)
 #define UNROLL
 #define UNROLL_SOME

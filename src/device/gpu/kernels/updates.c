@@ -38,7 +38,8 @@ DEVICE void store_parameter(wide *to, element *narrow, int64_t at, int whole, in
   }
 }
 
-/* Return the first number of this thread, and the step to its next. */
+/* Return the index of the first of the WIDE_VECTOR numbers that this thread processes at a time, and the step to the
+ * next index. */
 DEVICE int64_t first_number(void) { return (block_x() * threads() + thread()) * WIDE_VECTOR; }
 DEVICE int64_t number_step(void) { return blocks_x() * threads() * WIDE_VECTOR; }
 

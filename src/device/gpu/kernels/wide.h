@@ -25,8 +25,8 @@ DEVICE void store_16_bytes(wide *to, const wide values[WIDE_VECTOR]) {
   *(sixteen_bytes *)(void *)to = u.all;
 }
 
-/* Store a parameter's copy in bf16, WIDE_VECTOR elements at an address aligned to 8 bytes or one element; with fp32 and
- * fp64 there is no copy, and these do nothing. */
+/* Store a parameter's copy in bf16: WIDE_VECTOR elements, at an address aligned to 8 bytes, or one element. With fp32
+ * and fp64 there is no copy, and these functions do nothing. */
 #if TRI_GPU_TYPE == 16
 DEVICE void store_narrow_vector(element *to, const wide values[WIDE_VECTOR]) {
   const uint32_t low = bf16_of_wide(values[0]).bits | (uint32_t)bf16_of_wide(values[1]).bits << 16;
