@@ -460,24 +460,26 @@ static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, m
   return map_file(path, true, s->bytes, out);
 }
 
-static tri_status get(const tri_snapshots *s, int64_t step, int64_t from, const mapped *file) {
+static tri_status get(const tri_snapshots *s, int64_t from, const mapped *file) {
   tri_request *request = NULL;
   TRI_TRY(tri_receive_start(world_of(s), (int)from, SNAPSHOT_TAG, file->bytes, file->begin, &request));
-  TRI_TRY(tri_request_wait(&request));
-  return finish_file(s, step, world_of(s)->rank);
+  return tri_request_wait(&request);
 }
 
 /* COLLECTIVE. Sends each rank its part if its own node does not have it. All ranks create their files before any rank
- * sends: if a receiver could not create its file, the sender would wait forever. */
+ * sends: if a receiver could not create its file, the sender would wait forever. A received file is renamed after the
+ * last exchange: a rank that failed in between would send no file to the ranks that wait for it. */
 static tri_status hand_round(tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
+  const bool wanted = giver[world->rank] != world->rank;
   mapped own = {0};
-  tri_status status = tri_common_failure(world, make_room(s, step, giver[world->rank] != world->rank, &own));
+  tri_status status = tri_common_failure(world, make_room(s, step, wanted, &own));
   for (int64_t r = 0; r < world->size && status == TRI_OK; r++) {
     if (giver[r] == r) continue;
-    if (r == world->rank) status = get(s, step, giver[r], &own);
+    if (r == world->rank) status = get(s, giver[r], &own);
     if (giver[r] == world->rank && status == TRI_OK) status = give(s, step, r);
   }
+  if (status == TRI_OK && wanted) status = finish_file(s, step, world->rank);
   unmap(&own);
   return status;
 }
