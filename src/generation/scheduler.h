@@ -10,9 +10,11 @@
  *    sequence has a place;
  *  - guesses get the rows and pages that are left.
  *
- * If there is no page for a row of the first two groups, the newest sequence that holds pages and has no rows yet is
- * preempted: it releases its pages, and reads all its tokens again later unless it has ended. The oldest sequence that
- * has a place is never preempted for another one. So each sequence ends, if it fits by itself (tri_schedule_pages). */
+ * If there is no page for a row of the first two groups, another sequence is preempted: it releases its pages, and
+ * reads all its tokens again later unless it has ended. This is the newest sequence that holds pages, has no rows yet,
+ * and either is newer than the sequence without a page or has nothing to read. For the oldest sequence that has a
+ * place, it may be any other; that sequence itself is never preempted for another one. So each sequence ends, if it
+ * fits by itself (tri_schedule_pages). */
 #ifndef TRI_GENERATION_SCHEDULER_H
 #define TRI_GENERATION_SCHEDULER_H
 

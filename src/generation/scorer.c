@@ -156,7 +156,7 @@ static tri_status share_scores(const tri_scorer *scorer, const tri_scored_text *
   return status;
 }
 
-/* Scores all texts on the first rank. */
+/* Called on the first rank. Scores all texts on the replicas of all ranks. */
 static tri_status score_texts(tri_scorer *scorer, const tri_scored_text *texts, int64_t count,
                               void (*progress)(int64_t done, int64_t all)) {
   const int64_t places = tri_runner_sizes_of(scorer->runner)->sequences;

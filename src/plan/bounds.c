@@ -12,8 +12,8 @@
  *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
  *           stage, plus the pass of one micro-batch through the layers before it. To this are added the update, and
  *           with ZeRO 1 or 2 the gathers of new parameters (end_s).
- *   memory  stage_bytes of the first two stages: weights, gradients and states, activations of the micro-batches in
- *           flight, stage buffers, and the largest workspace of one layer.
+ *   memory  stage_bytes of stage 0, or of stage 1 if that is larger and not the last: weights, gradients and states,
+ *           activations of the micro-batches in flight, stage buffers, and the largest workspace of one layer.
  *
  * The invariant: a bound is never above the simulator's time and the memory plan's bytes. So each term is at most
  * the corresponding part of the simulated time or of the planned bytes, and a cost that the schedule may hide counts
@@ -420,13 +420,14 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Counts the layers of a stage, each multiplied by a number of micro-batches: a lower bound of those in flight in
- * the layer when the stage begins its first backward (of weights, if the backward is split).
+/* Counts the layers of a stage, each as many times as micro-batches are in flight in it when the stage begins its first
+ * backward (of weights, if the backward is split). The result is a lower bound.
  *
  * With one chunk, `pipeline - stage` micro-batches are in flight (more with GPipe), and with zero bubble `pipeline`,
  * because weight gradients are delayed by `stage` micro-batches. With several chunks, the first group of
- * micro-batches (tri_schedule_period) is in flight in all chunks but the last. In the last chunk the number is at
- * most 2 * (pipeline - stage) - 1, because the warm-up ends there. A step may have fewer micro-batches. */
+ * micro-batches (tri_schedule_period) is in flight in all chunks but the last. The warm-up ends in the last chunk:
+ * 2 * (pipeline - stage) - 1 micro-batches are in flight there, or the whole group if it is smaller. A step may have
+ * fewer micro-batches. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -543,7 +544,8 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
-  /* Frozen weights have the type of the activations or 4 bits, and are also sharded. All weights may be frozen. */
+  /* If some weights are frozen, they are not counted separately. The bound is the smaller of two sums: all weights
+   * are trained, or all are frozen (in the type of the activations or in 4 bits, without gradients and states). */
   const double frozen = values * bounds->frozen_bytes;
   const double trained = weight * values + gradient * gradients + states * updated;
   return is_frozen(request) && frozen < trained ? frozen : trained;

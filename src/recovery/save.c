@@ -309,7 +309,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
 static tri_status join_and_publish(tri_saver *saver, tri_status written) {
   TRI_TRY(tri_checkpoint_save_join(saver->saving, written));
   tri_status status = check_lock(saver);
-  saver->stage = STAGE_PUBLISHING; /* on every rank; on the first rank its new thread reads this, so it is set before */
+  saver->stage = STAGE_PUBLISHING; /* set on every rank, although only the first starts a thread */
   if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
   return tri_first_rank_status(world_of(saver), status);
 }
@@ -358,7 +358,7 @@ tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress) {
 
 /* ---- between steps ----------------------------------------------------------------------------------------------- */
 
-/* Returns whether the threads of all ranks have ended. */
+/* COLLECTIVE. Sets *out to whether the threads of all ranks have ended. */
 static tri_status all_done(tri_saver *saver, bool *out) {
   int64_t busy = saver->has_thread && !atomic_load(&saver->thread_done);
   TRI_TRY(tri_all_sum_int64(world_of(saver), 1, &busy));

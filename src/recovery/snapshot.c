@@ -1,8 +1,8 @@
 /* The files of a snapshot are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's
- * path, so that different runs have different folders. RUN is the run's name (identity.h), since another run may use
- * the same path later; the later run removes the files of the earlier one. K is the node's number, since tests divide
- * one machine into several nodes. An incomplete file has the suffix ".part". The header of a file identifies its run
- * and its rank, and has a checksum of the rest. */
+ * path. RUN is the run's name (identity.h), since another run may use the same path later; the later run removes the
+ * files of the earlier one. K is the node's number, since tests divide one machine into several nodes. An incomplete
+ * file has the suffix ".part". The header of a file has a hash of the configuration and the data, the rank, and a
+ * checksum of the rest. */
 #include "recovery/snapshot.h"
 
 #include "base/flight_recorder.h"

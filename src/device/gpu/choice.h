@@ -19,12 +19,12 @@ extern const tri_gpu_runtime *const tri_gpu_runtimes[];
  * looked for and found. */
 tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char *why, size_t why_bytes);
 
-/* Checks the syntax of `rest`, independent of the machine. */
+/* Checks the syntax of `rest`, as in tri_gpu_choose, without looking for GPUs. */
 tri_status tri_gpu_choice_check(const char *kind, const tri_gpu_runtime *const *runtimes, const char *rest);
 
-/* Chooses a GPU. `rest` is the text after the colon of `kind` (which is only for messages), separated by commas: the
- * number of a GPU, `blocking`, options of the runtime. Without a number, the GPU is number `place` modulo their
- * count. */
+/* Chooses a GPU. `rest` is the text after the colon in `device: gpu:2,blocking`: the number of a GPU, `blocking` and
+ * options of the runtime, separated by commas. Without a number, the GPU is number `place` modulo their count. `kind`,
+ * the text before the colon, is only for messages. */
 tri_status tri_gpu_choose(const char *kind, const tri_gpu_runtime *const *runtimes, const char *rest, int place,
                           tri_gpu_choice *out);
 

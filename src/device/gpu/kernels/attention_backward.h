@@ -1,18 +1,19 @@
-/* The backward: one body for two kernels. With s = q k^T scale, p = exp(s - log_sum_exp), g = gradient_out v^T and D
- * the sum over d of out x gradient_out (Dao et al. 2022, algorithm 4),
+/* The backward: one body for the kernels that compute the gradient of q and those that compute the gradients of k and
+ * v. With s = q k^T scale, p = exp(s - log_sum_exp), g = gradient_out v^T and D the sum over d of out x gradient_out
+ * (Dao et al. 2022, algorithm 4),
  *
  *   ds = p (g - D),   gradient of q = ds k scale,   of k = ds^T q scale,   of v = p^T gradient_out.
  *
  * With a soft cap, s = cap t with t = tanh(q k^T scale / cap), and ds is also multiplied by 1 - t^2.
  *
  * A block owns either a tile of queries with their gradient_out, and iterates over keys and values; or a tile of keys
- * and values, and iterates over the queries of all heads that share them. In both cases the rows of s and g are the
- * block's own rows: `own[0]` x `other[0]` and `own[1]` x `other[1]`. The sums, ds x other[0] and, for keys, p x
- * other[1], stay in registers until the end.
+ * and values, and iterates over the queries of all heads that share them. In both cases the block computes s
+ * (for keys s^T) as own[0] x other[0]^T and g (for keys g^T) as own[1] x other[1]^T, with a row for each own row.
+ * The sums, ds x other[0] and, for keys, p x other[1], stay in registers until the end.
  *
- * While one tile is processed, the next is copied. A head wider than the tiles is processed in chunks, one tile at a
- * time. There is a block for each *part* of the gradients, the columns of one chunk; the part's own chunk comes last,
- * so that it is still in shared memory for the sums. */
+ * While one tile is processed, the next is copied. A head wider than the tiles is processed in chunks, and copies then
+ * do not overlap with processing. There is a block for each *part* of the gradients, the columns of one chunk; the
+ * part's own chunk comes last, so that it is still in shared memory for the sums. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_BACKWARD_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_BACKWARD_H
 
@@ -213,7 +214,7 @@ DEVICE void store_sums(const backward *b, const walk *w, int which, void *to, wi
 
 DEVICE void backward_begin(backward *b, const attention_arguments *p, element *tiles, const int own_keys,
                            const int width) {
-  const int queries = own_keys ? 1 : 0; /* index of the side with the queries */
+  const int queries = own_keys ? 1 : 0; /* index of the own side in `sides`: 0 queries, 1 keys */
   heads sides[2][2];
   sides[0][0] = heads_of(p->q, p->q_row, p->q_head);
   sides[0][1] = heads_of(p->gradient_out, p->out_row, p->out_head);

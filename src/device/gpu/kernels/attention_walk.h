@@ -126,7 +126,7 @@ DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t
 enum {
   ATTENTION_THREADS = 128,
   HIGH = ATTENTION_OWN / FRAGMENT /
-         (ATTENTION_THREADS / WARP), /* fragments that the rows of a warp make, one below the other */
+         (ATTENTION_THREADS / WARP), /* number of fragments, one below the other, that cover the rows of a warp */
   MOST_ACROSS = ATTENTION_WIDE / (int)sizeof(element) / FRAGMENT
 };
 
@@ -144,7 +144,7 @@ DEVICE wide wide_exp2(wide x) {
 /* Returns the index in the block's tile of a row of this lane: row r (fragment_row) of the warp's fragment h. */
 DEVICE int own_row(int h, int r) { return (warp() * HIGH + h) * FRAGMENT + fragment_row(r); }
 
-/* Load and store an element of a row of out or of a gradient, of `element` or wide type. */
+/* Load and store value `at` of an array (out or a gradient) of type wide if is_wide, else of type element. */
 DEVICE wide load_either(const void *from, int64_t at, int is_wide) {
   return is_wide ? ((const wide *)from)[at] : load((const element *)from + at);
 }

@@ -111,8 +111,9 @@ KERNEL(sum_total) {
 
 /* ---- exact sums -------------------------------------------------------------------------------------------------- */
 
-/* A tri_exact_sum as 70 words: its limbs, then not_finite, then pending. While terms are added, each word of a sum is
- * owned by one thread. Threads form groups of 72, two of them without a word; the groups process the terms in turn. */
+/* A tri_exact_sum as 70 words: its limbs, then not_finite, then pending. Threads form groups of 72,
+ * which process the terms in turn. Each thread of a group adds up one word, and two threads are idle; then the words of
+ * the groups are added. */
 enum { NOT_FINITE = TRI_EXACT_SUM_LIMBS, PENDING, WORDS, GROUP = 72 };
 enum { SQUARES_GROUPS = exact_squares_threads / GROUP, MERGE_GROUPS = exact_merge_threads / GROUP };
 
