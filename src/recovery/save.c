@@ -351,7 +351,7 @@ tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress) {
   bool background = saver->staged != NULL;
   tri_status status = background ? save_in_background(saver, progress) : save_at_once(saver, progress);
   saver->pause_s = tri_clock_s() - saver->begun_s;
-  if (!background) saver->newest.pause_s = saver->pause_s;
+  if (!background && status == TRI_OK) saver->newest.pause_s = saver->pause_s;
   tri_recorder_end(ticket);
   return status;
 }

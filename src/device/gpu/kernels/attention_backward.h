@@ -46,9 +46,9 @@ typedef struct backward {
   fragment sums[2][HIGH][MOST_ACROSS];
 } backward;
 
-/* Values of a query for its scores' gradients; 0 if the query attends to no key of the slice. */
+/* Values of a query for its scores' gradients. */
 typedef struct statistic {
-  wide log_sum_exp, sum; /* log_sum_exp times log2(e); D */
+  wide log_sum_exp, sum; /* log_sum_exp times log2(e), and D; 0 if the query attends to no key of the slice */
   int32_t begin, end;    /* range of the slice's keys that the query attends to */
 } statistic;
 
@@ -167,7 +167,7 @@ DEVICE void add_sums(backward *b, const fragment *made, int which, int turn, con
   }
 }
 
-/* Processes a tile of the other side. */
+/* Processes one chunk of a tile of the other side; the gradients are computed after the last chunk. */
 DEVICE void backward_step(backward *b, const walk *w, int turn, const int own_keys, const int width) {
   if (w->chunk == 0) {
     UNROLL
