@@ -15,25 +15,25 @@
 typedef struct eval_arguments {
   const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
   char *const *models;                    /* [num_models]: an ensemble, or models to ask; the first is `checkpoint` */
-  int num_models;
-  int64_t sequence, batch;         /* 0: the sequence of training; the usual batch */
-  const char *documents, *packing; /* NULL: as in training */
-  const char *reference;           /* reference model for a corpus of preferences; NULL: none */
-  bool chat;                       /* questions go through the chat template */
-  const char *system;              /* system message before each question; NULL: none */
-  const char *choices, *answers;   /* files of questions, instead of a corpus; NULL: not given */
+  int64_t sequence, batch;                /* 0: the sequence of training; the usual batch */
+  const char *documents, *packing;        /* NULL: as in training */
+  const char *reference;                  /* reference model for a corpus of preferences; NULL: none */
+  const char *system;                     /* system message before each question; NULL: none */
+  const char *choices, *answers;          /* files of questions, instead of a corpus; NULL: not given */
+  const char *svg;
   tri_answer_rule rule;
   int64_t samples; /* answers to each question */
   double temperature;
   int64_t seed;
-  bool ruled;             /* an option about generating or comparing answers was given */
   int64_t ranks;          /* ranks to start */
   int64_t tensor;         /* tensor ranks of each replica */
   const tri_group *group; /* ranks that share the work */
-  bool all_checkpoints;
-  const char *svg;
-  bool json;
   tri_model_options model;
+  int num_models;
+  bool chat;  /* questions go through the chat template */
+  bool ruled; /* an option about generating or comparing answers was given */
+  bool all_checkpoints;
+  bool json;
 } eval_arguments;
 
 static tri_status add_until(void *values, const char *text) {
