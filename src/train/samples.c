@@ -1,10 +1,10 @@
 /* Writes samples of a run's checkpoints: lines of OUTPUT/samples.jsonl in the format of `trireme generate --json`.
  *
  * The first rank, or with samples.tensor the first ranks, generate them with generators of their own, and the other
- * ranks wait in the next collective. The
- * weights are those in memory while the run is still at the checkpoint's step: the generator reads them in place if the
- * first rank has all of them in the type that it needs, else they are moved from all ranks to memory of its own. They
- * are read back from the checkpoint if the run has gone on since (checkpoint.async, a resumed run) or has an adapter.
+ * ranks wait in the next collective. The weights are those in memory while the run is still at the checkpoint's step:
+ * the generator reads them in place if the first rank has all of them in the type that it needs, else they are moved
+ * from all ranks to memory of its own. They are read back from the checkpoint if the run has gone on since
+ * (checkpoint.async, a resumed run) or has an adapter.
  * The lines are the same in each case, and under every layout.
  *
  * If a run was killed between a checkpoint and its samples, the missing samples are added when the run is resumed. A

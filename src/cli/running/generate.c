@@ -141,8 +141,7 @@ static tri_status check_together(const tri_generate_arguments *given) {
     return tri_fail(
         TRI_BAD_USAGE,
         "generate: a conversation has one text at a time, so --chat takes neither -n nor --tensor; --threads gives it "
-        "more "
-        "cores");
+        "more cores");
   }
   if (given->request.lookup > 0 && given->request.draft != NULL)
     return tri_fail(TRI_BAD_USAGE, "generate: --prompt-lookup or --draft, one of them");
