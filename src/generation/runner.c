@@ -64,7 +64,8 @@ static tri_status create_cache(tri_runner *runner) {
   return TRI_OK;
 }
 
-static tri_status create_list(tri_runner *runner) {
+/* `shares`: another executor reads the weights. */
+static tri_status create_list(tri_runner *runner, bool shares) {
   const tri_runner_sizes *sizes = &runner->sizes;
   tri_list_request list = tri_list_request_whole(&runner->model, TRI_LIST_GENERATE, 1, sizes->rows, runner->precision);
   list.positions = sizes->positions;
@@ -72,6 +73,7 @@ static tri_status create_list(tri_runner *runner) {
   list.logit_rows = sizes->logit_rows;
   list.table_pages = sizes->sequences * runner->pages_each;
   list.prompt = sizes->prompt;
+  list.weights_shared = shares;
   list.shard.position = runner->position;
   return tri_model_operations(&runner->model, &list, &runner->list);
 }
@@ -95,12 +97,17 @@ static size_t query_bytes(const tri_runner *runner) {
   return ids_offset(runner) + (size_t)runner->sizes.logit_rows * sizeof(int32_t);
 }
 
-/* Creates the parameter table with everything frozen, so that the weights of GEMMs are kept only in the type in which
- * the GEMMs read them. */
+/* Freezes the whole model, so that the weights of GEMMs are kept only in the type in which the GEMMs read them. A model
+ * with an adapter is kept as in training: frozen but for its factors, which are wide. */
+static void freeze_weights(tri_model *model) {
+  tri_trainable *tuning = &model->tuning;
+  tuning->adapter.dropout = 0;
+  if (tri_trainable_has_adapter(tuning)) return;
+  *tuning = (tri_trainable){.freeze = {.count = 1}};
+  snprintf(tuning->freeze.words[0].text, sizeof tuning->freeze.words[0].text, "*");
+}
+
 static tri_status create_table(tri_runner *runner) {
-  tri_trainable_words *freeze = &runner->model.tuning.freeze;
-  runner->model.tuning = (tri_trainable){.freeze = {.count = 1}};
-  snprintf(freeze->words[0].text, sizeof freeze->words[0].text, "*");
   const tri_layer_range all = {-1, INT64_MAX};
   const tri_model_share share = {.position = runner->position, .chunks = &all, .num_chunks = 1};
   return tri_parameter_table_create(&runner->model, tri_runner_ranks(runner) > 1 ? &share : NULL, &runner->table);
@@ -109,6 +116,7 @@ static tri_status create_table(tri_runner *runner) {
 tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, const tri_weights *weights, bool *out) {
   tri_runner runner = {.model = *model, .position = tri_mesh_position_alone()};
   tri_weights *own = NULL;
+  freeze_weights(&runner.model);
   TRI_TRY(create_table(&runner));
   const tri_status status = tri_weights_create(runner.table, NULL, precision, &own);
   if (status == TRI_OK) *out = tri_weights_can_share(own, weights);
@@ -122,6 +130,7 @@ static tri_memory_request memory_request(tri_runner *runner, const tri_device *d
   tri_memory_request request =
       tri_memory_request_forward(&runner->list, runner->table->num_elements, &device->description);
   memcpy(request.num_frozen, runner->table->num_frozen, sizeof request.num_frozen);
+  request.load_bytes = tri_weights_load_bytes(runner->table, NULL, runner->precision);
   request.sums_bytes = several && device->info.reached ? TRI_EXCHANGE_SUMS_BYTES : 0;
   request.exchange_bytes = several && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
   return request;
@@ -130,7 +139,7 @@ static tri_memory_request memory_request(tri_runner *runner, const tri_device *d
 static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tri_mesh *mesh) {
   TRI_TRY(tri_device_supports(runner->device, runner->precision));
   TRI_TRY(create_table(runner));
-  TRI_TRY(create_list(runner));
+  TRI_TRY(create_list(runner, shared != NULL));
   const tri_memory_request request = memory_request(runner, runner->device);
   TRI_TRY(tri_weights_create(runner->table, NULL, runner->precision, &runner->weights));
   if (shared != NULL) tri_weights_share(runner->weights, shared);
@@ -147,7 +156,7 @@ static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tr
 static tri_status plan_bytes(tri_runner *runner, bool shares, const tri_device *device, tri_runner_need *out) {
   tri_memory_plan *plan = NULL;
   TRI_TRY(create_table(runner));
-  TRI_TRY(create_list(runner));
+  TRI_TRY(create_list(runner, shares));
   tri_memory_request request = memory_request(runner, device);
   request.has_weights = shares;
   TRI_TRY(tri_memory_plan_create(&request, &plan));
@@ -176,6 +185,7 @@ static tri_status make(const tri_model *model, tri_dtype precision, const tri_ru
                        .position = *position,
                        .pages_each = pages_each,
                        .version = -1};
+  freeze_weights(&(*out)->model);
   tri_part_of(model->vocab_size, tri_runner_ranks(*out), position->place.at[TRI_AXIS_TENSOR], &(*out)->first_id,
               &(*out)->own_ids);
   return TRI_OK;

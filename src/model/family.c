@@ -206,6 +206,7 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
     list->most_slices = request->slots;
     list->logit_rows = request->logit_rows;
     list->table_pages = request->table_pages;
+    list->keeps_dense = request->weights_shared;
   }
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
   tri_status status = set_model_parameters(model, request, list);

@@ -74,6 +74,7 @@ typedef struct tri_list_request {
   int64_t prompt;                       /* generating: tokens of a sequence's prompt */
   int64_t slots, logit_rows;            /* generating: most sequences, and most rows with logits, of a run */
   int64_t table_pages; /* generating: pages of all sequences' tables; batch is 1, and sequence the most rows */
+  bool weights_shared; /* generating: another executor reads the weights, so they are not packed in place */
   bool masked;         /* attention stays inside documents, which may be as short as one token */
   double masked_attention_fraction;      /* attention fraction that masks leave; 0: unknown, counts as 1 */
   tri_dtype type;                        /* type of activations */

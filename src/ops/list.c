@@ -5,6 +5,7 @@
 #include "mesh/batch_columns.h"
 #include "mesh/parts.h"
 #include "mesh/sequence_cut.h"
+#include "ops/magnitude.h"
 
 #include <assert.h>
 #include <string.h>
@@ -103,6 +104,7 @@ static void set_call_parameters(const tri_op_list *list, tri_op_call *call) {
     const tri_op_parameter *parameter = &list->parameters[call->parameters[i]];
     if (parameter->frozen) call->frozen |= 1u << i;
     if (i == 0) call->stored = parameter->stored;
+    if (i == 0 && tri_op_has_magnitudes(list, call->parameters[0])) call->keeps_dense = true;
     call->parameters[i] = parameter->index;
   }
 }
@@ -191,6 +193,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.type = list->type;
   call.training = list->training;
   call.generating = list->generating;
+  call.keeps_dense = list->keeps_dense;
   set_call_parameters(list, &call);
 
   tri_shape in[TRI_OP_INPUTS] = {0};

@@ -107,6 +107,7 @@ typedef struct tri_op_list {
   tri_dtype type;
   bool training;
   bool generating;                 /* `generating` of the next calls */
+  bool keeps_dense;                /* `keeps_dense` of the next calls; it is also set for matrices with magnitudes */
   int64_t logit_rows, table_pages; /* generating: maximum rows with logits; pages of all sequences' tables */
   unsigned columns; /* columns of a sample in the batches (mesh/batch_columns.h); TRI_COLUMNS_ALWAYS after
                        tri_op_list_create */

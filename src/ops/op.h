@@ -223,6 +223,8 @@ struct tri_op_call {
   bool backward;             /* its outputs depend on trained parameters, so its backward runs */
   bool passes_back;          /* the gradient of an input is needed: backward_input runs, if the operation has one */
   bool generating;           /* the prefill is followed by steps of one position for each sequence */
+  bool keeps_dense;          /* generating: another call or executor reads the dense values of parameter 0, so they are
+                                not packed in place */
   bool expert;               /* in a layer of experts, after `dispatch` */
   bool weights_gathered;     /* ZeRO 3: parameters are gathered for each use, so they are not packed ahead */
   bool recomputable;         /* in a layer whose forward may be recomputed before its backward */

@@ -1,10 +1,13 @@
 /* The logits of some rows, for generation: out[L,V] = h[logit_rows] W^T, with a bias, a scale and a soft cap if the
  * model has them (tri_logits). Under tensor parallelism V is this rank's slice of the vocabulary. */
 #include "device/kernels.h"
-#include "ops/weight.h"
+#include "ops/lora_up.h"
+
+enum { LOGITS, HIDDEN, U }; /* outputs: the logits, and the rows of h and of u that they are computed from */
 
 typedef struct row_logits {
   tri_weight weight; /* stored as [V, C] */
+  tri_lora_up factors;
   tri_logit_form form;
   int64_t most_rows;
 } row_logits;
@@ -18,13 +21,17 @@ static tri_matmul gemm_of(const tri_op_call *call, int64_t rows) {
   return gemm;
 }
 
-/* Sets the shapes of the outputs: the logits, and a copy of the rows of h that the logits are computed from. */
+static tri_up_rows rows_of(const row_logits *at, int64_t rows) {
+  return (tri_up_rows){rows, at->weight.out, at->weight.out, true};
+}
+
 static tri_status op_row_logits_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                                       tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)inputs;
   const row_logits *at = call->attributes;
-  outputs[0] = (tri_shape){at->most_rows, at->weight.out, tri_dtype_wide(call->type)};
-  outputs[1] = (tri_shape){at->most_rows, at->weight.in, call->type};
+  outputs[LOGITS] = (tri_shape){at->most_rows, at->weight.out, tri_dtype_wide(call->type)};
+  outputs[HIDDEN] = (tri_shape){at->most_rows, at->weight.in, call->type};
+  outputs[U] = (tri_shape){at->most_rows, at->factors.b.in, call->type};
   return TRI_OK;
 }
 
@@ -32,6 +39,7 @@ static tri_status op_row_logits_memory(const tri_op_call *call, const tri_device
                                        tri_op_memory *out) {
   const row_logits *at = call->attributes;
   tri_matmul gemm = gemm_of(call, at->most_rows);
+  TRI_TRY(tri_lora_up_memory(call, device, &at->factors, rows_of(at, at->most_rows), out));
   return tri_weight_memory(call, device, &gemm, TRI_DIRECTION_FORWARD, out);
 }
 
@@ -41,21 +49,33 @@ static tri_status op_row_logits_prepare(tri_run *run, const tri_op_call *call) {
   return tri_weight_prepare(run, call, &gemm, TRI_DIRECTION_FORWARD);
 }
 
+/* Copies the rows of an input that have logits to an output. */
+static tri_status gather(tri_run *run, const tri_op_call *call, int input, int output, int64_t width) {
+  const tri_row_copy copy = {.rows = tri_all_rows(run->cache->logit_rows),
+                             .width = width,
+                             .from_type = call->type,
+                             .to_type = call->type,
+                             .from_stride = width,
+                             .to_stride = width};
+  TRI_KERNEL_CALL(run->queue, copy_rows, &copy, run->logit_rows, run->slots[call->inputs[input]], NULL,
+                  run->slots[call->outputs[output]]);
+  return TRI_OK;
+}
+
 static tri_status op_row_logits_forward(tri_run *run, const tri_op_call *call) {
   const row_logits *at = call->attributes;
   const int64_t rows = run->cache->logit_rows;
   tri_matmul gemm = gemm_of(call, rows);
-  const tri_row_copy copy = {.rows = tri_all_rows(rows),
-                             .width = at->weight.in,
-                             .from_type = call->type,
-                             .to_type = call->type,
-                             .from_stride = at->weight.in,
-                             .to_stride = at->weight.in};
   const void *bias = gemm.bias ? run->parameters[call->parameters[1]].value : NULL;
-  void *logits = run->slots[call->outputs[0]], *gathered = run->slots[call->outputs[1]];
+  void *logits = run->slots[call->outputs[LOGITS]], *hidden = run->slots[call->outputs[HIDDEN]];
   if (rows == 0) return TRI_OK;
-  TRI_KERNEL_CALL(run->queue, copy_rows, &copy, run->logit_rows, run->slots[call->inputs[0]], NULL, gathered);
-  TRI_TRY(tri_weight_multiply(run, call, &gemm, TRI_DIRECTION_FORWARD, gathered, bias, logits, run->workspace));
+  TRI_TRY(gather(run, call, 0, HIDDEN, at->weight.in));
+  TRI_TRY(tri_weight_multiply(run, call, &gemm, TRI_DIRECTION_FORWARD, hidden, bias, logits, run->workspace));
+  if (at->factors.b.in > 0) {
+    TRI_TRY(gather(run, call, TRI_UP_U, U, at->factors.b.in));
+    TRI_TRY(tri_lora_up_add(run, call, &at->factors, rows_of(at, rows), run->slots[call->outputs[U]], logits,
+                            run->workspace));
+  }
   if (at->form.scale == 1 && at->form.soft_cap == 0) return TRI_OK;
   TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, gemm.m, at->weight.out, gemm.ldc, at->form, logits);
   return TRI_OK;
@@ -80,11 +100,14 @@ static const tri_op op_row_logits = {
 tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
                              int32_t weight, int32_t *out) {
   const int64_t own = tri_op_share(list, vocab_size);
-  row_logits attributes = {{width, own, TRI_WEIGHT_OUT_IN}, {logits.scale, logits.soft_cap}, list->logit_rows};
-  tri_op_call call;
-  TRI_TRY(tri_op_list_call(list, &op_row_logits, &attributes, sizeof attributes, &call));
+  row_logits attributes = {.weight = {width, own, TRI_WEIGHT_OUT_IN},
+                           .form = {logits.scale, logits.soft_cap},
+                           .most_rows = list->logit_rows};
+  tri_op_call call = tri_op_call_of(&op_row_logits, NULL);
   call.inputs[0] = hidden;
   call.parameters[0] = weight;
   call.parameters[1] = logits.bias;
-  return tri_op_list_append_first(list, &call, 2, out);
+  TRI_TRY(tri_lora_up_of_head(list, width, own, weight, hidden, &call, &attributes.factors));
+  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &call.attributes));
+  return tri_op_list_append_first(list, &call, attributes.factors.b.in > 0 ? 3 : 2, out);
 }

@@ -67,14 +67,16 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
   };
 }
 
-/* Sets *out to whether a weight of a generating list is packed in place: no other call reads it, it does not change,
- * and its packed form has the same size. */
-static tri_status packs_in_place(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
-                                 bool *out) {
+/* Sets *out to whether this GEMM of a generating list reads a frozen narrow weight from a packed form, which has the
+ * size of the dense one: over its dense values or, if these are read elsewhere, from a buffer. So the result does not
+ * depend on who else reads them. */
+static tri_status packs_frozen(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
+                               bool *out) {
   size_t bytes = 0;
   *out = false;
   if (!gemm->generating || gemm->b_unpacked || !tri_op_is_frozen(call, 0)) return TRI_OK;
   if (call->stored != TRI_STORED_NARROW || gemm->b_type == tri_dtype_wide(gemm->b_type)) return TRI_OK;
+  if (call->keeps_dense && device->packs_plain) return TRI_OK; /* the dense values will do */
   TRI_TRY(device->matmul_packed(device, gemm, &bytes));
   *out = bytes == (size_t)(gemm->k * gemm->n) * tri_dtype_bytes(gemm->b_type);
   return TRI_OK;
@@ -87,9 +89,9 @@ static tri_status choose_form(const tri_op_call *call, const tri_device_descript
   const bool stays = gemm->b_unpacked || tri_op_is_frozen(call, 0);
   *packed_bytes = 0;
   *out = *gemm;
-  TRI_TRY(packs_in_place(call, device, gemm, &out->b_packed));
-  if (out->b_packed) return TRI_OK;
-  if (!stays) TRI_TRY(device->matmul_packed(device, gemm, packed_bytes));
+  TRI_TRY(packs_frozen(call, device, gemm, &out->b_packed));
+  if (out->b_packed && !call->keeps_dense) return TRI_OK;
+  if (out->b_packed || !stays) TRI_TRY(device->matmul_packed(device, gemm, packed_bytes));
   out->b_packed = *packed_bytes > 0;
   if (!out->b_packed) out->b_type = tri_stored_type(call->stored, gemm->b_type);
   return TRI_OK;
@@ -236,7 +238,8 @@ static tri_status pack_in_place(tri_run *run, const tri_op_call *call, const tri
 static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
                           tri_direction direction) {
   tri_matmul chosen;
-  size_t packed_bytes = 0, wide = tri_dtype_bytes(tri_dtype_wide(gemm->b_type));
+  size_t packed_bytes = 0;
+  const tri_dtype stored = tri_stored_type(call->stored, gemm->b_type);
   TRI_TRY(choose_form(call, &run->queue->device->description, gemm, &chosen, &packed_bytes));
   if (chosen.b_packed && packed_bytes == 0) return pack_in_place(run, call, gemm);
   if (!chosen.b_packed || holder(&run->queue->device->description, direction) != direction) return TRI_OK;
@@ -244,8 +247,9 @@ static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmu
   char *buffer = buffer_of(run, call, direction);
   if (written_already(run, call, gemm, matrices, buffer)) return TRI_OK;
   for (int64_t i = 0; i < matrices; i++) {
-    TRI_KERNEL_CALL(run->queue, matmul_pack, gemm, tri_dtype_wide(gemm->b_type),
-                    value + (size_t)(i * gemm->k * gemm->n) * wide, buffer + (size_t)i * packed_bytes);
+    TRI_KERNEL_CALL(run->queue, matmul_pack, gemm, stored,
+                    value + (size_t)(i * gemm->k * gemm->n) * tri_dtype_bytes(stored),
+                    buffer + (size_t)i * packed_bytes);
   }
   return TRI_OK;
 }

@@ -4,9 +4,10 @@
  * need it in bf16; both are done once after each update (`prepare`) and used by every micro-batch of a step. If the
  * packed weights only differ in their type, the update may write them itself (tri_run_copy). The forward reads them as
  * [in, out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter is read in
- * place, in its stored type: a copy would need as much memory as freezing saves. A parameter in 4 bits is dequantised
- * before each GEMM to scratch memory, together with the matrices that are joined to it (QLoRA, Dettmers et al.
- * 2023). */
+ * place, in its stored type: a copy would need as much memory as freezing saves. (In generation, a narrow one is packed
+ * over its dense values, or, if these are read elsewhere, tri_op_call.keeps_dense, into a buffer.) A parameter in 4
+ * bits is dequantised before each GEMM to scratch memory, together with the matrices that are joined to it (QLoRA,
+ * Dettmers et al. 2023). */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 

@@ -1,7 +1,6 @@
 #include "schedule/parts.h"
 
 #include "base/memory.h"
-#include "device/nf4.h"
 #include "model/family.h"
 
 #include <string.h>
@@ -49,22 +48,6 @@ static int64_t sink_elements(const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->frozen && entry->num_dims == 1 && entry->count > most) most = entry->count;
-  }
-  return most;
-}
-
-/* Returns the bytes of scratch that are enough for quantising any one matrix to 4 bits. */
-static size_t load_bytes(const tri_parts *parts, tri_dtype precision) {
-  const tri_parameter_table *table = parts->table;
-  size_t most = 0;
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (entry->stored != TRI_STORED_NF4 || entry->count == 0) continue;
-    const tri_bucket *bucket = tri_bucket_of(parts->buckets, table, i);
-    const tri_nf4_cut cut = tri_parameter_cut(entry);
-    const bool keeps_all = bucket == NULL || !bucket->values_sharded;
-    const tri_nf4_scratch scratch = tri_nf4_scratch_of(&cut, tri_dtype_bytes(tri_dtype_wide(precision)), keeps_all);
-    if (scratch.bytes > most) most = scratch.bytes;
   }
   return most;
 }
@@ -157,7 +140,7 @@ tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts
                           last->calls[last->num_calls - 1].op->makes_loss;
   memcpy(request.num_frozen, parts->buckets->frozen_elements, sizeof request.num_frozen);
   request.num_sink = sink_elements(parts->table);
-  request.load_bytes = load_bytes(parts, of->precision);
+  request.load_bytes = tri_weights_load_bytes(parts->table, parts->buckets, of->precision);
   for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++)
     request.stage_buffers[kind] = parts->program->stage_buffers[kind];
   return request;

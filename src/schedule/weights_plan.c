@@ -1,6 +1,7 @@
 #include "schedule/weights_plan.h"
 
 #include "base/count.h"
+#include "device/nf4.h"
 #include "schedule/memory_plan.h"
 
 static size_t reserve(size_t *end, int64_t elements, int64_t times, size_t element) {
@@ -24,4 +25,18 @@ tri_weights_plan tri_weights_plan_make(const tri_buckets *buckets, int64_t num_v
   for (int kept = 0; kept < TRI_NUM_STORED; kept++)
     plan.frozen[kept] = reserve(&plan.bytes, num_frozen[kept], 1, tri_stored_bytes((tri_stored)kept, type));
   return plan;
+}
+
+size_t tri_weights_load_bytes(const tri_parameter_table *table, const tri_buckets *buckets, tri_dtype type) {
+  size_t most = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->stored != TRI_STORED_NF4 || entry->count == 0) continue;
+    const tri_bucket *bucket = buckets == NULL ? NULL : tri_bucket_of(buckets, table, i);
+    const tri_nf4_cut cut = tri_parameter_cut(entry);
+    const bool keeps_all = bucket == NULL || !bucket->values_sharded;
+    const tri_nf4_scratch scratch = tri_nf4_scratch_of(&cut, tri_dtype_bytes(tri_dtype_wide(type)), keeps_all);
+    if (scratch.bytes > most) most = scratch.bytes;
+  }
+  return most;
 }

@@ -18,4 +18,8 @@ typedef struct tri_weights_plan {
 tri_weights_plan tri_weights_plan_make(const tri_buckets *buckets, int64_t num_values,
                                        const int64_t num_frozen[TRI_NUM_STORED], tri_dtype type);
 
+/* Returns the bytes of scratch that are enough for quantising any one matrix of the table to 4 bits while it is read
+ * (engine/quantised.h). `buckets` may be NULL. */
+size_t tri_weights_load_bytes(const tri_parameter_table *table, const tri_buckets *buckets, tri_dtype type);
+
 #endif

@@ -107,7 +107,7 @@ tri_dtype tri_weights_type(const tri_weights *weights, const tri_parameter *entr
 static bool can_share(const tri_weights *weights, const tri_weights *from, int64_t index) {
   const tri_parameter *entry = &weights->table->entries[index], *other = &from->table->entries[index];
   const tri_bucket *bucket = from->buckets == NULL ? NULL : tri_bucket_of(from->buckets, from->table, index);
-  if (entry->stored == TRI_STORED_NF4 || other->stored == TRI_STORED_NF4) return false;
+  if ((entry->stored == TRI_STORED_NF4) != (other->stored == TRI_STORED_NF4)) return false;
   if (bucket != NULL && bucket->values_sharded) return false;
   return entry->count == other->count && tri_weights_type(weights, entry) == tri_weights_type(from, other);
 }
@@ -121,7 +121,10 @@ bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from) 
 void tri_weights_share(tri_weights *weights, const tri_weights *from) {
   weights->shared = from;
   weights->device = from->device;
-  for (int64_t i = 0; i < weights->table->num_entries; i++) weights->parameters[i].value = from->parameters[i].value;
+  for (int64_t i = 0; i < weights->table->num_entries; i++) {
+    const tri_run_parameter *other = &from->parameters[i];
+    weights->parameters[i] = (tri_run_parameter){.value = other->value, .matrices = other->matrices, .cut = other->cut};
+  }
 }
 
 int64_t tri_weights_version(const tri_weights *weights) {
