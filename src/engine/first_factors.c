@@ -4,41 +4,9 @@
 #include "checkpoint/base_matrix.h"
 #include "checkpoint/principal.h"
 #include "comm/agreement.h"
-#include "device/queue.h"
 #include "engine/engine_internal.h"
 
 #include <string.h>
-
-/* Sets this rank's elements of a factor or of magnitudes. `values`: all elements in the order of a file, in fp32 or
- * fp64. */
-static tri_status set_values(const tri_engine *engine, int64_t number, tri_dtype from, const void *values) {
-  const tri_executor *executor = engine->executor;
-  const tri_parameter *entry = &engine->parts.table->entries[number];
-  const tri_element_range own = tri_element_range_of_values(engine->parts.buckets, engine->parts.table, number);
-  const tri_dtype type = tri_stored_type(entry->stored, executor->type);
-  const size_t element = tri_dtype_bytes(type);
-  const int64_t length = tri_parameter_run_length(entry);
-  char *host = NULL;
-  if (own.count == 0) return TRI_OK;
-  TRI_TRY(tri_alloc("initial values", (size_t)own.count, element, &host));
-  for (int64_t i = 0; i < own.count; i++) {
-    const int64_t at = own.first + i;
-    const double value = tri_wide_get(from, values, tri_parameter_run(entry, at / length) + at % length);
-    const uint16_t narrow = tri_bf16_of((float)value);
-    if (type == TRI_BF16) {
-      memcpy(host + (size_t)i * element, &narrow, element);
-    } else {
-      tri_wide_set(type, host, i, value);
-    }
-  }
-  char *array =
-      entry->frozen ? tri_weights_frozen(executor->weights, entry->stored) : tri_weights_values(executor->weights);
-  tri_queue_at(engine->device->queue, "initial values", -1, NULL);
-  tri_status status =
-      tri_queue_upload_now(engine->device->queue, array + (size_t)own.at * element, host, (size_t)own.count * element);
-  tri_free(host);
-  return status;
-}
 
 /* ---- computing a matrix's values --------------------------------------------------------------------------------- */
 
@@ -90,11 +58,11 @@ static tri_status set_factors(const making *m, int64_t part, const void *from) {
   const tri_parameter whole = tri_parameter_on_disk(entry);
   const float *a = from, *b = a + pair_of(m, &whole).rank * inputs_of(&whole);
   if (!tri_parameter_continues(entry)) {
-    TRI_TRY(set_values(m->engine, entry->factors[0], TRI_FP32, a));
-    TRI_TRY(set_values(m->engine, entry->firsts[0], TRI_FP32, a));
+    TRI_TRY(tri_weights_set(m->engine->weights, entry->factors[0], TRI_FP32, a));
+    TRI_TRY(tri_weights_set(m->engine->weights, entry->firsts[0], TRI_FP32, a));
   }
-  TRI_TRY(set_values(m->engine, entry->factors[1], TRI_FP32, b));
-  return set_values(m->engine, entry->firsts[1], TRI_FP32, b);
+  TRI_TRY(tri_weights_set(m->engine->weights, entry->factors[1], TRI_FP32, b));
+  return tri_weights_set(m->engine->weights, entry->firsts[1], TRI_FP32, b);
 }
 
 static const kind principal_factors = {has_firsts, bytes_of_factors, make_factors, set_factors};
@@ -117,7 +85,7 @@ static tri_status make_norms(const making *m, const tri_parameter *whole, void *
 }
 
 static tri_status set_norms(const making *m, int64_t part, const void *from) {
-  return set_values(m->engine, m->engine->parts.table->entries[part].magnitude, TRI_FP64, from);
+  return tri_weights_set(m->engine->weights, m->engine->parts.table->entries[part].magnitude, TRI_FP64, from);
 }
 
 static const kind norms = {has_magnitudes, bytes_of_norms, make_norms, set_norms};

@@ -1,7 +1,9 @@
 #include "engine/model_files.h"
 
 #include "base/memory.h"
+#include "checkpoint/principal.h"
 #include "comm/agreement.h"
+#include "engine/quantised.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -70,109 +72,162 @@ static tri_status load_merged(const tri_merged *weights, const tri_parameter *te
   return status;
 }
 
-/* Loads tensor `number` of a parameter. `values`: memory of the whole parameter. */
-static tri_status load_tensor(const tri_merged *weights, const tri_parameter *parameter, int64_t number,
-                              const tri_executor *executor, char *values, uint64_t *sum) {
-  const tri_dtype type = tri_stored_type(parameter->stored, executor->type);
+/* A model that is loaded, and the checksums of its tensors on disk. */
+typedef struct loading {
+  const tri_merged *weights;
+  const tri_parameter_table *table;
+  const tri_executor *executor;
+  const tri_group *slices;
+  uint64_t sum;   /* of the elements of the current tensor that this rank counts */
+  uint64_t *sums; /* [count], the same of all tensors, in the order of the table; used if `slices` has several ranks */
+  int64_t count, room;
+} loading;
+
+/* Loads tensor `number` of a parameter. `values`: memory of the whole parameter. A table with factors has those of the
+ * adapter as parameters of their own; else they are added to the base. */
+static tri_status load_tensor(const loading *l, const tri_parameter *parameter, int64_t number, char *values,
+                              uint64_t *sum) {
+  const tri_dtype type = tri_stored_type(parameter->stored, l->executor->type);
   int64_t first = 0;
-  tri_low_rank factors;
+  tri_low_rank factors = {.left = NULL};
   const tri_parameter tensor = tri_parameter_tensor(parameter, number, &first);
   const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
-  const tri_checkpoint *from = tri_merged_source(weights, tensor.name);
+  const tri_checkpoint *from = tri_merged_source(l->weights, on_disk.name);
   tri_checkpoint_slice slice = {.part = &tensor,
                                 .count = tensor.count,
                                 .data = values + (size_t)first * tri_dtype_bytes(type),
-                                .memory = tri_executor_memory(executor)};
-  TRI_TRY(tri_merged_factors(weights, &on_disk, &factors));
+                                .memory = tri_executor_memory(l->executor)};
+  if (!l->table->has_factors) TRI_TRY(tri_merged_factors(l->weights, &on_disk, &factors));
   tri_status status = TRI_OK;
   if (!tri_low_rank_is_plain(&factors)) {
-    status = load_merged(weights, &tensor, &factors, executor, type, slice.data, sum);
+    status = load_merged(l->weights, &tensor, &factors, l->executor, type, slice.data, sum);
   } else {
-    status = tri_checkpoint_read_part(from, tensor.name, type, on_disk.num_dims, on_disk.shape, &slice, sum);
+    status = tri_checkpoint_read_part(from, on_disk.name, type, on_disk.num_dims, on_disk.shape, &slice, sum);
   }
   tri_low_rank_release(&factors);
   TRI_TRY(status);
   return tri_checkpoint_check_finite(from, &tensor, type, &slice);
 }
 
-/* Checksums of the tensors on disk that were read, in the order of the table. */
-typedef struct tensor_sums {
-  const tri_group *slices;
-  uint64_t *all; /* [count], each over the elements that this rank counts; used if `slices` has several ranks */
-  int64_t count, room;
-} tensor_sums;
+/* Loads a matrix of the base, and quantises it to 4 bits. Each rank reads the whole matrix. */
+static tri_status load_quantised(const loading *l, int64_t entry, int64_t number) {
+  tri_quantised matrix;
+  int64_t first = 0;
+  const tri_parameter *parameter = &l->table->entries[entry];
+  const tri_parameter tensor = tri_parameter_tensor(parameter, number, &first);
+  const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
+  const tri_checkpoint *from = tri_merged_source(l->weights, on_disk.name);
+  uint64_t sum = 0;
+  if (tensor.count == 0) return TRI_OK;
+  tri_quantised_set_up(l->executor, entry, first / tensor.count, &matrix);
+  const tri_checkpoint_slice slice = {.count = matrix.cut.total, .data = matrix.wide, .memory = &matrix.memory};
+  TRI_TRY(tri_checkpoint_read_part(from, on_disk.name, matrix.type, on_disk.num_dims, on_disk.shape, &slice, &sum));
+  TRI_TRY(tri_checkpoint_check_finite(from, &tensor, matrix.type, &slice));
+  return tri_merged_compare(l->weights, &on_disk, sum);
+}
 
-/* Returns whether the entry is the last part of a tensor on disk. */
-static bool is_last_part(const tri_parameter_table *table, int64_t entry) {
+/* Returns whether tensor `number` of an entry is the last part of a tensor on disk. */
+static bool is_last_part(const tri_parameter_table *table, int64_t entry, int64_t number) {
+  const tri_parameter *parameter = &table->entries[entry];
+  if (parameter->stacked.as != TRI_STACKING_NONE) return number + 1 == tri_parameter_num_tensors(parameter);
   return entry + 1 == table->num_entries || !tri_parameter_continues(&table->entries[entry + 1]);
+}
+
+/* Returns whether checksums of an entry's tensors are joined over the ranks. */
+static bool is_summed(const tri_parameter *entry) {
+  return !entry->alias && !entry->first && entry->stored != TRI_STORED_NF4;
 }
 
 /* Compares the sum of a tensor with the one on disk if this rank has read the whole tensor; else keeps the sum of this
  * rank's elements for join_sums. */
-static tri_status end_tensor(const tri_merged *weights, const tri_parameter *tensor, uint64_t sum, tensor_sums *sums) {
-  if (sums->slices->size == 1) return tri_merged_compare(weights, tensor, sum);
-  TRI_TRY(tri_grow("checksums", sizeof *sums->all, sums->count, &sums->room, &sums->all));
-  sums->all[sums->count++] = sum;
+static tri_status end_tensor(loading *l, const tri_parameter *tensor) {
+  if (l->slices->size == 1) return tri_merged_compare(l->weights, tensor, l->sum);
+  TRI_TRY(tri_grow("checksums", sizeof *l->sums, l->count, &l->room, &l->sums));
+  l->sums[l->count++] = l->sum;
   return TRI_OK;
 }
 
-static tri_status load_entry(const tri_merged *weights, const tri_parameter_table *table, int64_t entry,
-                             const tri_executor *executor, uint64_t *sum, tensor_sums *sums) {
-  const tri_parameter *parameter = &table->entries[entry];
+static tri_status load_entry(loading *l, int64_t entry) {
+  const tri_parameter *parameter = &l->table->entries[entry];
   for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
     const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
+    const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
     uint64_t copy = 0; /* sum of elements that another rank counts */
-    if (!tri_parameter_continues(parameter)) *sum = 0;
-    TRI_TRY(load_tensor(weights, parameter, t, executor, executor->weights->parameters[entry].value,
-                        parameter->counted ? sum : &copy));
-    if (is_last_part(table, entry)) TRI_TRY(end_tensor(weights, &tensor, *sum, sums));
+    if (parameter->stored == TRI_STORED_NF4) {
+      TRI_TRY(load_quantised(l, entry, t));
+      continue;
+    }
+    if (!tri_parameter_continues(&tensor)) l->sum = 0;
+    TRI_TRY(load_tensor(l, parameter, t, l->executor->weights->parameters[entry].value,
+                        parameter->counted ? &l->sum : &copy));
+    if (is_last_part(l->table, entry, t)) TRI_TRY(end_tensor(l, &on_disk));
   }
   return TRI_OK;
 }
 
-static tri_status load_all(const tri_merged *weights, const tri_parameter_table *table, const tri_executor *executor,
-                           tensor_sums *sums) {
-  uint64_t sum = 0;
-  TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to the arrays */
+/* Computes the initial values of the factors of a matrix of the base, if they are subtracted (PiSSA). All parts of a
+ * matrix share A0. */
+static tri_status load_first_factors(const loading *l, int64_t entry) {
+  const tri_weights *weights = l->executor->weights;
+  const tri_parameter whole = tri_parameter_on_disk(&l->table->entries[entry]);
+  const tri_adapter_pair pair = tri_adapter_pair_of(l->weights->adapter, whole.name);
+  tri_principal made = {0};
+  tri_status status = tri_principal_create(l->weights->base, &whole, &pair, &made);
+  for (int64_t i = entry; status == TRI_OK && i < l->table->num_entries; i++) {
+    const tri_parameter *part = &l->table->entries[i];
+    if (i > entry && !tri_parameter_continues(part)) break;
+    if (i == entry) status = tri_weights_set(weights, part->firsts[0], TRI_FP32, made.a);
+    if (status == TRI_OK) status = tri_weights_set(weights, part->firsts[1], TRI_FP32, made.b);
+  }
+  tri_principal_release(&made);
+  return status;
+}
+
+static tri_status load_all(loading *l) {
+  const tri_parameter_table *table = l->table;
+  TRI_TRY(tri_queue_finish(l->executor->device->queue)); /* the host writes to the arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
-    if (!table->entries[i].alias) TRI_TRY(load_entry(weights, table, i, executor, &sum, sums));
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->firsts[0] >= 0 && !tri_parameter_continues(entry)) TRI_TRY(load_first_factors(l, i));
+    if (!entry->alias && !entry->first) TRI_TRY(load_entry(l, i));
   }
   return TRI_OK;
 }
 
 /* Adds up the ranks' sums of each tensor, and compares the total with the sum on disk. `gathered`: [slices->size,
- * sums->count]. */
-static tri_status compare_sums(const tri_merged *weights, const tri_parameter_table *table, const tensor_sums *sums,
-                               const uint64_t *gathered) {
-  int64_t number = 0, first = 0;
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    if (table->entries[i].alias || !is_last_part(table, i)) continue;
-    for (int64_t t = 0; t < tri_parameter_num_tensors(&table->entries[i]); t++, number++) {
-      const tri_parameter tensor = tri_parameter_tensor(&table->entries[i], t, &first);
+ * l->count]. */
+static tri_status compare_sums(const loading *l, const uint64_t *gathered) {
+  int64_t summed = 0, first = 0;
+  for (int64_t i = 0; i < l->table->num_entries; i++) {
+    const tri_parameter *entry = &l->table->entries[i];
+    for (int64_t t = 0; is_summed(entry) && t < tri_parameter_num_tensors(entry); t++) {
+      const tri_parameter tensor = tri_parameter_tensor(entry, t, &first), on_disk = tri_parameter_on_disk(&tensor);
       uint64_t sum = 0;
-      for (int r = 0; r < sums->slices->size; r++) sum += gathered[r * sums->count + number];
-      TRI_TRY(tri_merged_compare(weights, &tensor, sum));
+      if (!is_last_part(l->table, i, t)) continue;
+      for (int r = 0; r < l->slices->size; r++) sum += gathered[r * l->count + summed];
+      TRI_TRY(tri_merged_compare(l->weights, &on_disk, sum));
+      summed++;
     }
   }
   return TRI_OK;
 }
 
-static tri_status join_sums(const tri_merged *weights, const tri_parameter_table *table, const tensor_sums *sums) {
-  const size_t bytes = (size_t)sums->count * sizeof *sums->all;
+static tri_status join_sums(const loading *l) {
+  const size_t bytes = (size_t)l->count * sizeof *l->sums;
   uint64_t *gathered = NULL;
-  TRI_TRY(tri_alloc("checksums", (size_t)sums->slices->size, bytes, &gathered));
-  tri_status status = tri_gather_bytes(sums->slices, bytes, sums->all, gathered);
-  if (status == TRI_OK) status = compare_sums(weights, table, sums, gathered);
+  TRI_TRY(tri_alloc("checksums", (size_t)l->slices->size, bytes, &gathered));
+  tri_status status = tri_gather_bytes(l->slices, bytes, l->sums, gathered);
+  if (status == TRI_OK) status = compare_sums(l, gathered);
   tri_free(gathered);
   return status;
 }
 
 tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
                                 tri_executor *executor) {
-  tensor_sums sums = {.slices = slices};
-  tri_status status = tri_common_status(slices, load_all(weights, table, executor, &sums));
-  if (status == TRI_OK && slices->size > 1) status = join_sums(weights, table, &sums);
-  tri_free(sums.all);
+  loading l = {.weights = weights, .table = table, .executor = executor, .slices = slices};
+  tri_status status = tri_common_status(slices, load_all(&l));
+  if (status == TRI_OK && slices->size > 1) status = join_sums(&l);
+  tri_free(l.sums);
   tri_weights_changed(executor->weights);
   return status;
 }

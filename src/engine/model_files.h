@@ -8,8 +8,9 @@
 #include "files/file.h"
 
 /* COLLECTIVE over `slices`, the ranks that together hold the whole model. Reads this rank's part of every parameter
- * (`table`) into the executor's weights. With an adapter, the factors' products are added to the base in fp64. Fails
- * with TRI_BAD_FILE and the tensor's name if a value is not finite. Fails on all ranks if it fails on one. */
+ * (`table`) into the executor's weights. If the folder is an adapter, a table with factors gets these as they are, and
+ * for another table the factors' products are added to the base in fp64. Fails with TRI_BAD_FILE and the tensor's name
+ * if a value is not finite. Fails on all ranks if it fails on one. */
 tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
                                 tri_executor *executor);
 /* COLLECTIVE over the group, after all of its ranks have loaded a model, and before the weights are packed. Fails on

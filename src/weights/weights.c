@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "device/queue.h"
 
+#include <string.h>
+
 static char *element_at(const tri_weights *weights, char *array, int64_t index) {
   return array + (size_t)index * tri_dtype_bytes(tri_dtype_wide(weights->type));
 }
@@ -177,6 +179,33 @@ void *tri_weights_call_gradients(const tri_weights *weights, const tri_update_ca
 
 void *tri_weights_state(const tri_weights *weights, const tri_update_call *call, int64_t state) {
   return weights->training.states + call->states[state];
+}
+
+tri_status tri_weights_set(const tri_weights *weights, int64_t index, tri_dtype from, const void *values) {
+  const tri_parameter *entry = &weights->table->entries[index];
+  const tri_element_range own = tri_element_range_of_values(weights->buckets, weights->table, index);
+  const tri_dtype type = tri_weights_type(weights, entry);
+  const size_t element = tri_dtype_bytes(type);
+  const int64_t length = tri_parameter_run_length(entry);
+  char *host = NULL;
+  if (own.count == 0) return TRI_OK;
+  TRI_TRY(tri_alloc("values of a parameter", (size_t)own.count, element, &host));
+  for (int64_t i = 0; i < own.count; i++) {
+    const int64_t at = own.first + i;
+    const double value = tri_wide_get(from, values, tri_parameter_run(entry, at / length) + at % length);
+    const uint16_t narrow = tri_bf16_of((float)value);
+    if (type == TRI_BF16) {
+      memcpy(host + (size_t)i * element, &narrow, element);
+    } else {
+      tri_wide_set(type, host, i, value);
+    }
+  }
+  char *array = entry->frozen ? tri_weights_frozen(weights, entry->stored) : tri_weights_values(weights);
+  tri_queue_at(weights->device->queue, "values of a parameter", -1, NULL);
+  const tri_status status =
+      tri_queue_upload_now(weights->device->queue, array + (size_t)own.at * element, host, (size_t)own.count * element);
+  tri_free(host);
+  return status;
 }
 
 tri_status tri_weights_create(const tri_parameter_table *table, const tri_buckets *buckets, tri_dtype type,

@@ -66,6 +66,10 @@ void tri_weights_set_version(tri_weights *weights, int64_t version);
  * called when parameters are about to change or have changed. Parameters that were packed in place count as dense
  * again: all of their values are rewritten. */
 void tri_weights_changed(tri_weights *weights);
+/* Sets this rank's elements of a parameter that is not in 4 bits. `values`: all elements of the tensor on disk, in the
+ * type `from` (fp32 or fp64), in host memory. The weights must own their memory. */
+tri_status tri_weights_set(const tri_weights *weights, int64_t index, tri_dtype from, const void *values);
+
 /* Returns the address of `count` elements of a parameter, from its element `first` on, in its copy of the activations'
  * type, and counts them as written: the caller writes them with the parameter. NULL: the parameter has no copy. */
 void *tri_weights_copy_to_write(tri_weights *weights, int64_t index, int64_t first, int64_t count);
