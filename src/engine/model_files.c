@@ -116,6 +116,12 @@ static tri_status end_tensor(const tri_merged *weights, const tri_parameter *ten
   return TRI_OK;
 }
 
+/* Returns whether the checksums include this rank's elements. Of ranks that each hold the whole parameter, such as
+ * experts that are not split, only the first counts. */
+static bool counts(const tri_parameter *parameter, const tri_group *slices) {
+  return parameter->counted && (slices->rank == 0 || parameter->count < tri_parameter_global_count(parameter));
+}
+
 static tri_status load_entry(const tri_merged *weights, const tri_parameter_table *table, int64_t entry,
                              const tri_executor *executor, uint64_t *sum, tensor_sums *sums) {
   const tri_parameter *parameter = &table->entries[entry];
@@ -124,7 +130,7 @@ static tri_status load_entry(const tri_merged *weights, const tri_parameter_tabl
     uint64_t copy = 0; /* sum of elements that another rank counts */
     if (!tri_parameter_continues(parameter)) *sum = 0;
     TRI_TRY(load_tensor(weights, parameter, t, executor, executor->weights->parameters[entry].value,
-                        parameter->counted ? sum : &copy));
+                        counts(parameter, sums->slices) ? sum : &copy));
     if (is_last_part(table, entry)) TRI_TRY(end_tensor(weights, &tensor, *sum, sums));
   }
   return TRI_OK;

@@ -1,4 +1,4 @@
-/* The ranks that generate together: replicas of `tensor` adjacent ranks each, which hold the slices of one copy of the
+/* The ranks that generate or evaluate together: replicas of `tensor` adjacent ranks each, which hold the slices of one copy of the
  * weights. */
 #ifndef TRI_GENERATION_REPLICAS_H
 #define TRI_GENERATION_REPLICAS_H
@@ -10,7 +10,7 @@ typedef struct tri_replicas {
   tri_group all;     /* all ranks */
   tri_mesh mesh;     /* the ranks of this rank's replica, along the tensor axis; only if there are several */
   tri_group replica; /* the ranks of this rank's replica */
-  tri_group leaders; /* the first ranks of all replicas; on the other ranks a group that is not used */
+  tri_group leaders; /* the first ranks of all replicas; on another rank, the ranks at its place in all replicas */
 } tri_replicas;
 
 /* Returns one replica of this rank alone. */

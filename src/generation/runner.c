@@ -101,9 +101,7 @@ static tri_status create_table(tri_runner *runner) {
   tri_trainable_words *freeze = &runner->model.tuning.freeze;
   runner->model.tuning = (tri_trainable){.freeze = {.count = 1}};
   snprintf(freeze->words[0].text, sizeof freeze->words[0].text, "*");
-  const tri_layer_range all = {-1, INT64_MAX};
-  const tri_model_share share = {.position = runner->position, .chunks = &all, .num_chunks = 1};
-  return tri_parameter_table_create(&runner->model, tri_runner_ranks(runner) > 1 ? &share : NULL, &runner->table);
+  return tri_parameter_table_create_at(&runner->model, &runner->position, &runner->table);
 }
 
 tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, const tri_weights *weights, bool *out) {
@@ -118,12 +116,10 @@ tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, con
 }
 
 static tri_memory_request memory_request(tri_runner *runner, const tri_device *device) {
-  const bool several = tri_runner_ranks(runner) > 1;
   tri_memory_request request =
       tri_memory_request_forward(&runner->list, runner->table->num_elements, &device->description);
   memcpy(request.num_frozen, runner->table->num_frozen, sizeof request.num_frozen);
-  request.sums_bytes = several && device->info.reached ? TRI_EXCHANGE_SUMS_BYTES : 0;
-  request.exchange_bytes = several && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
+  tri_executor_add_exchange(&request, tri_runner_ranks(runner), device);
   return request;
 }
 
