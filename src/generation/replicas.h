@@ -1,5 +1,5 @@
-/* The ranks that generate or evaluate together: replicas of `tensor` adjacent ranks each, which hold the slices of one copy of the
- * weights. */
+/* The ranks that generate or evaluate together: replicas of `tensor` adjacent ranks each, which hold the slices of one
+ * copy of the weights. */
 #ifndef TRI_GENERATION_REPLICAS_H
 #define TRI_GENERATION_REPLICAS_H
 
@@ -16,8 +16,8 @@ typedef struct tri_replicas {
 /* Returns one replica of this rank alone. */
 tri_replicas tri_replicas_alone(void);
 /* COLLECTIVE over `all`, which must outlive the replicas. Fails with TRI_BAD_LAYOUT if `tensor` does not divide the
- * number of ranks, or if that many ranks cannot share each layer of the model; the messages name the option --tensor.
- * Release with tri_replicas_destroy. */
+ * number of ranks, or if that many ranks cannot share each layer of the model, with a message that names the option
+ * --tensor on one rank. Release with tri_replicas_destroy. */
 tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, tri_replicas *out);
 void tri_replicas_destroy(tri_replicas *replicas);
 

@@ -57,8 +57,9 @@ static const tri_option eval_options[] = {
              "same. Under\n"
              "                      mpirun, srun or flux run leave it out\n"},
     {TRI_INT("tensor", tensor, 1, 1 << 16),
-     .help = "  --tensor T          T of the N ranks hold one copy of the weights, for a model that one rank cannot hold "
-             "(1)\n"},
+     .help =
+         "  --tensor T          T of the N ranks hold one copy of the weights, for a model that one rank cannot hold "
+         "(1)\n"},
     {TRI_TEXT("documents", documents),
      .help =
          "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"},

@@ -32,6 +32,9 @@ tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weigh
                                  tri_eval_model *out);
 void tri_eval_model_release(tri_eval_model *model);
 
+/* Logs that some replicas have nothing to do, if `samples` samples are fewer batches than replicas. */
+void tri_eval_log_idle(const tri_group *group, int64_t tensor, int64_t samples, int64_t batch);
+
 /* COLLECTIVE. Scores all samples of a feed; the replicas share the batches. Sets the group and the executor of
  * *scoring. */
 tri_status tri_eval_model_score(const tri_eval_model *model, tri_feed_scoring *scoring);

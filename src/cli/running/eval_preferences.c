@@ -181,6 +181,7 @@ static tri_status set_up(session *s) {
   TRI_TRY(find_objective(s));
   TRI_TRY(tri_eval_corpus_tokenizer(&s->weights, options, s->asked->corpus, &s->tokenizer));
   TRI_TRY(create_source(s));
+  tri_eval_log_idle(s->asked->group, s->asked->tensor, s->source.per_epoch, s->batch);
   const size_t rows = (size_t)(s->source.per_epoch * s->sequence);
   TRI_TRY(tri_alloc("answers", (size_t)s->source.most_units, sizeof *s->units, &s->units));
   TRI_TRY(tri_alloc("log-probabilities", rows, sizeof *s->rows, &s->rows));

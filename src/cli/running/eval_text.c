@@ -200,6 +200,7 @@ static tri_status open_data(session *s) {
 
 static tri_status eval_set_up(session *s) {
   TRI_TRY(tri_ranks_agree(s->asked->group, open_data(s)));
+  if (s->first == NULL) tri_eval_log_idle(s->asked->group, s->asked->tensor, s->windows.count, s->batch);
   return create_model(s);
 }
 
