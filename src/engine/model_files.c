@@ -199,6 +199,14 @@ static tri_status add_file(const tri_checkpoint *from, const char *name, uint64_
   return TRI_OK;
 }
 
+/* Adds the files that say which model it is. */
+static tri_status add_settings(const tri_merged *weights, uint64_t *hash) {
+  TRI_TRY(add_file(weights->named, "COMPLETE", hash)); /* a checkpoint's: depends on the checksums of all files */
+  TRI_TRY(add_file(weights->named, "config.json", hash));
+  TRI_TRY(add_file(weights->named, "adapter_config.json", hash));
+  return add_file(weights->base, "config.json", hash);
+}
+
 /* Adds the values of a parameter. */
 static tri_status add_values(const tri_executor *executor, int64_t entry, void *piece, uint64_t *hash) {
   const tri_parameter *parameter = &executor->weights->table->entries[entry];
@@ -222,9 +230,7 @@ typedef struct model_hashes {
 
 static tri_status hash_model(const tri_merged *weights, const tri_executor *executor, void *piece, model_hashes *out) {
   const tri_parameter_table *table = executor->weights->table;
-  TRI_TRY(add_file(weights->named, "config.json", &out->whole));
-  TRI_TRY(add_file(weights->named, "adapter_config.json", &out->whole));
-  TRI_TRY(add_file(weights->base, "config.json", &out->whole));
+  TRI_TRY(add_settings(weights, &out->whole));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *parameter = &table->entries[i];
     const bool whole = parameter->count == tri_parameter_global_count(parameter);
@@ -246,17 +252,14 @@ static int differing(const model_hashes *all, int ranks) {
   return -1;
 }
 
-tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor) {
-  model_hashes own = {0}, *all = NULL;
-  void *piece = NULL;
-  if (group->size == 1) return TRI_OK;
-  tri_status status = tri_alloc("models of the ranks", (size_t)group->size, sizeof *all, &all);
-  if (status == TRI_OK) status = tri_alloc("a piece of a tensor", PIECE_BYTES, 1, &piece);
-  if (status == TRI_OK) status = hash_model(weights, executor, piece, &own);
+/* COLLECTIVE. Fails on all ranks if `status` is an error on one, or if the hashes differ. */
+static tri_status compare_hashes(const tri_group *group, const tri_merged *weights, tri_status status,
+                                 const model_hashes *own) {
+  model_hashes *all = NULL;
+  if (status == TRI_OK) status = tri_alloc("models of the ranks", (size_t)group->size, sizeof *all, &all);
   status = tri_common_status(group, status);
-  if (status == TRI_OK) status = tri_gather_bytes(group, sizeof own, &own, all);
+  if (status == TRI_OK) status = tri_gather_bytes(group, sizeof *own, own, all);
   const int differs = status == TRI_OK ? differing(all, group->size) : -1;
-  tri_free(piece);
   tri_free(all);
   TRI_TRY(status);
   if (differs < 0) return TRI_OK;
@@ -266,6 +269,23 @@ tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weigh
       "rank %d has another model than rank 0 under the name %s; all ranks of a job need the same one; check "
       "that all nodes see the same folder under that name",
       differs, tri_checkpoint_path(weights->named));
+}
+
+tri_status tri_model_files_agree_settings(const tri_group *group, const tri_merged *weights) {
+  model_hashes own = {0};
+  if (group->size == 1) return TRI_OK;
+  const tri_status status = add_settings(weights, &own.whole);
+  return compare_hashes(group, weights, status, &own);
+}
+
+tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor) {
+  model_hashes own = {0};
+  void *piece = NULL;
+  if (group->size == 1) return TRI_OK;
+  tri_status status = tri_alloc("a piece of a tensor", PIECE_BYTES, 1, &piece);
+  if (status == TRI_OK) status = hash_model(weights, executor, piece, &own);
+  tri_free(piece);
+  return compare_hashes(group, weights, status, &own);
 }
 
 /* An adapter without a tokenizer uses its base's. */

@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "comm/agreement.h"
+#include "engine/model_files.h"
 #include "generation/runner.h"
 #include "schedule/layout.h"
 
@@ -16,9 +17,11 @@ static tri_status check_tensor(const tri_group *all, int64_t tensor, const tri_m
                   (long)tensor, all->size, TRI_PLURAL(all->size), (long)tensor);
 }
 
-tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, tri_replicas *out) {
+tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, const tri_merged *weights,
+                               tri_replicas *out) {
   *out = tri_replicas_alone();
   if (tensor < 1) tensor = 1;
+  if (weights != NULL) TRI_TRY(tri_model_files_agree_settings(all, weights));
   TRI_TRY(tri_common_status(all, check_tensor(all, tensor, model)));
   out->all = *all;
   out->leaders = *all;

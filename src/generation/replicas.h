@@ -3,6 +3,7 @@
 #ifndef TRI_GENERATION_REPLICAS_H
 #define TRI_GENERATION_REPLICAS_H
 
+#include "checkpoint/merged.h"
 #include "comm/mesh.h"
 #include "model/model.h"
 
@@ -17,8 +18,10 @@ typedef struct tri_replicas {
 tri_replicas tri_replicas_alone(void);
 /* COLLECTIVE over `all`, which must outlive the replicas. Fails with TRI_BAD_LAYOUT if `tensor` does not divide the
  * number of ranks, or if that many ranks cannot share each layer of the model, with a message that names the option
- * --tensor on one rank. Release with tri_replicas_destroy. */
-tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, tri_replicas *out);
+ * --tensor on one rank. Fails if two ranks have opened different models; `weights` NULL: not compared. Release with
+ * tri_replicas_destroy. */
+tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, const tri_merged *weights,
+                               tri_replicas *out);
 void tri_replicas_destroy(tri_replicas *replicas);
 
 /* Returns the mesh for tri_runner_create; NULL if a replica is one rank. */

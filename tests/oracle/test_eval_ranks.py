@@ -3,11 +3,13 @@ number of such replicas prints the same bytes."""
 import json
 import math
 import random
+import re
 import resource
 import shutil
+import subprocess
 
 import pytest
-from parity import device_for, trireme, yaml_of
+from parity import TRIREME, device_for, trireme, yaml_of
 from test_generate_ranks import WORDS, by_hand, pytestmark, run  # noqa: F401 (pytestmark)
 
 SHAPE = dict(num_layers=2, hidden_size=32, num_heads=4, vocab_size=257, max_sequence=32)
@@ -134,6 +136,20 @@ def test_refusals(made, tmp_path):
     ):
         said = run("eval", *words, launcher=launcher, status=status).stderr.decode()
         assert message in said and said.count("trireme: ") == 1, (words, said)
+
+
+@pytest.mark.parametrize("what, command, folders", [("model", "generate", ("gpt2", "experts")), ("model", "eval", ("gpt2", "experts")),
+                                                    ("corpus", "eval", ("corpus", "labelled"))])
+def test_other_folders(made, tmp_path, what, command, folders):
+    """Two ranks of a replica see different models, one with experts, or different corpora: found before they divide a model."""
+    for rank, name in enumerate(folders):
+        (tmp_path / f"rank{rank}").mkdir()
+        (tmp_path / f"rank{rank}/here").symlink_to(made / name)
+    script = f'cd "{tmp_path}/rank${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" && exec "$@"'
+    words = ("here", "--prompt", "the") if command == "generate" else ("here", made / "corpus/train") if what == "model" else (made / "gpt2", "here/train")
+    done = subprocess.run([*by_hand(2), "sh", "-c", script, "-", TRIREME, command, *map(str, words), "--tensor", "2"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and not done.stdout.strip()
+    assert re.search(f"rank 1 (has|was started with) another {what} than rank 0", done.stderr) and done.stderr.count("trireme: ") == 1
 
 
 def test_too_large(made):

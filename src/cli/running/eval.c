@@ -7,6 +7,7 @@
 #include "cli/running/model_options.h"
 #include "cli/running/ranks.h"
 #include "files/file.h"
+#include "train/startup_checks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -267,7 +268,8 @@ static tri_status eval_work(void *context, const tri_group *group, int threads) 
   if (asks(given)) return ask_questions(given);
   tri_corpus *corpus = NULL;
   TRI_TRY(tri_ranks_agree(group, tri_corpus_open(given->data, &corpus)));
-  const tri_status status = eval_corpus(given, corpus);
+  tri_status status = tri_ranks_agree(group, tri_startup_check_corpus(group, corpus, INT32_MAX, "corpus"));
+  if (status == TRI_OK) status = eval_corpus(given, corpus);
   tri_corpus_close(corpus);
   return status;
 }

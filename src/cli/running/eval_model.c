@@ -39,7 +39,7 @@ static tri_status create_executor(const tri_model *model, const tri_model_option
 tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weights, const tri_model_options *options,
                                  const tri_eval_shape *shape, const tri_group *group, int64_t tensor,
                                  tri_eval_model *out) {
-  TRI_TRY(tri_replicas_create(group, tensor, model, &out->replicas));
+  TRI_TRY(tri_replicas_create(group, tensor, model, weights, &out->replicas));
   TRI_TRY(tri_ranks_agree(group, create_executor(model, options, shape, out)));
   TRI_TRY(tri_model_files_load(weights, out->table, &out->replicas.replica, out->executor));
   TRI_TRY(tri_model_files_agree(group, weights, out->executor));
