@@ -256,8 +256,8 @@ static int differing(const model_hashes *all, int ranks) {
 static tri_status compare_hashes(const tri_group *group, const tri_merged *weights, tri_status status,
                                  const model_hashes *own) {
   model_hashes *all = NULL;
-  if (status == TRI_OK) status = tri_alloc("models of the ranks", (size_t)group->size, sizeof *all, &all);
-  status = tri_common_status(group, status);
+  const tri_status allocated = tri_alloc("models of the ranks", (size_t)group->size, sizeof *all, &all);
+  status = tri_common_status(group, status == TRI_OK ? allocated : status);
   if (status == TRI_OK) status = tri_gather_bytes(group, sizeof *own, own, all);
   const int differs = status == TRI_OK ? differing(all, group->size) : -1;
   tri_free(all);
