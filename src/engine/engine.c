@@ -39,10 +39,8 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
   tri_parts_request of = parts_request(options);
   tri_memory_request request = tri_parts_memory(&of, parts);
   tri_mesh_shape shape = tri_layout_mesh(options->layout);
-  bool several = tri_mesh_num_ranks(&shape) > 1;
   request.staging_bytes = staging_bytes(options, parts, place);
-  request.sums_bytes = several && device->info.reached ? TRI_EXCHANGE_SUMS_BYTES : 0;
-  request.exchange_bytes = several && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
+  tri_executor_add_exchange(&request, tri_mesh_num_ranks(&shape), device);
   request.device = &device->description;
   return request;
 }

@@ -183,6 +183,11 @@ static tri_status write_memory(void *context, void *to, const void *from_host, s
   return tri_queue_upload_now(context, to, from_host, bytes);
 }
 
+void tri_executor_add_exchange(tri_memory_request *request, int64_t ranks, const tri_device *device) {
+  request->sums_bytes = ranks > 1 && device->info.reached ? TRI_EXCHANGE_SUMS_BYTES : 0;
+  request->exchange_bytes = ranks > 1 && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
+}
+
 tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out) {
   const tri_parameter_table *table = weights->table;

@@ -41,6 +41,9 @@ typedef struct tri_executor {
   int64_t result_waits;   /* waits of the host for results so far */
 } tri_executor;
 
+/* Adds to a request the memory with which the collectives of a mesh of `ranks` ranks reach values on the device. */
+void tri_executor_add_exchange(tri_memory_request *request, int64_t ranks, const tri_device *device);
+
 /* Creates an executor. Plans memory before it allocates anything; the message of TRI_OUT_OF_MEMORY says what does not
  * fit and what to reduce. Then allocates the arena, and the weights unless another executor has done so, and fills the
  * constants; new parameters are zero. The weights must have the request's buckets and type, and outlive the executor.

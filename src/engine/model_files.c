@@ -78,8 +78,9 @@ typedef struct loading {
   const tri_parameter_table *table;
   const tri_executor *executor;
   const tri_group *slices;
-  uint64_t sum;   /* of the elements of the current tensor that this rank counts */
-  uint64_t *sums; /* [count], the same of all tensors, in the order of the table; used if `slices` has several ranks */
+  uint64_t sum; /* checksum of the elements of the current tensor that this rank counts */
+  uint64_t
+      *sums; /* [count], such checksums of all tensors, in the order of the table; used if `slices` has several ranks */
   int64_t count, room;
 } loading;
 
@@ -147,6 +148,12 @@ static tri_status end_tensor(loading *l, const tri_parameter *tensor) {
   return TRI_OK;
 }
 
+/* Returns whether the checksums include this rank's elements. Of ranks that each hold the whole parameter, such as
+ * experts that are not split, only the first counts. */
+static bool counts(const tri_parameter *parameter, const tri_group *slices) {
+  return parameter->counted && (slices->rank == 0 || parameter->count < tri_parameter_global_count(parameter));
+}
+
 static tri_status load_entry(loading *l, int64_t entry) {
   const tri_parameter *parameter = &l->table->entries[entry];
   for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
@@ -159,7 +166,7 @@ static tri_status load_entry(loading *l, int64_t entry) {
     }
     if (!tri_parameter_continues(&tensor)) l->sum = 0;
     TRI_TRY(load_tensor(l, parameter, t, l->executor->weights->parameters[entry].value,
-                        parameter->counted ? &l->sum : &copy));
+                        counts(parameter, l->slices) ? &l->sum : &copy));
     if (is_last_part(l->table, entry, t)) TRI_TRY(end_tensor(l, &on_disk));
   }
   return TRI_OK;
@@ -248,6 +255,14 @@ static tri_status add_file(const tri_checkpoint *from, const char *name, uint64_
   return TRI_OK;
 }
 
+/* Adds the files that say which model it is. */
+static tri_status add_settings(const tri_merged *weights, uint64_t *hash) {
+  TRI_TRY(add_file(weights->named, "COMPLETE", hash)); /* a checkpoint's: depends on the checksums of all files */
+  TRI_TRY(add_file(weights->named, "config.json", hash));
+  TRI_TRY(add_file(weights->named, "adapter_config.json", hash));
+  return add_file(weights->base, "config.json", hash);
+}
+
 /* Adds the values of a parameter. */
 static tri_status add_values(const tri_executor *executor, int64_t entry, void *piece, uint64_t *hash) {
   const tri_parameter *parameter = &executor->weights->table->entries[entry];
@@ -271,9 +286,7 @@ typedef struct model_hashes {
 
 static tri_status hash_model(const tri_merged *weights, const tri_executor *executor, void *piece, model_hashes *out) {
   const tri_parameter_table *table = executor->weights->table;
-  TRI_TRY(add_file(weights->named, "config.json", &out->whole));
-  TRI_TRY(add_file(weights->named, "adapter_config.json", &out->whole));
-  TRI_TRY(add_file(weights->base, "config.json", &out->whole));
+  TRI_TRY(add_settings(weights, &out->whole));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *parameter = &table->entries[i];
     const bool whole = parameter->count == tri_parameter_global_count(parameter);
@@ -295,17 +308,14 @@ static int differing(const model_hashes *all, int ranks) {
   return -1;
 }
 
-tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor) {
-  model_hashes own = {0}, *all = NULL;
-  void *piece = NULL;
-  if (group->size == 1) return TRI_OK;
-  tri_status status = tri_alloc("models of the ranks", (size_t)group->size, sizeof *all, &all);
-  if (status == TRI_OK) status = tri_alloc("a piece of a tensor", PIECE_BYTES, 1, &piece);
-  if (status == TRI_OK) status = hash_model(weights, executor, piece, &own);
-  status = tri_common_status(group, status);
-  if (status == TRI_OK) status = tri_gather_bytes(group, sizeof own, &own, all);
+/* COLLECTIVE. Fails on all ranks if `status` is an error on one, or if the hashes differ. */
+static tri_status compare_hashes(const tri_group *group, const tri_merged *weights, tri_status status,
+                                 const model_hashes *own) {
+  model_hashes *all = NULL;
+  const tri_status allocated = tri_alloc("models of the ranks", (size_t)group->size, sizeof *all, &all);
+  status = tri_common_status(group, status == TRI_OK ? allocated : status);
+  if (status == TRI_OK) status = tri_gather_bytes(group, sizeof *own, own, all);
   const int differs = status == TRI_OK ? differing(all, group->size) : -1;
-  tri_free(piece);
   tri_free(all);
   TRI_TRY(status);
   if (differs < 0) return TRI_OK;
@@ -315,6 +325,23 @@ tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weigh
       "rank %d has another model than rank 0 under the name %s; all ranks of a job need the same one; check "
       "that all nodes see the same folder under that name",
       differs, tri_checkpoint_path(weights->named));
+}
+
+tri_status tri_model_files_agree_settings(const tri_group *group, const tri_merged *weights) {
+  model_hashes own = {0};
+  if (group->size == 1) return TRI_OK;
+  const tri_status status = add_settings(weights, &own.whole);
+  return compare_hashes(group, weights, status, &own);
+}
+
+tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor) {
+  model_hashes own = {0};
+  void *piece = NULL;
+  if (group->size == 1) return TRI_OK;
+  tri_status status = tri_alloc("a piece of a tensor", PIECE_BYTES, 1, &piece);
+  if (status == TRI_OK) status = hash_model(weights, executor, piece, &own);
+  tri_free(piece);
+  return compare_hashes(group, weights, status, &own);
 }
 
 /* An adapter without a tokenizer uses its base's. */

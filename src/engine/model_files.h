@@ -13,6 +13,9 @@
  * if a value is not finite. Fails on all ranks if it fails on one. */
 tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
                                 tri_executor *executor);
+/* COLLECTIVE over the group. Fails on all ranks if two ranks read different settings from their folders. Called before
+ * the ranks divide the model. */
+tri_status tri_model_files_agree_settings(const tri_group *group, const tri_merged *weights);
 /* COLLECTIVE over the group, after all of its ranks have loaded a model, and before the weights are packed. Fails on
  * all ranks if two ranks read different settings from their folders, or hold the same part of a parameter with
  * different values. */

@@ -203,7 +203,8 @@ tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *of_fir
   const tri_group group = group_of(g);
   tri_runner_sizes sizes = *of_first;
   if (g->request->replicas != NULL) g->replicas = *g->request->replicas;
-  if (g->request->replicas == NULL) TRI_TRY(tri_replicas_create(&group, g->request->tensor, &g->model, &g->replicas));
+  if (g->request->replicas == NULL)
+    TRI_TRY(tri_replicas_create(&group, g->request->tensor, &g->model, &g->weights, &g->replicas));
   TRI_TRY(tri_broadcast(&group, 0, sizeof sizes, &sizes));
   g->positions = sizes.positions;
   TRI_TRY(create_device(g));

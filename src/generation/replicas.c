@@ -1,6 +1,8 @@
 #include "generation/replicas.h"
 
 #include "base/format.h"
+#include "comm/agreement.h"
+#include "engine/model_files.h"
 #include "generation/runner.h"
 #include "schedule/layout.h"
 
@@ -9,14 +11,18 @@ tri_replicas tri_replicas_alone(void) {
   return (tri_replicas){.all = alone, .replica = alone, .leaders = alone, .mesh = tri_mesh_alone()};
 }
 
-tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, tri_replicas *out) {
+static tri_status check_tensor(const tri_group *all, int64_t tensor, const tri_model *model) {
+  if (all->size % tensor == 0) return tri_layout_check_tensor("--tensor", tensor, model);
+  return tri_fail(TRI_BAD_LAYOUT, "--tensor %ld does not divide the %d rank%s of this job; give -n a multiple of %ld",
+                  (long)tensor, all->size, TRI_PLURAL(all->size), (long)tensor);
+}
+
+tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, const tri_merged *weights,
+                               tri_replicas *out) {
   *out = tri_replicas_alone();
   if (tensor < 1) tensor = 1;
-  if (all->size % tensor != 0) {
-    return tri_fail(TRI_BAD_LAYOUT, "--tensor %ld does not divide the %d rank%s of this job; give -n a multiple of %ld",
-                    (long)tensor, all->size, TRI_PLURAL(all->size), (long)tensor);
-  }
-  TRI_TRY(tri_layout_check_tensor("--tensor", tensor, model));
+  if (weights != NULL) TRI_TRY(tri_model_files_agree_settings(all, weights));
+  TRI_TRY(tri_common_status(all, check_tensor(all, tensor, model)));
   out->all = *all;
   out->leaders = *all;
   if (tensor == 1) return TRI_OK;

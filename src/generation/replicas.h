@@ -1,8 +1,9 @@
-/* The ranks that generate together: replicas of `tensor` adjacent ranks each, which hold the slices of one copy of the
- * weights. */
+/* The ranks that generate or evaluate together: replicas of `tensor` adjacent ranks each, which hold the slices of one
+ * copy of the weights. */
 #ifndef TRI_GENERATION_REPLICAS_H
 #define TRI_GENERATION_REPLICAS_H
 
+#include "checkpoint/merged.h"
 #include "comm/mesh.h"
 #include "model/model.h"
 
@@ -10,15 +11,17 @@ typedef struct tri_replicas {
   tri_group all;     /* all ranks */
   tri_mesh mesh;     /* the ranks of this rank's replica, along the tensor axis; only if there are several */
   tri_group replica; /* the ranks of this rank's replica */
-  tri_group leaders; /* the first ranks of all replicas; on the other ranks a group that is not used */
+  tri_group leaders; /* the first ranks of all replicas; on another rank, the ranks at its place in all replicas */
 } tri_replicas;
 
 /* Returns one replica of this rank alone. */
 tri_replicas tri_replicas_alone(void);
 /* COLLECTIVE over `all`, which must outlive the replicas. Fails with TRI_BAD_LAYOUT if `tensor` does not divide the
- * number of ranks, or if that many ranks cannot share each layer of the model; the messages name the option --tensor.
- * Release with tri_replicas_destroy. */
-tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, tri_replicas *out);
+ * number of ranks, or if that many ranks cannot share each layer of the model, with a message that names the option
+ * --tensor on one rank. Fails if two ranks have opened different models; `weights` NULL: not compared. Release with
+ * tri_replicas_destroy. */
+tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, const tri_merged *weights,
+                               tri_replicas *out);
 void tri_replicas_destroy(tri_replicas *replicas);
 
 /* Returns the mesh for tri_runner_create; NULL if a replica is one rank. */

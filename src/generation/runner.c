@@ -108,9 +108,7 @@ static void freeze_weights(tri_model *model) {
 }
 
 static tri_status create_table(tri_runner *runner) {
-  const tri_layer_range all = {-1, INT64_MAX};
-  const tri_model_share share = {.position = runner->position, .chunks = &all, .num_chunks = 1};
-  return tri_parameter_table_create(&runner->model, tri_runner_ranks(runner) > 1 ? &share : NULL, &runner->table);
+  return tri_parameter_table_create_at(&runner->model, &runner->position, &runner->table);
 }
 
 tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, const tri_weights *weights, bool *out) {
@@ -126,13 +124,11 @@ tri_status tri_runner_can_share(const tri_model *model, tri_dtype precision, con
 }
 
 static tri_memory_request memory_request(tri_runner *runner, const tri_device *device) {
-  const bool several = tri_runner_ranks(runner) > 1;
   tri_memory_request request =
       tri_memory_request_forward(&runner->list, runner->table->num_elements, &device->description);
   memcpy(request.num_frozen, runner->table->num_frozen, sizeof request.num_frozen);
   request.load_bytes = tri_weights_load_bytes(runner->table, NULL, runner->precision);
-  request.sums_bytes = several && device->info.reached ? TRI_EXCHANGE_SUMS_BYTES : 0;
-  request.exchange_bytes = several && !device->info.host_access ? TRI_EXCHANGE_STAGING_BYTES : 0;
+  tri_executor_add_exchange(&request, tri_runner_ranks(runner), device);
   return request;
 }
 

@@ -27,6 +27,13 @@ tri_status tri_parameter_table_create(const tri_model *model, const tri_model_sh
   return create(model, share, NULL, out);
 }
 
+tri_status tri_parameter_table_create_at(const tri_model *model, const tri_mesh_position *position,
+                                         tri_parameter_table **out) {
+  const tri_layer_range all = {-1, INT64_MAX};
+  const tri_model_share share = {.position = *position, .chunks = &all, .num_chunks = 1};
+  return create(model, &share, NULL, out);
+}
+
 tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,
                                           tri_parameter_table **out) {
   return create(model, share, share, out);

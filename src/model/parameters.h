@@ -195,6 +195,9 @@ typedef struct tri_model_share {
 
 /* Creates the table of a complete model; share NULL: for one rank alone. Release with tri_parameter_table_destroy. */
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
+/* Creates the table of the rank at a mesh position, with all layers. */
+tri_status tri_parameter_table_create_at(const tri_model *model, const tri_mesh_position *position,
+                                         tri_parameter_table **out);
 /* Creates a table without the layers of other stages, for planning, which makes many tables. Numbers of entries and
  * num_values differ from those of the whole table; local parts and offsets are the same. */
 tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,

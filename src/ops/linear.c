@@ -174,7 +174,7 @@ static tri_status append_with_magnitudes(tri_op_list *list, const linear *attrib
 static tri_status append_one(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
                              int32_t *out) {
   int32_t y = -1;
-  if (tri_op_has_magnitudes(list, weight)) return append_with_magnitudes(list, attributes, x, weight, bias, out);
+  if (tri_op_list_has_magnitudes(list, weight)) return append_with_magnitudes(list, attributes, x, weight, bias, out);
   TRI_TRY(append_product(list, attributes, x, weight, bias, &y));
   return tri_op_lora(list, attributes->weight.in, weight, x, y, out);
 }

@@ -5,7 +5,6 @@
 #include "mesh/batch_columns.h"
 #include "mesh/parts.h"
 #include "mesh/sequence_cut.h"
-#include "ops/magnitude.h"
 
 #include <assert.h>
 #include <string.h>
@@ -97,6 +96,13 @@ tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter 
   return TRI_OK;
 }
 
+bool tri_op_list_has_magnitudes(const tri_op_list *list, int32_t weight) {
+  for (int64_t i = weight; i < list->num_parameters && (i == weight || list->parameters[i].joined); i++) {
+    if (list->parameters[i].magnitude >= 0) return true;
+  }
+  return false;
+}
+
 /* Sets the storage of a call's parameters, and which of them are frozen. */
 static void set_call_parameters(const tri_op_list *list, tri_op_call *call) {
   for (int i = 0; i < TRI_OP_PARAMETERS && list->parameters != NULL; i++) {
@@ -104,7 +110,7 @@ static void set_call_parameters(const tri_op_list *list, tri_op_call *call) {
     const tri_op_parameter *parameter = &list->parameters[call->parameters[i]];
     if (parameter->frozen) call->frozen |= 1u << i;
     if (i == 0) call->stored = parameter->stored;
-    if (i == 0 && tri_op_has_magnitudes(list, call->parameters[0])) call->keeps_dense = true;
+    if (i == 0 && tri_op_list_has_magnitudes(list, call->parameters[0])) call->keeps_dense = true;
     call->parameters[i] = parameter->index;
   }
 }

@@ -139,6 +139,9 @@ void tri_op_list_set_shard(tri_op_list *list, const tri_op_shard *shard);
 tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter *parameters, int64_t count,
                                       const tri_op_adapter *adapter);
 
+/* Returns whether one of the matrices that share the GEMM of `weight` has magnitudes. */
+bool tri_op_list_has_magnitudes(const tri_op_list *list, int32_t weight);
+
 /* `add` registers a window that calls may use, before the first call is appended; a window of at least `positions`
  * tokens, the length of the longest sequence, has no effect. `set` chooses the window of the calls that follow. */
 void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens);

@@ -301,13 +301,6 @@ static const tri_op op_magnitude = {
     .prepare_cost = op_magnitude_prepare_cost,
 };
 
-bool tri_op_has_magnitudes(const tri_op_list *list, int32_t weight) {
-  for (int64_t i = weight; i < list->num_parameters && (i == weight || list->parameters[i].joined); i++) {
-    if (list->parameters[i].magnitude >= 0) return true;
-  }
-  return false;
-}
-
 /* Returns the magnitude of the first matrix that has one; the magnitudes of the others follow it. */
 static int32_t first_magnitude(const tri_op_list *list, int32_t weight) {
   int32_t i = weight;

@@ -5,9 +5,6 @@
 #include "ops/ops.h"
 #include "ops/weight.h"
 
-/* Returns whether one of the matrices that share the GEMM of `weight` has magnitudes. */
-bool tri_op_has_magnitudes(const tri_op_list *list, int32_t weight);
-
 /* Appends the scaling of y, which is the product of x and the matrices that share the GEMM of `parameter`, plus LoRA
  * factors and bias: each column of y, without its bias, is multiplied by magnitude / norm. bias -1: no bias;
  * `adds_bias`: this rank has added the bias. `alone`: y is without the bias, and the result is zero in a run without

@@ -120,7 +120,7 @@ tri_status tri_training_group_samplers(tri_training *t) {
   TRI_TRY(tri_layout_check_tensor("samples.tensor", tensor, &config->model));
   t->samples_here = world->rank < tensor;
   TRI_TRY(tri_group_split(world, "samples", t->samples_here ? 0 : 1, world->rank, &t->sampling));
-  return t->samples_here ? tri_replicas_create(&t->sampling, tensor, &config->model, &t->samplers) : TRI_OK;
+  return t->samples_here ? tri_replicas_create(&t->sampling, tensor, &config->model, NULL, &t->samplers) : TRI_OK;
 }
 
 /* The weights that samples are generated with. */

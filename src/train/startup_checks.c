@@ -46,14 +46,15 @@ static tri_status sample_corpus(const tri_corpus *corpus, int64_t vocab_size, in
   return TRI_OK;
 }
 
-static tri_status agree_on_corpus(const tri_group *world, const tri_corpus *corpus, int64_t vocab_size,
-                                  const char *what) {
+tri_status tri_startup_check_corpus(const tri_group *group, const tri_corpus *corpus, int64_t vocab_size,
+                                    const char *what) {
   int32_t *tokens = NULL;
   size_t count = 2 + LOOKS * LOOK_TOKENS;
+  if (group->size == 1) return TRI_OK;
   TRI_TRY(tri_alloc("a look at a corpus", count, sizeof *tokens, &tokens));
   tri_status status = corpus == NULL ? TRI_OK : sample_corpus(corpus, vocab_size, tokens);
-  status = tri_common_status(world, status);
-  if (status == TRI_OK) status = tri_must_agree(world, what, (const char *)tokens, count * sizeof *tokens);
+  status = tri_common_status(group, status);
+  if (status == TRI_OK) status = tri_must_agree(group, what, (const char *)tokens, count * sizeof *tokens);
   tri_free(tokens);
   return status;
 }
@@ -69,9 +70,9 @@ tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_confi
     bool several = config->data.num_train > 1;
     snprintf(what, sizeof what, "corpus (data.train%s%s)", several ? ": " : "",
              several ? config->data.train[k].path : "");
-    TRI_TRY(agree_on_corpus(world, data->train_corpora[k], vocab_size, what));
+    TRI_TRY(tri_startup_check_corpus(world, data->train_corpora[k], vocab_size, what));
   }
-  return agree_on_corpus(world, data->validation_corpus, vocab_size, "corpus (data.validation)");
+  return tri_startup_check_corpus(world, data->validation_corpus, vocab_size, "corpus (data.validation)");
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

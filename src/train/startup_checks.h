@@ -11,6 +11,11 @@
  * corpora are optional); otherwise TRI_BAD_CONFIG on all ranks, with the difference and the rank. */
 tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data);
 
+/* COLLECTIVE over the group. Checks that all ranks have the same corpus, by its size and tokens at places all over it;
+ * otherwise TRI_BAD_CONFIG on all ranks. corpus NULL: none on any rank. `what`: names it in the message. */
+tri_status tri_startup_check_corpus(const tri_group *group, const tri_corpus *corpus, int64_t vocab_size,
+                                    const char *what);
+
 /* Memory that a rank needs in addition to its engine's. */
 typedef struct tri_startup_memory {
   bool snapshots;          /* the run takes snapshots */

@@ -400,7 +400,7 @@ static void check_schedule(const char *kind, tri_dtype type, uint64_t seed) {
   world w = make_world(kind, type, &model, &sizes);
   schedule s = {.seed = seed, .parts = get_memory(MOST_PARTS * sizeof *s.parts)};
   tri_replicas replicas;
-  CHECK_OK(tri_replicas_create(&all, 1, &model, &replicas));
+  CHECK_OK(tri_replicas_create(&all, 1, &model, NULL, &replicas));
   CHECK_OK(tri_dispatcher_create(&replicas, w.runner, w.generator, &s.dispatcher));
   CHECK(tri_dispatcher_replicas(s.dispatcher) == all.size, "%d", tri_dispatcher_replicas(s.dispatcher));
   if (all.rank == 0) {
@@ -490,7 +490,7 @@ static void check_positions(void) {
   world w = make_world("cpu", TRI_FP32, &model, &sizes);
   schedule s = {.seed = 0};
   tri_replicas replicas;
-  CHECK_OK(tri_replicas_create(&all, 1, &model, &replicas));
+  CHECK_OK(tri_replicas_create(&all, 1, &model, NULL, &replicas));
   CHECK_OK(tri_dispatcher_create(&replicas, w.runner, w.generator, &s.dispatcher));
   if (all.rank == 0) {
     lead_to_positions(&s, POSITIONS - 10);

@@ -7,6 +7,7 @@
 #include "cli/running/model_options.h"
 #include "cli/running/ranks.h"
 #include "files/file.h"
+#include "train/startup_checks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,9 +58,9 @@ static const tri_option eval_options[] = {
              "same. Under\n"
              "                      mpirun, srun or flux run leave it out\n"},
     {TRI_INT("tensor", tensor, 1, 1 << 16),
-     .help = "  --tensor T          with --choices or --answers: T of the N ranks hold one copy of the weights, for a "
-             "model that\n"
-             "                      one rank cannot hold (1)\n"},
+     .help =
+         "  --tensor T          T of the N ranks hold one copy of the weights, for a model that one rank cannot hold "
+         "(1)\n"},
     {TRI_TEXT("documents", documents),
      .help =
          "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"},
@@ -152,12 +153,6 @@ static tri_status check_options(const eval_arguments *given, int named) {
                     "eval: with --answers or --all-checkpoints name a checkpoint, or a run, and nothing else; with "
                     "--choices one or several");
   }
-  if (!asks(given) && given->tensor > 1) {
-    return tri_fail(
-        TRI_BAD_USAGE,
-        "eval: --tensor is for --choices and --answers; a corpus is evaluated by whole models, on each of -n "
-        "ranks, or under any layout by the run's own evaluations (train, evaluation.every)");
-  }
   if (!asks(given) || !of_corpus) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
                   "eval: --sequence, --documents, --packing, --bigram and --reference are for a corpus, not for "
@@ -205,6 +200,7 @@ static tri_status eval_text(const eval_arguments *given, const tri_corpus *corpu
                                .data = given->data,
                                .bigram = given->bigram,
                                .group = given->group,
+                               .tensor = given->tensor,
                                .options = &given->model,
                                .sequence = given->sequence,
                                .batch = given->batch,
@@ -223,6 +219,7 @@ static tri_status eval_preferences(const eval_arguments *given, const tri_corpus
                                       .reference = given->reference,
                                       .corpus = corpus,
                                       .group = given->group,
+                                      .tensor = given->tensor,
                                       .options = &given->model,
                                       .sequence = given->sequence,
                                       .batch = given->batch,
@@ -271,7 +268,8 @@ static tri_status eval_work(void *context, const tri_group *group, int threads) 
   if (asks(given)) return ask_questions(given);
   tri_corpus *corpus = NULL;
   TRI_TRY(tri_ranks_agree(group, tri_corpus_open(given->data, &corpus)));
-  const tri_status status = eval_corpus(given, corpus);
+  tri_status status = tri_ranks_agree(group, tri_startup_check_corpus(group, corpus, INT32_MAX, "corpus"));
+  if (status == TRI_OK) status = eval_corpus(given, corpus);
   tri_corpus_close(corpus);
   return status;
 }

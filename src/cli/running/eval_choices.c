@@ -134,7 +134,7 @@ static tri_status agree(const session *s, tri_status status) {
 
 /* COLLECTIVE. Creates a scorer with the weights of a checkpoint. The caller destroys it, also after a failure. */
 static tri_status load_scorer(session *s, const tri_merged *weights, const tri_model *model, tri_scorer **out) {
-  if (!s->grouped) TRI_TRY(tri_replicas_create(s->asked->group, s->asked->tensor, model, &s->replicas));
+  if (!s->grouped) TRI_TRY(tri_replicas_create(s->asked->group, s->asked->tensor, model, weights, &s->replicas));
   s->grouped = true;
   TRI_TRY(agree(s, create_scorer(s, model, out)));
   tri_executor *executor = tri_scorer_executor(*out);

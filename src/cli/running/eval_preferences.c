@@ -5,7 +5,6 @@
 #include "cli/running/eval_model.h"
 #include "cli/running/ranks.h"
 #include "data/preference_sums.h"
-#include "engine/evaluate.h"
 #include "files/json_kind.h"
 #include "options/json.h"
 #include "run/run_config.h"
@@ -127,21 +126,15 @@ static tri_status score(const session *s, const tri_eval_model *m, bool mismatch
   const tri_preference_at at = {.source = &s->source, .in_order = true, .mismatched = mismatched};
   const tri_feed feed = tri_preference_feed(&at);
   scored_rows to = {s, out};
-  const tri_feed_scoring scoring = {.group = s->asked->group,
-                                    .executor = m->executor,
-                                    .feed = &feed,
-                                    .samples = s->source.per_epoch,
-                                    .done = keep_scores,
-                                    .context = &to};
-  const tri_status status = tri_feed_score(&scoring);
-  tri_log_progress_end();
-  return status;
+  tri_feed_scoring scoring = {.feed = &feed, .samples = s->source.per_epoch, .done = keep_scores, .context = &to};
+  return tri_eval_model_score(m, &scoring);
 }
 
 static tri_status score_all(const session *s, const tri_model *model, const tri_merged *weights) {
   const tri_eval_shape shape = {.purpose = TRI_LIST_SCORE, .batch = s->batch, .sequence = s->sequence, .masked = true};
   tri_eval_model own = {0};
-  tri_status status = tri_eval_model_create(model, weights, s->asked->options, &shape, s->asked->group, &own);
+  tri_status status =
+      tri_eval_model_create(model, weights, s->asked->options, &shape, s->asked->group, s->asked->tensor, &own);
   if (status == TRI_OK) status = score(s, &own, false, s->rows);
   if (status == TRI_OK && s->source.options.mismatched) status = score(s, &own, true, s->mismatched);
   tri_eval_model_release(&own);
@@ -188,6 +181,7 @@ static tri_status set_up(session *s) {
   TRI_TRY(find_objective(s));
   TRI_TRY(tri_eval_corpus_tokenizer(&s->weights, options, s->asked->corpus, &s->tokenizer));
   TRI_TRY(create_source(s));
+  tri_eval_log_idle(s->asked->group, s->asked->tensor, s->source.per_epoch, s->batch);
   const size_t rows = (size_t)(s->source.per_epoch * s->sequence);
   TRI_TRY(tri_alloc("answers", (size_t)s->source.most_units, sizeof *s->units, &s->units));
   TRI_TRY(tri_alloc("log-probabilities", rows, sizeof *s->rows, &s->rows));

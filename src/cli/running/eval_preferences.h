@@ -11,6 +11,7 @@ typedef struct tri_eval_preferences {
   const char *reference; /* folder of the reference model; NULL: none */
   const tri_corpus *corpus;
   const tri_group *group; /* ranks that share the work */
+  int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one */
   const tri_model_options *options;
   int64_t sequence, batch; /* 0 means the sequence of training, and a batch of 4 */
   bool json;

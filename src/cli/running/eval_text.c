@@ -9,7 +9,6 @@
 #include "cli/running/ranks.h"
 #include "data/bigram.h"
 #include "data/eval_windows.h"
-#include "engine/evaluate.h"
 #include "files/json_kind.h"
 #include "options/options.h"
 #include "run/run_config.h"
@@ -148,7 +147,8 @@ static tri_status create_model(session *s) {
                                 .batch = s->batch,
                                 .sequence = s->sequence,
                                 .masked = is_masked(s)};
-  return tri_eval_model_create(&s->model, &s->weights, s->asked->options, &shape, s->asked->group, &s->run);
+  return tri_eval_model_create(&s->model, &s->weights, s->asked->options, &shape, s->asked->group, s->asked->tensor,
+                               &s->run);
 }
 
 static tri_status count_bigrams(session *s) {
@@ -200,6 +200,7 @@ static tri_status open_data(session *s) {
 
 static tri_status eval_set_up(session *s) {
   TRI_TRY(tri_ranks_agree(s->asked->group, open_data(s)));
+  if (s->first == NULL) tri_eval_log_idle(s->asked->group, s->asked->tensor, s->windows.count, s->batch);
   return create_model(s);
 }
 
@@ -278,22 +279,19 @@ static int64_t labels_of_all(const session *s) {
 
 static tri_status eval_evaluate(session *s) {
   const tri_feed feed = tri_eval_windows_feed(&s->windows);
-  const tri_feed_scoring scoring = {.group = s->asked->group,
-                                    .executor = s->run.executor,
-                                    .feed = &feed,
-                                    .samples = s->windows.count,
-                                    .total = s->ensemble == NULL ? &s->total : NULL,
-                                    .done = add_batch,
-                                    .context = s};
+  tri_feed_scoring scoring = {.feed = &feed,
+                              .samples = s->windows.count,
+                              .total = s->ensemble == NULL ? &s->total : NULL,
+                              .done = add_batch,
+                              .context = s};
   if (s->ensemble != NULL && s->ensemble->log_sums == NULL) {
     const int64_t labels = labels_of_all(s);
     TRI_TRY(tri_alloc("an ensemble's labels", (size_t)labels, sizeof *s->ensemble->log_sums, &s->ensemble->log_sums));
     for (int64_t i = 0; i < labels; i++) s->ensemble->log_sums[i] = UNCOUNTED;
   }
-  const tri_status status = tri_feed_score(&scoring);
-  tri_log_progress_end();
-  if (status == TRI_OK) settle_bytes(s);
-  return status;
+  TRI_TRY(tri_eval_model_score(&s->run, &scoring));
+  settle_bytes(s);
+  return TRI_OK;
 }
 
 typedef struct results {

@@ -12,6 +12,7 @@ typedef struct tri_eval_text {
   const tri_corpus *corpus;
   const char *data, *bigram; /* name of the corpus; corpus to count the baseline on, or NULL */
   const tri_group *group;    /* ranks that share the work */
+  int64_t tensor;            /* tensor ranks of each replica; 0 or 1: one */
   const tri_model_options *options;
   int64_t sequence, batch;         /* 0: the sequence of training; a batch of 4 */
   const char *documents, *packing; /* NULL: as in training */
