@@ -1,13 +1,11 @@
 /* Lower bounds of the time and the memory of a layout, for the search.
  *
- * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout whose lower bound
- * is above the step time of the slowest layout in the list of the best so far, or above the device's memory, is
- * never simulated.
+ * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout is discarded without
+ * a simulation if a lower bound of its step time is above the step time of the slowest layout in the list of the best
+ * so far, or a lower bound of its memory is above the device's memory.
  *
- * The idea: layers of one kind cost the same, so that a few prices are enough for all depths. A unit (the embedding,
- * one layer without experts, one with experts, the head) is priced once for all layouts whose layers are alike
- * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
- * ...), from a list of operations of one or two layers. A bound then only counts layers:
+ * The idea: layers of one kind cost the same, so the prices of a few units (the embedding, one layer of each kind, the
+ * head) are enough for all depths. layer_prices.c computes and caches them. A bound then only counts layers:
  *
  *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
  *           stage, plus the pass of one micro-batch through the layers before it. To this are added the update, and
@@ -19,13 +17,13 @@
  * the corresponding part of the simulated time or of the planned bytes, and a cost that the schedule may hide counts
  * as 0. tests/unit/test_bounds.c compares bounds and predictions of random layouts.
  *
- * Layers that train differently (an adapter on some layers, frozen patterns) have no common price. The bounds then
- * price the model as if all its weights were frozen, but with gradients of activations passing through: no GEMM for
- * a weight's gradient, no memory for it, no update. The layers up to and including the lowest trained one run their
- * forward only.
+ * If any weight of the model is frozen (partial training, an adapter), the update counts as 0, the states count as the
+ * smaller of all trained and all frozen, and the layers up to and including the lowest trained one count with their
+ * weights and their forward only.
  *
- * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers. The bound of the time is
- * 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the update. */
+ * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers, so 84 layers are before the last
+ * stage. The bound of the time is 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the
+ * update. */
 #include "plan/bounds.h"
 
 #include "base/count.h"
@@ -46,8 +44,11 @@ typedef struct layer_count {
       untrained[TRI_NUM_LAYER_KINDS]; /* layers up to and including the lowest trained one: only their forward counts */
 } layer_count;
 
+/* Return the number of layers of a kind: those with a backward, and all. */
 static double trained_of(const layer_count *n, int kind) { return n->recomputed[kind] + n->kept[kind]; }
 static double all_of(const layer_count *n, int kind) { return trained_of(n, kind) + n->untrained[kind]; }
+
+/* Returns a + times * b. */
 static layer_count layers_plus(layer_count a, double times, layer_count b) {
   for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     a.recomputed[kind] += times * b.recomputed[kind];
@@ -57,6 +58,7 @@ static layer_count layers_plus(layer_count a, double times, layer_count b) {
   return a;
 }
 
+/* Returns a + times * b. */
 static tri_parameter_counts elements_plus(tri_parameter_counts a, double times, tri_parameter_counts b) {
   return (tri_parameter_counts){a.plain + times * b.plain, a.stacked + times * b.stacked};
 }
@@ -90,6 +92,7 @@ static double frozen_bytes(const tri_search_request *request) {
   return quantised ? 0.5 : (double)tri_dtype_bytes(request->precision);
 }
 
+/* Returns whether the priced model has any frozen weight. */
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
 
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
@@ -129,7 +132,8 @@ static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
   return end <= first ? 0 : (end + every - 1) / every - (first + every - 1) / every;
 }
 
-/* Counts the layers first .. end - 1. In a model, the layers without experts come first. */
+/* Counts the layers first .. end - 1, and splits the range at the lowest trained layer. In a model, the layers without
+ * experts come first. Layers whose index is a multiple of `recompute_every` recompute. */
 static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layout, int64_t first, int64_t end) {
   const tri_model *model = bounds->request.model;
   if (first < 0) first = 0;
@@ -155,17 +159,21 @@ static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layo
   return count;
 }
 
+/* Counts the layers of one chunk of a stage. */
 static layer_count layers_of_chunk(const tri_bounds *bounds, const tri_layout *layout, int64_t chunk, int64_t stage) {
   tri_layer_range range = tri_layout_layers(layout, bounds->request.model, chunk * layout->pipeline + stage);
   return count_layers(bounds, layout, range.first, range.end);
 }
 
+/* Returns whether two layouts have the same numbers of layers in all chunks. Numbers depend on the model, too, but
+ * bounds have only one. */
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
          a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers &&
          a->head_as_layers == b->head_as_layers && a->recompute_every == b->recompute_every;
 }
 
+/* Finds or counts the layers of a layout's stages. The result is valid until the next call. */
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {
   const tri_model *model = bounds->request.model;
   const int64_t number = (layout->pipeline * 61 + layout->virtual_stages) * 5 + layout->recompute_every;
@@ -190,14 +198,15 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Counts the layers of a stage, each as many times as micro-batches are in flight in it when the stage begins its first
- * backward (of weights, if the backward is split). The result is a lower bound.
+/* Counts the layers of stage 0 or 1, each multiplied by the number of micro-batches that are in flight in it when the
+ * stage begins its first backward (of weights, if the backward is split). The result is a lower bound.
  *
- * With one chunk, `pipeline - stage` micro-batches are in flight (more with GPipe), and with zero bubble `pipeline`,
- * because weight gradients are delayed by `stage` micro-batches. With several chunks, the first group of
- * micro-batches (tri_schedule_period) is in flight in all chunks but the last. The warm-up ends in the last chunk:
- * 2 * (pipeline - stage) - 1 micro-batches are in flight there, or the whole group if it is smaller. A step may have
- * fewer micro-batches. */
+ *   one chunk        `pipeline - stage` micro-batches (more with GPipe)
+ *   zero bubble      `pipeline` micro-batches, because weight gradients are delayed by `stage` micro-batches
+ *   several chunks   In all chunks but the last: the first group of micro-batches (tri_schedule_period). In the last
+ *                    chunk, where the warm-up ends: 2 * (pipeline - stage) - 1, or the group if that is smaller.
+ *
+ * No number is larger than the number of micro-batches of a step. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -267,6 +276,8 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   return tri_larger_double(m * first, m * last + sum_s(layout, of, &division->ahead, pass_s));
 }
 
+/* Returns the number of parameters of a rank in a stage with these layers. The first stage has the embedding, the last
+ * one the head; with several stages, the head of a tied model needs its own copy of the embedding. */
 static tri_parameter_counts stage_elements(const tri_layer_sizes *sizes, const tri_layout *layout, layer_count layers,
                                            bool first, bool last) {
   tri_parameter_counts count = {0};
@@ -301,6 +312,8 @@ static double least_states(const tri_search_request *request) {
   return least;
 }
 
+/* Returns a lower bound of the bytes of weights, gradients and optimizer states. `count`: the parameters of a rank of
+ * the stage; `tied`: those of a tied embedding among them, 0 if the stage has none. */
 static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, tri_parameter_counts count, double tied) {
   const tri_search_request *request = &bounds->request;
   const tri_system *system = request->system;
@@ -315,8 +328,9 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, tr
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
-  /* If some weights are frozen, they are not counted separately. The bound is the smaller of two sums: all weights
-   * are trained, or all are frozen (in the type of the activations or in 4 bits, without gradients and states). */
+  /* Frozen weights are not counted separately. If there are any, the bound is the smaller of two sums: as if all
+   * weights were trained, or as if all were frozen (in the type of the activations or in 4 bits, without gradients and
+   * states). */
   const double frozen = values * bounds->frozen_bytes;
   const double trained = weight * values + gradient * gradients + states * updated;
   return is_frozen(request) && frozen < trained ? frozen : trained;
@@ -339,14 +353,15 @@ static double buffer_bytes(const tri_search_request *request, const tri_layout *
   return kinds * (double)stage_buffers * rows * width;
 }
 
-/* Returns the bytes that one micro-batch in flight keeps in a layer. */
+/* Returns the bytes that one micro-batch in flight keeps in a layer: activations, and with a split backward also the
+ * gradients for the backward of weights. */
 static double kept_bytes(const tri_layout *layout, const tri_unit_price *layer) {
   bool splits = layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE && layout->pipeline > 1;
   return layer->kept + (splits ? layer->deferred : 0);
 }
 
-/* Returns the bytes of workspace of a layer's backward. All recomputed activations of the layer exist at the same
- * time. */
+/* Returns the bytes of workspace of a layer's backward: all recomputed activations of the layer, which exist at the
+ * same time, and for this program the largest buffer for rows that move between ranks. */
 static double work_bytes(const tri_search_request *request, const tri_unit_price *layer) {
   return layer->recomputed + (request->system->planned ? layer->transfer : 0);
 }
@@ -371,7 +386,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     kept += flying.kept[kind] * kept_bytes(layout, &of->kept->layer[kind]);
   }
-  /* A first stage without layers sends the embedding's output at once; only this program's engine keeps it. */
+  /* If the first stage has no layers, only this program's engine keeps the embedding's output; other systems free it
+   * after it was sent. */
   bool stays = all > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
@@ -384,8 +400,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
     }
     kept += packed;
   }
-  /* If only some layers recompute, the layer of the first backward may not recompute, and so need less workspace.
-   * The smaller workspace counts. */
+  /* If `recompute_every` skips layers, the first layer with a backward may be one of them. It needs less workspace than
+   * a layer that recomputes, so this smaller workspace counts. */
   const tri_layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));

@@ -48,11 +48,13 @@ struct tri_price_cache {
 
 /* ---- the models to price ----------------------------------------------------------------------------------------- */
 
+/* Returns whether two parameters have the same shape and the same part in the training. */
 static bool are_alike(const tri_parameter *a, const tri_parameter *b) {
   return a->frozen == b->frozen && a->factor == b->factor && a->stored == b->stored && a->num_dims == b->num_dims &&
          a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1] && (a->magnitude < 0) == (b->magnitude < 0);
 }
 
+/* Returns whether an entry is the last one of its layer. */
 static bool ends_layer(const tri_parameter_table *table, int64_t entry) {
   return entry + 1 == table->num_entries || table->entries[entry + 1].layer != table->entries[entry].layer;
 }
@@ -61,7 +63,8 @@ static int kind_of(const tri_model *model, int64_t layer) {
   return tri_model_has_experts(model, layer) ? TRI_LAYER_EXPERTS : TRI_LAYER_DENSE;
 }
 
-/* Returns whether all layers of a kind above `lowest` have the same trained parameters. */
+/* Returns whether all layers of a kind above `lowest` have the same parameters, trained and frozen in the same places.
+ * Compares each layer with the first one of its kind. */
 static bool trains_alike(const tri_model *model, const tri_parameter_table *table, int64_t lowest) {
   int64_t first_of[TRI_NUM_LAYER_KINDS] = {-1, -1}, begin = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -93,8 +96,9 @@ static tri_status choose_model(tri_price_cache *cache, const tri_model *model) {
   return TRI_OK;
 }
 
-/* Sets the models that are priced. To list the operations of a model with frozen weights or an adapter, a table of all
- * its parameters is needed, so a model with fewer layers saves time. */
+/* Sets the models that are priced. Operations of a model with frozen weights or an adapter are listed from a table of
+ * all its parameters, so such a model is shortened: it keeps the two layers from the first one above `lowest` on, or
+ * from the first one with experts on if that comes later. */
 static void set_priced(tri_price_cache *cache) {
   cache->priced = *cache->request.model;
   cache->untrained = cache->frozen;
@@ -136,24 +140,28 @@ int64_t tri_price_cache_lowest(const tri_price_cache *cache) { return cache->low
 
 /* Prices the first layer of the range [first, end); does nothing for an empty range. Layer 1 is priced instead of
  * layer 0 if the range has both, because the first norm of layer 0 costs more than the first norm of other layers:
- * it reads its input. In other layers, the price of the residual sum before the norm includes this read. */
+ * it reads its input. In other layers, the price of the residual sum before the norm includes this read.
+ *
+ * `passes`: the backward also computes the gradient of the layer's input. */
 static tri_status price_layer(const tri_price_cache *cache, tri_layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first >= end) return TRI_OK;
   const int64_t layer = first == 0 && end > 1 ? 1 : first;
-  const int64_t begin = first > 0                                ? layer - 1
-                        : cache->request.model == &cache->frozen ? 0
-                                                                 : -1; /* -1: the list begins with the embedding */
+  /* The list begins with the embedding (-1), or with layer 0 if all weights are frozen: a frozen embedding would end
+   * the gradients. */
+  const int64_t begin = first > 0 ? layer - 1 : cache->request.model == &cache->frozen ? 0 : -1;
   const tri_wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
   return tri_price_unit(&cache->request, &of->of, &wanted);
 }
 
+/* Prices all units for the layouts that are like of->of: the embedding, the head, and of each kind of layer one below
+ * and one above the lowest trained layer. */
 static tri_status price(const tri_price_cache *cache, tri_layer_prices *of) {
   const tri_search_request *request = &cache->request;
   const tri_model *model = &cache->priced, *frozen = &cache->untrained;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const int64_t first[TRI_NUM_LAYER_KINDS] = {0, dense}, end[TRI_NUM_LAYER_KINDS] = {dense, all};
-  const int64_t above = tri_larger(cache->lowest + 1, 0); /* the first layer that gradients pass through */
+  const int64_t above = tri_larger(cache->lowest + 1, 0); /* the first layer whose backward counts */
   const bool passes = cache->lowest < request->model->num_layers;
   const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
   const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
@@ -169,8 +177,8 @@ static tri_status price(const tri_price_cache *cache, tri_layer_prices *of) {
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
 
-/* Returns a layout with as few ranks as one layer needs: one stage, no ZeRO, and only as many data ranks as expert
- * parallelism needs (one without experts). */
+/* Returns a layout with the same prices and sizes that has as few ranks as one layer needs: one stage, no ZeRO, and
+ * only as many data ranks as expert parallelism needs (one without experts). */
 static tri_layout one_of(const tri_layout *layout) {
   const int64_t sharing = layout->tensor * layout->context, experts = layout->expert * layout->expert_tensor;
   tri_layout one = *layout;
@@ -204,6 +212,7 @@ static tri_status find_prices_of(tri_price_cache *cache, const tri_layout *layou
   return TRI_OK;
 }
 
+/* The layers that `recompute_every` skips have the prices of the same layout without recomputation. */
 tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layout, tri_layout_prices *out) {
   tri_layout kept = *layout;
   kept.recompute = TRI_RECOMPUTE_NONE;
@@ -216,9 +225,9 @@ tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layo
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the mesh position with the fewest experts, for a lower bound of a rank's parameters. This position is the
- * same in all layouts that share a tri_layer_sizes, but the position with the most tokens (tri_layout_fullest) is not.
- */
+/* Returns the position of the last of the ranks that share the experts. It has the fewest if they do not divide evenly,
+ * so its number of parameters is a lower bound for every rank. (The rank with the most tokens, tri_layout_fullest, is
+ * not the same in all layouts that share a tri_layer_sizes.) */
 static tri_mesh_position fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
@@ -226,7 +235,7 @@ static tri_mesh_position fewest_experts(const tri_layout *one) {
                              tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
-/* Adds a parameter to the sizes of its kind of layer. Only the parameters of the first layer of each kind count. */
+/* Adds a parameter to the size of its kind of layer, if its layer is the first one of the kind. */
 static void add_elements(const tri_model *model, const tri_parameter *entry, tri_layer_sizes *sizes) {
   const int64_t first[TRI_NUM_LAYER_KINDS] = {0, model->dense_layers};
   const int kind = kind_of(model, entry->layer);
