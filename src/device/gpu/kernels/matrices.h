@@ -22,6 +22,7 @@ typedef struct matrix_normalise_arguments {
   double eps;
 } matrix_normalise_arguments;
 
+/* a, b and out have elements, [size, size] and dense. */
 typedef struct matrix_polynomial_arguments {
   const void *a, *b;
   void *out;
