@@ -16,6 +16,7 @@
  *                      the forward only. If the layers above it train differently (an adapter on some layers, frozen
  *                      patterns), the model is priced as if all its weights were frozen, with gradients of activations
  *                      passing through: no GEMM for a weight's gradient, and no memory for it.
+ *                      The size of a kind is that of its smallest layer, since an adapter may be in one layer alone.
  *   uneven experts     Sizes are those of the rank with the fewest experts.
  *
  * Example: a mixture of experts with 3 dense layers and 58 layers with experts, all trained, tensor 4. Four prices are
@@ -235,13 +236,14 @@ static tri_mesh_position fewest_experts(const tri_layout *one) {
                              tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
-/* Adds a parameter to the size of its kind of layer, if its layer is the first one of the kind. */
-static void add_elements(const tri_model *model, const tri_parameter *entry, tri_layer_sizes *sizes) {
+/* Lowers the size of a layer's kind to `count`, the size of this layer. An adapter may be in one layer alone, so layers
+ * of a kind may have different sizes; bounds need the smallest. */
+static void keep_smallest(const tri_model *model, int64_t layer, tri_parameter_counts count, tri_layer_sizes *sizes) {
   const int64_t first[TRI_NUM_LAYER_KINDS] = {0, model->dense_layers};
-  const int kind = kind_of(model, entry->layer);
-  tri_parameter_counts *to = &sizes->layer[kind];
-  if (entry->layer != first[kind]) return;
-  *(entry->placement.has_holders ? &to->stacked : &to->plain) += (double)entry->count;
+  const int kind = kind_of(model, layer);
+  tri_parameter_counts *of = &sizes->layer[kind];
+  if (layer == first[kind] || count.plain < of->plain) of->plain = count.plain;
+  if (layer == first[kind] || count.stacked < of->stacked) of->stacked = count.stacked;
 }
 
 tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layout, const tri_layer_sizes **out) {
@@ -255,6 +257,7 @@ tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layou
   tri_layer_range all = {-1, model->num_layers + 1};
   tri_layer_sizes sizes = {.of = one_of(layout)};
   tri_model_share share = {.position = fewest_experts(&sizes.of), .chunks = &all, .num_chunks = 1};
+  tri_parameter_counts of_layer = {0};
   tri_parameter_table *table = NULL;
   TRI_TRY(tri_parameter_table_create(model, &share, &table));
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -267,7 +270,10 @@ tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layou
     } else if (entry->layer == model->num_layers) {
       sizes.head += count;
     } else {
-      add_elements(model, entry, &sizes);
+      *(entry->placement.has_holders ? &of_layer.stacked : &of_layer.plain) += count;
+      if (!ends_layer(table, i)) continue;
+      keep_smallest(model, entry->layer, of_layer, &sizes);
+      of_layer = (tri_parameter_counts){0};
     }
   }
   tri_parameter_table_destroy(table);
