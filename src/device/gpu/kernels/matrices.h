@@ -13,7 +13,7 @@ enum { TRI_GPU_KERNELS_matrices(TRI_GPU_THREADS) };
 /* Side of the tiles that blocks process one at a time. */
 enum { MATRIX_TILE = 64 };
 
-/* Strides as in tri_matrix_copy. */
+/* out [rows, columns] = in / (root of squares + eps). Strides as in tri_matrix_copy. */
 typedef struct matrix_normalise_arguments {
   const void *in; /* wide */
   const tri_exact_sum *squares;
