@@ -1,13 +1,11 @@
 /* Lower bounds of the time and the memory of a layout, for the search.
  *
- * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout whose lower bound
- * is above the step time of the slowest layout in the list of the best so far, or above the device's memory, is
- * never simulated.
+ * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout is discarded without
+ * a simulation if a lower bound of its step time is above the step time of the slowest layout in the list of the best
+ * so far, or a lower bound of its memory is above the device's memory.
  *
- * The idea: layers of one kind cost the same, so that a few prices are enough for all depths. A unit (the embedding,
- * one layer without experts, one with experts, the head) is priced once for all layouts whose layers are alike
- * (tri_layouts_alike with TRI_LAYOUT_OF_LAYERS: the same tensor, context and expert parallelism, micro-batch, recompute
- * ...), from a list of operations of one or two layers. A bound then only counts layers:
+ * The idea: layers of one kind cost the same, so the prices of a few units (the embedding, one layer of each kind, the
+ * head) are enough for all depths. layer_prices.c computes and caches them. A bound then only counts layers:
  *
  *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
  *           stage, plus the pass of one micro-batch through the layers before it. To this are added the update, and
@@ -19,42 +17,40 @@
  * the corresponding part of the simulated time or of the planned bytes, and a cost that the schedule may hide counts
  * as 0. tests/unit/test_bounds.c compares bounds and predictions of random layouts.
  *
- * Layers that train differently (an adapter on some layers, frozen patterns) have no common price. The bounds then
- * price the model as if all its weights were frozen, but with gradients of activations passing through: no GEMM for
- * a weight's gradient, no memory for it, no update. The layers up to and including the lowest trained one run their
- * forward only.
+ * If any weight of the model is frozen (partial training, an adapter), the update counts as 0, the states count as the
+ * smaller of all trained and all frozen, and the layers up to and including the lowest trained one count with their
+ * weights and their forward only.
  *
- * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers. The bound of the time is
- * 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the update. */
+ * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers, so 84 layers are before the last
+ * stage. The bound of the time is 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the
+ * update. */
 #include "plan/bounds.h"
 
 #include "base/count.h"
 #include "base/memory.h"
 #include "model/experts.h"
-#include "model/family.h"
-#include "ops/recompute.h"
+#include "plan/layer_prices.h"
 #include "plan/network.h"
 #include "plan/price.h"
-#include "plan/unit_price.h"
-#include "schedule/layout_values.h"
 #include "schedule/program.h"
 
 #include <math.h>
 
-/* Kinds of layers; layers of a kind have the same price. */
-typedef enum layer_kind { DENSE, EXPERTS, LAYER_KINDS } layer_kind;
-
 /* Numbers of layers of each kind, by the work of their backward. */
 typedef struct layer_count {
-  double recomputed[LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
-  double kept[LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
-  double untrained[LAYER_KINDS];  /* layers up to and including the lowest trained one: only their forward counts */
+  double recomputed[TRI_NUM_LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
+  double kept[TRI_NUM_LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
+  double
+      untrained[TRI_NUM_LAYER_KINDS]; /* layers up to and including the lowest trained one: only their forward counts */
 } layer_count;
 
+/* Return the number of layers of a kind: those with a backward, and all. */
 static double trained_of(const layer_count *n, int kind) { return n->recomputed[kind] + n->kept[kind]; }
 static double all_of(const layer_count *n, int kind) { return trained_of(n, kind) + n->untrained[kind]; }
+
+/* Returns a + times * b. */
 static layer_count layers_plus(layer_count a, double times, layer_count b) {
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     a.recomputed[kind] += times * b.recomputed[kind];
     a.kept[kind] += times * b.kept[kind];
     a.untrained[kind] += times * b.untrained[kind];
@@ -62,30 +58,10 @@ static layer_count layers_plus(layer_count a, double times, layer_count b) {
   return a;
 }
 
-typedef struct layer_prices {
-  tri_layout of; /* a layout with these prices. Layouts have the same prices if the keys that affect layers are equal
-                    (TRI_LAYOUT_OF_LAYERS) */
-  tri_unit_price embedding, layer[LAYER_KINDS], head;
-  tri_unit_price untrained[LAYER_KINDS]; /* prices of layers that run only their forward */
-  int64_t next;                          /* index in `prices` of the next entry with the same hash; -1: the last */
-} layer_prices;
-
-/* Numbers of parameters on one rank. ZeRO shards `plain` over the replicas of the model, and `stacked` (the weights
- * of experts) over the replicas of the experts. */
-typedef struct elements {
-  double plain, stacked;
-} elements;
-
-static elements elements_plus(elements a, double times, elements b) {
-  return (elements){a.plain + times * b.plain, a.stacked + times * b.stacked};
+/* Returns a + times * b. */
+static tri_parameter_counts elements_plus(tri_parameter_counts a, double times, tri_parameter_counts b) {
+  return (tri_parameter_counts){a.plain + times * b.plain, a.stacked + times * b.stacked};
 }
-
-typedef struct layer_sizes {
-  tri_layout of; /* a layout with these sizes. Layouts have the same sizes if the keys that affect parameters are equal
-                    (TRI_LAYOUT_OF_PARAMETERS) */
-  double embedding, tied, head; /* numbers of parameters; tied: the head's copy of a tied embedding */
-  elements layer[LAYER_KINDS];  /* numbers of parameters of one layer of each kind */
-} layer_sizes;
 
 /* Numbers of layers of the first two stages and of the last stage; bounds need no others. Many layouts have the same
  * numbers. */
@@ -98,24 +74,15 @@ typedef struct layer_division {
   layer_count ahead;               /* layers before the first chunk of the last stage */
 } layer_division;
 
-enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 }; /* numbers of entries of the hash tables */
+enum { DIVISIONS_HELD = 1 << 12 }; /* number of entries of `divisions` */
 
 struct tri_bounds {
-  tri_search_request request;
-  tri_model
-      frozen; /* the request's model with all weights frozen. If layers train differently, request.model points to it */
-  tri_model priced;     /* request.model, with only as many layers as the prices need */
-  tri_model untrained;  /* the frozen model, with as many layers as `priced` */
-  int64_t lowest;       /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
-  double frozen_bytes;  /* least bytes of one frozen parameter */
-  layer_prices *prices; /* prices that have been computed [num_prices] */
-  int64_t num_prices, room;
-  int64_t *first_price; /* index in `prices` of the first entry with each hash [PRICE_NUMBERS]; -1: none */
-  layer_sizes *sizes;   /* sizes that have been computed [num_sizes] */
-  int64_t num_sizes, sizes_room;
-  layer_division *divisions; /* cache [DIVISIONS_HELD], indexed by a hash of the layout's keys */
-  int64_t hit, kept_hit; /* indices in `prices` of the last results: for the layers that recompute, and for the layers
-                            that `recompute_every` skips */
+  tri_search_request request; /* request.model: the model that is priced (tri_price_cache_model) */
+  tri_price_cache *cache;
+  int64_t lowest;            /* tri_price_cache_lowest */
+  double frozen_bytes;       /* least bytes of one frozen parameter */
+  layer_division *divisions; /* cache [DIVISIONS_HELD], indexed by a hash of the layout's keys; an entry holds the
+                                last layout with its hash */
 };
 
 /* Returns the smallest number of bytes of a frozen parameter. With 4 bits, the scales and the tensors that are not
@@ -125,79 +92,22 @@ static double frozen_bytes(const tri_search_request *request) {
   return quantised ? 0.5 : (double)tri_dtype_bytes(request->precision);
 }
 
+/* Returns whether the priced model has any frozen weight. */
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
-
-static bool are_alike(const tri_parameter *a, const tri_parameter *b) {
-  return a->frozen == b->frozen && a->factor == b->factor && a->stored == b->stored && a->num_dims == b->num_dims &&
-         a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1] && (a->magnitude < 0) == (b->magnitude < 0);
-}
-
-static bool ends_layer(const tri_parameter_table *table, int64_t entry) {
-  return entry + 1 == table->num_entries || table->entries[entry + 1].layer != table->entries[entry].layer;
-}
-
-static layer_kind kind_of(const tri_model *model, int64_t layer) {
-  return tri_model_has_experts(model, layer) ? EXPERTS : DENSE;
-}
-
-/* Returns whether all layers of a kind above `lowest` have the same trained parameters. */
-static bool trains_alike(const tri_model *model, const tri_parameter_table *table, int64_t lowest) {
-  int64_t first_of[LAYER_KINDS] = {-1, -1}, begin = 0;
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    const int64_t layer = table->entries[i].layer;
-    const bool inside = layer > lowest && layer >= 0 && layer < model->num_layers;
-    if (i > 0 && table->entries[i - 1].layer != layer) begin = i;
-    if (!inside) continue;
-    int64_t *first = &first_of[kind_of(model, layer)];
-    if (*first < 0) *first = i;
-    const int64_t other = *first + (i - begin);
-    if (table->entries[other].layer != table->entries[*first].layer) return false;
-    if (!are_alike(&table->entries[i], &table->entries[other])) return false;
-    if (ends_layer(table, i) != ends_layer(table, other)) return false;
-  }
-  return true;
-}
-
-/* Chooses the model to price. If the layers of the request's model train differently, this is the frozen model with
- * gradients passing through its layers. These cost less than trained layers, because they have no weight gradients
- * and no update. */
-static tri_status choose_model(tri_bounds *bounds, const tri_model *model) {
-  tri_parameter_table *table = NULL;
-  bounds->frozen = *model;
-  bounds->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
-  if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
-  TRI_TRY(tri_parameter_table_create(model, NULL, &table));
-  if (!trains_alike(model, table, bounds->lowest)) bounds->request.model = &bounds->frozen;
-  tri_parameter_table_destroy(table);
-  return TRI_OK;
-}
-
-/* Sets the models that are priced. To list the operations of a model with frozen weights or an adapter, a table of all
- * its parameters is needed, so a model with fewer layers saves time. */
-static void set_priced(tri_bounds *bounds) {
-  bounds->priced = *bounds->request.model;
-  bounds->untrained = bounds->frozen;
-  if (!is_frozen(&bounds->request)) return;
-  const int64_t all = bounds->priced.num_layers, above = tri_larger(bounds->lowest + 1, 0);
-  const int64_t dense = bounds->priced.num_experts > 0 ? bounds->priced.dense_layers : 0;
-  bounds->priced.num_layers = bounds->untrained.num_layers = tri_smaller(all, tri_larger(above, dense) + 2);
-}
 
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
   tri_bounds *bounds = NULL;
   TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
   bounds->request = *request;
   bounds->frozen_bytes = frozen_bytes(request);
-  tri_status status = tri_trainable_lowest_layer(request->model, &bounds->lowest);
-  if (status == TRI_OK) status = choose_model(bounds, request->model);
-  if (status == TRI_OK) set_priced(bounds);
+  tri_status status = tri_price_cache_create(request, &bounds->cache);
   if (status == TRI_OK) status = tri_alloc("bounds", DIVISIONS_HELD, sizeof *bounds->divisions, &bounds->divisions);
-  if (status == TRI_OK) status = tri_alloc("bounds", PRICE_NUMBERS, sizeof(int64_t), &bounds->first_price);
   if (status != TRI_OK) {
     tri_bounds_destroy(bounds);
     return status;
   }
-  for (int64_t i = 0; i < PRICE_NUMBERS; i++) bounds->first_price[i] = -1;
+  bounds->request.model = tri_price_cache_model(bounds->cache);
+  bounds->lowest = tri_price_cache_lowest(bounds->cache);
   *out = bounds;
   return TRI_OK;
 }
@@ -209,157 +119,21 @@ void tri_bounds_of_step(tri_bounds *bounds, int64_t global_batch, const tri_opti
 
 void tri_bounds_destroy(tri_bounds *bounds) {
   if (bounds == NULL) return;
-  tri_free(bounds->sizes);
-  tri_free(bounds->prices);
-  tri_free(bounds->first_price);
+  tri_price_cache_destroy(bounds->cache);
   tri_free(bounds->divisions);
   tri_free(bounds);
 }
 
-/* ---- one layer --------------------------------------------------------------------------------------------------- */
-
-/* Prices the first layer of the range [first, end); does nothing for an empty range. Layer 1 is priced instead of
- * layer 0 if the range has both, because the first norm of layer 0 costs more than the first norm of other layers:
- * it reads its input. In other layers, the price of the residual sum before the norm includes this read. */
-static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
-                              int64_t end, bool passes, tri_unit_price *unit) {
-  if (first >= end) return TRI_OK;
-  const int64_t layer = first == 0 && end > 1 ? 1 : first;
-  const int64_t begin = first > 0                                  ? layer - 1
-                        : bounds->request.model == &bounds->frozen ? 0
-                                                                   : -1; /* -1: the list begins with the embedding */
-  const tri_wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
-  return tri_price_unit(&bounds->request, &of->of, &wanted);
-}
-
-static tri_status price(const tri_bounds *bounds, layer_prices *of) {
-  const tri_search_request *request = &bounds->request;
-  const tri_model *model = &bounds->priced, *frozen = &bounds->untrained;
-  const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
-  const int64_t first[LAYER_KINDS] = {0, dense}, end[LAYER_KINDS] = {dense, all};
-  const int64_t above = tri_larger(bounds->lowest + 1, 0); /* the first layer that gradients pass through */
-  const bool passes = bounds->lowest < request->model->num_layers;
-  const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
-  const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
-                                   {model, {all - 1, all + 1}, passes, all, &of->head}};
-  for (int i = 0; i < 2; i++) TRI_TRY(tri_price_unit(request, &of->of, &ends[i]));
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
-    const int64_t lowest = tri_larger(above, first[kind]), below = tri_smaller(above, end[kind]);
-    TRI_TRY(price_layer(bounds, of, frozen, first[kind], below, false, &of->untrained[kind]));
-    TRI_TRY(price_layer(bounds, of, model, lowest, end[kind], passes, &of->layer[kind]));
-  }
-  return TRI_OK;
-}
-
-static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
-
-/* Returns a layout with as few ranks as one layer needs: one stage, no ZeRO, and only as many data ranks as expert
- * parallelism needs (one without experts). */
-static tri_layout one_of(const tri_layout *layout) {
-  const int64_t sharing = layout->tensor * layout->context, experts = layout->expert * layout->expert_tensor;
-  tri_layout one = *layout;
-  one.pipeline = one.virtual_stages = one.recompute_every = 1;
-  one.data = experts / common_divisor(experts, sharing);
-  one.zero = 0;
-  return one;
-}
-
-typedef struct layout_prices {
-  const layer_prices *listed,
-      *kept; /* prices of the layers with the layout's recompute, and of the layers that `recompute_every` skips */
-} layout_prices;
-
-/* Finds or computes the prices of a layout's layers. *hit is the index of the last result: this entry is tried
- * first, and the function updates the index. */
-static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, int64_t *hit, const layer_prices **out) {
-  if (*hit < bounds->num_prices && tri_layouts_alike(&bounds->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
-    *out = &bounds->prices[*hit];
-    return TRI_OK;
-  }
-  int64_t *first = &bounds->first_price[tri_layout_number(layout, TRI_LAYOUT_OF_LAYERS) % PRICE_NUMBERS];
-  for (int64_t i = *first; i >= 0; i = bounds->prices[i].next) {
-    if (!tri_layouts_alike(&bounds->prices[i].of, layout, TRI_LAYOUT_OF_LAYERS)) continue;
-    *hit = i;
-    *out = &bounds->prices[i];
-    return TRI_OK;
-  }
-  TRI_TRY(tri_grow("bounds", sizeof *bounds->prices, bounds->num_prices, &bounds->room, &bounds->prices));
-  layer_prices *made = &bounds->prices[bounds->num_prices];
-  *made = (layer_prices){.of = one_of(layout), .next = *first};
-  TRI_TRY(price(bounds, made));
-  *hit = *first = bounds->num_prices++;
-  *out = made;
-  return TRI_OK;
-}
-
-static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layout_prices *out) {
-  tri_layout kept = *layout;
-  kept.recompute = TRI_RECOMPUTE_NONE;
-  if (layout->recompute_every > 1) TRI_TRY(find_prices_of(bounds, &kept, &bounds->kept_hit, &out->kept));
-  TRI_TRY(find_prices_of(bounds, layout, &bounds->hit, &out->listed));
-  /* The second call may have moved the array, so this pointer is set after it. */
-  out->kept = &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit];
-  return TRI_OK;
-}
-
-/* Returns the mesh position with the fewest experts, for a lower bound of a rank's parameters. This position is the
- * same in all layouts that share a layer_sizes, but the position with the most tokens (tri_layout_fullest) is not. */
-static tri_mesh_position fewest_experts(const tri_layout *one) {
-  const tri_mesh_shape shape = tri_layout_mesh(one);
-  const tri_mesh_coordinates first = {{0}};
-  return (tri_mesh_position){shape,
-                             tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
-}
-
-/* Adds a parameter to the sizes of its kind of layer. Only the parameters of the first layer of each kind count. */
-static void add_elements(const tri_model *model, const tri_parameter *entry, layer_sizes *sizes) {
-  const int64_t first[LAYER_KINDS] = {0, model->dense_layers};
-  const layer_kind kind = kind_of(model, entry->layer);
-  elements *to = &sizes->layer[kind];
-  if (entry->layer != first[kind]) return;
-  *(entry->placement.has_holders ? &to->stacked : &to->plain) += (double)entry->count;
-}
-
-static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const layer_sizes **out) {
-  for (int64_t i = 0; i < bounds->num_sizes; i++) {
-    if (!tri_layouts_alike(&bounds->sizes[i].of, layout, TRI_LAYOUT_OF_PARAMETERS)) continue;
-    *out = &bounds->sizes[i];
-    return TRI_OK;
-  }
-  TRI_TRY(tri_grow("bounds", sizeof *bounds->sizes, bounds->num_sizes, &bounds->sizes_room, &bounds->sizes));
-  const tri_model *model = bounds->request.model;
-  tri_layer_range all = {-1, model->num_layers + 1};
-  layer_sizes sizes = {.of = one_of(layout)};
-  tri_model_share share = {.position = fewest_experts(&sizes.of), .chunks = &all, .num_chunks = 1};
-  tri_parameter_table *table = NULL;
-  TRI_TRY(tri_parameter_table_create(model, &share, &table));
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    double count = (double)entry->count;
-    if (entry->tied_to >= 0) {
-      sizes.tied += count;
-    } else if (entry->layer == -1) {
-      sizes.embedding += count;
-    } else if (entry->layer == model->num_layers) {
-      sizes.head += count;
-    } else {
-      add_elements(model, entry, &sizes);
-    }
-  }
-  tri_parameter_table_destroy(table);
-  bounds->sizes[bounds->num_sizes] = sizes;
-  *out = &bounds->sizes[bounds->num_sizes++];
-  return TRI_OK;
-}
-
-/* ---- a layout ---------------------------------------------------------------------------------------------------- */
+/* ---- layers of a layout -------------------------------------------------------------------------------------------
+ */
 
 /* Returns the number of multiples of `every` in first .. end - 1. */
 static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
   return end <= first ? 0 : (end + every - 1) / every - (first + every - 1) / every;
 }
 
-/* Counts the layers first .. end - 1. In a model, the layers without experts come first. */
+/* Counts the layers first .. end - 1, and splits the range at the lowest trained layer. In a model, the layers without
+ * experts come first. Layers whose index is a multiple of `recompute_every` recompute. */
 static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layout, int64_t first, int64_t end) {
   const tri_model *model = bounds->request.model;
   if (first < 0) first = 0;
@@ -370,9 +144,9 @@ static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layo
                        count_layers(bounds, layout, bounds->lowest + 1, end));
   }
   const int64_t dense_end = end - tri_model_expert_layers(model, (tri_layer_range){first, end});
-  const int64_t begins[LAYER_KINDS] = {first, dense_end}, ends[LAYER_KINDS] = {dense_end, end};
+  const int64_t begins[TRI_NUM_LAYER_KINDS] = {first, dense_end}, ends[TRI_NUM_LAYER_KINDS] = {dense_end, end};
   layer_count count = {.recomputed = {0}};
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     const int64_t layers = ends[kind] - begins[kind];
     const int64_t again = count_multiples(begins[kind], ends[kind], layout->recompute_every);
     if (first <= bounds->lowest) {
@@ -385,17 +159,21 @@ static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layo
   return count;
 }
 
+/* Counts the layers of one chunk of a stage. */
 static layer_count layers_of_chunk(const tri_bounds *bounds, const tri_layout *layout, int64_t chunk, int64_t stage) {
   tri_layer_range range = tri_layout_layers(layout, bounds->request.model, chunk * layout->pipeline + stage);
   return count_layers(bounds, layout, range.first, range.end);
 }
 
+/* Returns whether two layouts have the same numbers of layers in all chunks. Numbers depend on the model, too, but
+ * bounds have only one. */
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
          a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers &&
          a->head_as_layers == b->head_as_layers && a->recompute_every == b->recompute_every;
 }
 
+/* Finds or counts the layers of a layout's stages. The result is valid until the next call. */
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {
   const tri_model *model = bounds->request.model;
   const int64_t number = (layout->pipeline * 61 + layout->virtual_stages) * 5 + layout->recompute_every;
@@ -420,14 +198,15 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Counts the layers of a stage, each as many times as micro-batches are in flight in it when the stage begins its first
- * backward (of weights, if the backward is split). The result is a lower bound.
+/* Counts the layers of stage 0 or 1, each multiplied by the number of micro-batches that are in flight in it when the
+ * stage begins its first backward (of weights, if the backward is split). The result is a lower bound.
  *
- * With one chunk, `pipeline - stage` micro-batches are in flight (more with GPipe), and with zero bubble `pipeline`,
- * because weight gradients are delayed by `stage` micro-batches. With several chunks, the first group of
- * micro-batches (tri_schedule_period) is in flight in all chunks but the last. The warm-up ends in the last chunk:
- * 2 * (pipeline - stage) - 1 micro-batches are in flight there, or the whole group if it is smaller. A step may have
- * fewer micro-batches. */
+ *   one chunk        `pipeline - stage` micro-batches (more with GPipe)
+ *   zero bubble      `pipeline` micro-batches, because weight gradients are delayed by `stage` micro-batches
+ *   several chunks   In all chunks but the last: the first group of micro-batches (tri_schedule_period). In the last
+ *                    chunk, where the warm-up ends: 2 * (pipeline - stage) - 1, or the group if that is smaller.
+ *
+ * No number is larger than the number of micro-batches of a step. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -462,14 +241,15 @@ static double layer_s(const tri_layout *layout, const tri_unit_price *layer) {
 }
 
 /* Returns the sum of time_of over the layers `n`. Untrained layers count with their forward only. */
-static double sum_s(const tri_layout *layout, const layout_prices *of, const layer_count *n,
+static double sum_s(const tri_layout *layout, const tri_layout_prices *of, const layer_count *n,
                     double (*time_of)(const tri_layout *layout, const tri_unit_price *layer)) {
   double seconds = 0;
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     seconds += n->recomputed[kind] * time_of(layout, &of->listed->layer[kind]);
   }
-  for (int kind = 0; kind < LAYER_KINDS; kind++) seconds += n->kept[kind] * time_of(layout, &of->kept->layer[kind]);
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++)
+    seconds += n->kept[kind] * time_of(layout, &of->kept->layer[kind]);
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     seconds += n->untrained[kind] * of->listed->untrained[kind].forward;
   }
   return seconds;
@@ -485,9 +265,9 @@ static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after
  * the other. Before the last stage begins, the first micro-batch has passed all layers of earlier stages; after the
  * last stage ends, the last gradient passes them back. */
-static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
+static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const tri_layout_prices *of,
                          const layer_division *division) {
-  const layer_prices *p = of->listed;
+  const tri_layer_prices *p = of->listed;
   double m = (double)tri_layout_micro_batches(layout, request->global_batch);
   const layer_count own = layers_of(division, 0);
   double first = sum_s(layout, of, &own, layer_s) + p->embedding.forward + p->embedding.backward;
@@ -496,10 +276,12 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   return tri_larger_double(m * first, m * last + sum_s(layout, of, &division->ahead, pass_s));
 }
 
-static elements stage_elements(const layer_sizes *sizes, const tri_layout *layout, layer_count layers, bool first,
-                               bool last) {
-  elements count = {0};
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+/* Returns the number of parameters of a rank in a stage with these layers. The first stage has the embedding, the last
+ * one the head; with several stages, the head of a tied model needs its own copy of the embedding. */
+static tri_parameter_counts stage_elements(const tri_layer_sizes *sizes, const tri_layout *layout, layer_count layers,
+                                           bool first, bool last) {
+  tri_parameter_counts count = {0};
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     count = elements_plus(count, all_of(&layers, kind), sizes->layer[kind]);
   }
   if (first) count.plain += sizes->embedding;
@@ -508,7 +290,7 @@ static elements stage_elements(const layer_sizes *sizes, const tri_layout *layou
 }
 
 /* Returns the number of parameters of one rank after sharding over the replicas. */
-static double shared_out(const tri_layout *layout, elements count) {
+static double shared_out(const tri_layout *layout, tri_parameter_counts count) {
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   return count.plain / (double)tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) +
          count.stacked / (double)tri_domain_size(&shape, TRI_DOMAIN_EXPERT_REPLICAS);
@@ -530,7 +312,9 @@ static double least_states(const tri_search_request *request) {
   return least;
 }
 
-static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, elements count, double tied) {
+/* Returns a lower bound of the bytes of weights, gradients and optimizer states. `count`: the parameters of a rank of
+ * the stage; `tied`: those of a tied embedding among them, 0 if the stage has none. */
+static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, tri_parameter_counts count, double tied) {
   const tri_search_request *request = &bounds->request;
   const tri_system *system = request->system;
   bool planned = system->planned;
@@ -540,12 +324,13 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, el
   bool alone = tri_layout_micro_batches(layout, request->global_batch) == 1;
   /* This program's engine never shards the values and gradients of a tied embedding. */
   const double whole = planned ? tied : 0, all = count.plain + count.stacked;
-  const double sharded = shared_out(layout, (elements){count.plain - whole, count.stacked});
+  const double sharded = shared_out(layout, (tri_parameter_counts){count.plain - whole, count.stacked});
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
-  /* If some weights are frozen, they are not counted separately. The bound is the smaller of two sums: all weights
-   * are trained, or all are frozen (in the type of the activations or in 4 bits, without gradients and states). */
+  /* Frozen weights are not counted separately. If there are any, the bound is the smaller of two sums: as if all
+   * weights were trained, or as if all were frozen (in the type of the activations or in 4 bits, without gradients and
+   * states). */
   const double frozen = values * bounds->frozen_bytes;
   const double trained = weight * values + gradient * gradients + states * updated;
   return is_frozen(request) && frozen < trained ? frozen : trained;
@@ -568,55 +353,57 @@ static double buffer_bytes(const tri_search_request *request, const tri_layout *
   return kinds * (double)stage_buffers * rows * width;
 }
 
-/* Returns the bytes that one micro-batch in flight keeps in a layer. */
+/* Returns the bytes that one micro-batch in flight keeps in a layer: activations, and with a split backward also the
+ * gradients for the backward of weights. */
 static double kept_bytes(const tri_layout *layout, const tri_unit_price *layer) {
   bool splits = layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE && layout->pipeline > 1;
   return layer->kept + (splits ? layer->deferred : 0);
 }
 
-/* Returns the bytes of workspace of a layer's backward. All recomputed activations of the layer exist at the same
- * time. */
+/* Returns the bytes of workspace of a layer's backward: all recomputed activations of the layer, which exist at the
+ * same time, and for this program the largest buffer for rows that move between ranks. */
 static double work_bytes(const tri_search_request *request, const tri_unit_price *layer) {
   return layer->recomputed + (request->system->planned ? layer->transfer : 0);
 }
 
 /* Returns a lower bound of the bytes of a rank of stage 0 or 1. */
-static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, const layout_prices *of,
-                          const layer_sizes *sizes, const layer_division *division, int64_t stage) {
+static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, const tri_layout_prices *of,
+                          const tri_layer_sizes *sizes, const layer_division *division, int64_t stage) {
   const tri_search_request *request = &bounds->request;
   const tri_model *model = request->model;
-  const layer_prices *p = of->listed;
+  const tri_layer_prices *p = of->listed;
   int64_t micro_batches = tri_layout_micro_batches(layout, request->global_batch);
   bool first = stage == 0, last = stage == layout->pipeline - 1;
   const layer_count layers = layers_of(division, stage);
   const layer_count flying = layers_in_flight(layout, division, micro_batches, stage);
-  const elements count = stage_elements(sizes, layout, layers, first, last);
+  const tri_parameter_counts count = stage_elements(sizes, layout, layers, first, last);
   double in_flight = (double)(micro_batches < layout->pipeline ? micro_batches : layout->pipeline);
   double kept = 0, packed = 0, at_work = 0, all = 0;
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     kept += flying.recomputed[kind] * kept_bytes(layout, &p->layer[kind]);
     all += all_of(&layers, kind);
   }
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     kept += flying.kept[kind] * kept_bytes(layout, &of->kept->layer[kind]);
   }
-  /* A first stage without layers sends the embedding's output at once; only this program's engine keeps it. */
+  /* If the first stage has no layers, only this program's engine keeps the embedding's output; other systems free it
+   * after it was sent. */
   bool stays = all > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
   double tied = model->tied && first ? sizes->tied : 0;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   if (layout->zero < 3 || tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) == 1) {
-    for (int kind = 0; kind < LAYER_KINDS; kind++) {
+    for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
       packed += trained_of(&layers, kind) * p->layer[kind].packed;
       packed += layers.untrained[kind] * p->untrained[kind].packed;
     }
     kept += packed;
   }
-  /* If only some layers recompute, the layer of the first backward may not recompute, and so need less workspace.
-   * The smaller workspace counts. */
-  const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
-  for (int kind = 0; kind < LAYER_KINDS; kind++) {
+  /* If `recompute_every` skips layers, the first layer with a backward may be one of them. It needs less workspace than
+   * a layer that recomputes, so this smaller workspace counts. */
+  const tri_layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));
   }
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
@@ -642,7 +429,7 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
  * For this program, tri_price_update_bytes counts 7 accesses of AdamW to an element. Three of them read the value,
  * read the gradient and write the value. The bound replaces the other four by one read and one write of the smallest
  * states. */
-static double end_s(const tri_search_request *request, const tri_layout *layout, elements count) {
+static double end_s(const tri_search_request *request, const tri_layout *layout, tri_parameter_counts count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;
   if (is_frozen(request)) return 0;
@@ -657,12 +444,12 @@ static double end_s(const tri_search_request *request, const tri_layout *layout,
 tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out) {
   const tri_search_request *request = &bounds->request;
   const layer_division *division = find_division(bounds, layout);
-  layout_prices prices = {0};
-  const layout_prices *p = &prices;
-  const layer_sizes *sizes = NULL;
-  TRI_TRY(find_prices(bounds, layout, &prices));
-  TRI_TRY(find_sizes(bounds, layout, &sizes));
-  const elements count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
+  tri_layout_prices prices = {0};
+  const tri_layout_prices *p = &prices;
+  const tri_layer_sizes *sizes = NULL;
+  TRI_TRY(tri_price_cache_prices(bounds->cache, layout, &prices));
+  TRI_TRY(tri_price_cache_sizes(bounds->cache, layout, &sizes));
+  const tri_parameter_counts count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
   double bytes = stage_bytes(bounds, layout, p, sizes, division, 0);
   /* Stage 1 may need more memory than the first stage, which may have only the embedding. */
   if (layout->pipeline > 2) bytes = tri_larger_double(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));

@@ -32,7 +32,6 @@ NEW_ROW = "new_value_of_the_list"
 # Enums without any switch over their values, since these are only numbers, with the reason for each.
 FREE = {
     "tri_config_change": "bits of a column: a row has any of them, and readers ask for one",
-    "layer_kind": "an index of arrays over the kinds of layers",
     "tri_run_state": "each row of its list names a table of its own, without which nothing links",
     "tri_batch_column": "a number of a column: rows of its two lists make its field, its memory and its copies",
     "tri_objective_name": "where the numbers of losses of preferences begin, which have a table of their own",

@@ -18,7 +18,6 @@ FILES = {
     "chat/evaluate.c": (850, "expressions of templates call each other; divided, they would share all their functions"),
     "chat/filters.c": (740, "a list of filters, one function each, and their table"),
     "checkpoint/load.c": (690, "one pass over the files of a checkpoint; its steps share the state of the reading"),
-    "plan/bounds.c": (680, "the bounds of time and memory share the tables of prices, sizes and divisions"),
     "run/run_config.c": (830, "the table of all keys of a run file, with their help"),
     "schedule/program.c": (670, "builds the program of a step; one function for each kind of instruction"),
     "tokenizer/pattern.c": (690, "translates one regular expression; its functions share the state of the reading"),

@@ -200,20 +200,25 @@ static void draw_documents(draws *d, tri_search_request *request, tri_drawn_docu
   request->drawn = *table;
 }
 
+/* Returns a system whose activations, gradients and messages cost least. */
+static tri_system least_system(void) {
+  return (tri_system){.flash_attention = true,
+                      .overlap_reductions = true,
+                      .overlap_gathers = true,
+                      .overlap_messages = true,
+                      .overlap_experts = true,
+                      .kernels = 1,
+                      .element_traffic = 1,
+                      .whole_head_share = 1,
+                      .link_share = 1,
+                      .levels = true,
+                      .planned = true};
+}
+
 static void test_bounds(void **state) {
   (void)state;
   draws d = {tri_random_stream(1, TRI_RANDOM_TEST, 7), 0};
-  const tri_system system = {.flash_attention = true,
-                             .overlap_reductions = true,
-                             .overlap_gathers = true,
-                             .overlap_messages = true,
-                             .overlap_experts = true,
-                             .kernels = 1,
-                             .element_traffic = 1,
-                             .whole_head_share = 1,
-                             .link_share = 1,
-                             .levels = true,
-                             .planned = true};
+  const tri_system system = least_system();
   tri_system other = system; /* its memory is computed from these settings, which are the smallest ones */
   other.planned = false;
   other.gathers_again = true;
@@ -259,7 +264,58 @@ static void test_bounds(void **state) {
   assert_in_range(tuned, CASES / 4, CASES);
 }
 
+/* An adapter in the first layer alone must not count for the other layers. */
+static void test_adapter_of_one_layer(void **state) {
+  (void)state;
+  draws d = {tri_random_stream(1, TRI_RANDOM_TEST, 9), 0};
+  const tri_cluster cluster = draw_cluster(&d);
+  tri_system system = least_system();
+  tri_model model = {.family = TRI_FAMILY_LLAMA,
+                     .num_layers = 64,
+                     .hidden_size = 1024,
+                     .num_heads = 4,
+                     .num_kv_heads = 4,
+                     .ffn_size = 1024,
+                     .vocab_size = 1000,
+                     .max_sequence = 128,
+                     .norm_eps = 1e-5,
+                     .init_std = 0.02,
+                     .tuning.adapter = {.rank = 64, .alpha = 16, .targets.count = 1}};
+  tri_search_request request = {.model = &model,
+                                .cluster = &cluster,
+                                .system = &system,
+                                .devices = 4,
+                                .global_batch = 4,
+                                .sequence = 8,
+                                .precision = TRI_BF16,
+                                .optimizer = tri_optimizer_settings_default()};
+  tri_layout layout = {.tensor = 1,
+                       .pipeline = 4,
+                       .context = 1,
+                       .expert_tensor = 1,
+                       .expert = 1,
+                       .expert_capacity = 1.5,
+                       .virtual_stages = 1,
+                       .schedule = TRI_SCHEDULE_1F1B,
+                       .recompute_every = 1,
+                       .reduce_precision = TRI_FP32,
+                       .bucket_bytes = 26214400,
+                       .micro_batch = 1};
+  tri_bounds *bounds = NULL;
+  system.planned = false;
+  system.weight_bytes = system.gradient_bytes = 2;
+  system.state_bytes = 12;
+  snprintf(model.tuning.adapter.targets.words[0].text, sizeof model.tuning.adapter.targets.words[0].text, "%s",
+           "layers.0.self_attn.q_proj");
+  CHECK_OK(tri_model_complete(&model));
+  CHECK_OK(tri_trainable_check(&model));
+  CHECK_OK(tri_layout_resolve(&layout, &model, request.sequence, request.global_batch, request.devices));
+  CHECK_OK(tri_bounds_create(&request, &bounds));
+  check_bound(bounds, &request, &layout);
+  tri_bounds_destroy(bounds);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds), cmocka_unit_test(test_adapter_of_one_layer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

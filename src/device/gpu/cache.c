@@ -1,3 +1,6 @@
+/* The folder of compiled kernels. A file has a header, its own name, and the image; the checksum in the header covers
+ * the name and the image. A file is written under a temporary name and renamed, so readers see a whole file or none,
+ * and ranks that write the same file at the same time do no harm. A damaged file counts as absent. */
 #include "device/gpu/cache.h"
 
 #include "base/memory.h"
@@ -94,6 +97,7 @@ bool tri_gpu_cache_find(const char *folder, const char *beginning, void **out, s
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* Write all bytes of an array, and of a whole file. Return false and set errno if that fails. */
 static bool write_all(int file, const void *data, size_t bytes) {
   const char *at = data;
   while (bytes > 0) {

@@ -1,3 +1,5 @@
+/* Chooses the GPU of a process. GPUs are numbered consecutively over all runtimes: those of CUDA, then those of HIP.
+ * Without a number in the options, rank `place` of a node has GPU place modulo their count. */
 #include "device/gpu/choice.h"
 
 #include <stdio.h>
@@ -8,6 +10,7 @@ const tri_gpu_runtime *const tri_gpu_runtimes[] = {&tri_gpu_cuda, &tri_gpu_hip, 
 
 /* ---- the existing GPUs ------------------------------------------------------------------------------------------- */
 
+/* Returns the number of a runtime's GPUs, 0 if it fails. *why: a text about the GPUs it found, or its error message. */
 static int count_of(const tri_gpu_runtime *runtime, const char **why) {
   int count = 0;
   *why = "";
@@ -49,7 +52,8 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
   return true;
 }
 
-/* Reads one word; unknown words are options of the runtime. */
+/* Reads one word of the options. A runtime with a `check` gets unknown words as its own options; else they are errors.
+ */
 static tri_status read_word(const char *kind, const char *word, size_t length, requested *asked, tri_gpu_choice *out) {
   size_t used = strlen(out->options);
   const int before = asked->number;
@@ -98,6 +102,7 @@ tri_status tri_gpu_choice_check(const char *kind, const tri_gpu_runtime *const *
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
+/* Fails because no GPU can be used. `why`: the text of tri_gpu_count. */
 static tri_status none(const char *kind, const char *why) {
   return tri_fail(TRI_UNSUPPORTED,
                   "`device: %s`: there is no GPU that this process can use%s%s; `trireme doctor` shows what there is, "

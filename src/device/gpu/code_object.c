@@ -1,3 +1,6 @@
+/* Reads the resources of kernels from AMD's compiled code (code_object.h). The ELF file has a note, whose text is a map
+ * in MessagePack; its entry "amdhsa.kernels" is an array with a map for each kernel. The file may be damaged, so every
+ * length is compared with the bytes that are left. */
 #include "device/gpu/code_object.h"
 
 #include "base/memory.h"
@@ -10,6 +13,7 @@
 
 /* ---- MessagePack, as far as the note uses it (github.com/msgpack/msgpack/blob/master/spec.md) -------------------- */
 
+/* The bytes that have not been read yet. */
 typedef struct reader {
   const unsigned char *at, *end;
 } reader;
@@ -39,6 +43,7 @@ static bool read_bytes(reader *r, value *out) {
   return true;
 }
 
+/* Reads a value whose number or count is in the `size_bytes` bytes after its tag. */
 static bool read_sized(reader *r, kind what, size_t size_bytes, value *out) {
   out->kind = what;
   return read_big_endian(r, size_bytes, &out->number) && (what != KIND_TEXT || read_bytes(r, out));
@@ -51,6 +56,7 @@ static bool read_fixed(reader *r, size_t bytes, value *out) {
   return read_bytes(r, out);
 }
 
+/* Reads a value after a tag of 0xc0 or more, which gives its kind and the size of its count. */
 static bool read_tagged(reader *r, unsigned tag, value *out) {
   if (tag >= 0xcc && tag <= 0xcf) return read_sized(r, KIND_NUMBER, (size_t)1 << (tag - 0xcc), out);
   if (tag >= 0xd0 && tag <= 0xd3) return read_fixed(r, (size_t)1 << (tag - 0xd0), out); /* signed: not used here */
@@ -62,6 +68,7 @@ static bool read_tagged(reader *r, unsigned tag, value *out) {
   return false; /* bytes and extensions: LLVM writes none */
 }
 
+/* Reads a value; for a map or an array only its count, the elements follow. */
 static bool read_value(reader *r, value *out) {
   uint64_t tag = 0;
   *out = (value){0};
@@ -117,6 +124,7 @@ static void set_number(tri_gpu_code_kernel *kernel, const value *key, uint64_t n
   if (is_text(key, ".kernarg_segment_size")) kernel->argument_bytes = number;
 }
 
+/* Reads the map of a kernel. Entries that are not used are skipped. */
 static bool read_kernel(reader *r, tri_gpu_code_kernel *kernel) {
   value map, key, entry;
   if (!read_value(r, &map) || map.kind != KIND_MAP) return false;

@@ -1,5 +1,9 @@
+/* Plans the two stages of sums down columns (kernels/columns.h), and launches the second one. The sums of stage 1 are
+ * in the queue's scratch memory; if there is no room for those of all slabs, the slabs are divided into several
+ * launches of both stages. */
 #include "device/gpu/columns.h"
 
+/* MOST_ACROSS: largest number of threads along columns. ROWS_EACH: rows of a slab for each thread along rows. */
 enum { THREADS = column_sum_threads, MOST_ACROSS = 32, ROWS_EACH = 16 };
 
 /* The division into strips and slabs depends only on the type and the width, so the sums of existing rows do not depend

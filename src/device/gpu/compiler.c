@@ -1,3 +1,4 @@
+/* Finds the compiler of a chip, and checks names of chips. The compilers themselves are in rtc.c. */
 #include "device/gpu/compiler.h"
 
 #include "config/nearest_word.h"
@@ -42,6 +43,7 @@ typedef struct known {
   char words[8192], chips[4096];
 } known;
 
+/* Adds the chips of a compiler, and its version and path, to the lists. Fails if the compiler is not available. */
 static tri_status add_known(const tri_gpu_compiler *compiler, known *to) {
   const size_t used = strlen(to->words), listed = strlen(to->chips);
   TRI_TRY(tri_gpu_compiler_open(compiler));

@@ -1,3 +1,5 @@
+/* NVIDIA's driver: its functions, which are resolved once in a process, its version and the number of its GPUs, and
+ * advice for its errors. cuda.c has the calls for one GPU. */
 #include "device/gpu/cuda_driver.h"
 
 #include "base/memory.h"
@@ -12,6 +14,7 @@
 
 #define SEE_LOG "`nvidia-smi` and the kernel's log (`dmesg | grep -i xid`) may say more. "
 
+/* Returns what the user can do about an error. */
 static const char *cuda_advice(tri_gpu_enum error) {
   switch (error) {
     case TRI_CUDA_DEVICE_UNAVAILABLE:
@@ -167,6 +170,7 @@ static void describe(void) {
            driver.is.version / 1000, driver.is.version % 1000 / 10);
 }
 
+/* Initialises the driver and counts its GPUs; writes what it found to driver.is.why. */
 static tri_status count_devices(void) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   tri_gpu_enum error = driver.own.init(0);

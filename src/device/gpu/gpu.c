@@ -1,3 +1,5 @@
+/* Devices of the kind `gpu`: fills in the device's driver, its kernels and its description. A device has one GPU of a
+ * runtime (CUDA, HIP or the emulator), with its modules of kernels and its GEMM library. */
 #include "device/gpu/gpu.h"
 
 #include "base/format.h"
@@ -86,6 +88,7 @@ static void fill_kernels(tri_device_kernels *out) {
 
 /* ---- description ------------------------------------------------------------------------------------------------- */
 
+/* Appends a fact to a text, after a comma. */
 TRI_PRINTF(3, 4) static void add_fact(char *text, size_t text_bytes, const char *format, ...) {
   size_t used = strlen(text);
   va_list arguments;

@@ -64,6 +64,7 @@ static int64_t most_tiles(const tri_grouped_matmul *call, int64_t side) {
   return (p->m + groups * (side - 1)) / side * columns;
 }
 
+/* Returns whether to use large tiles. */
 static bool is_large(const tri_grouped_matmul *call) {
   const tri_matmul *p = &call->product;
   const int64_t rows = p->a_transposed ? p->m : p->m / call->groups;

@@ -1,3 +1,5 @@
+/* AMD's run-time library: its functions, which are resolved once in a process, its version and the number of its GPUs,
+ * and advice for its errors. hip.c has the calls for one GPU. */
 #include "device/gpu/hip_driver.h"
 
 #include "base/memory.h"
@@ -15,6 +17,7 @@
 
 #define SEE_LOG "`rocm-smi` and the kernel's log (`dmesg | grep -i amdgpu`) may say more. "
 
+/* Returns what the user can do about an error. */
 static const char *hip_advice(tri_gpu_enum error) {
   switch (error) {
     case TRI_HIP_ECC:
@@ -63,6 +66,7 @@ bool tri_hip_is_lasting(tri_gpu_enum error) {
 
 #define IN_CONTAINER "in a container: start it with --device /dev/kfd --device /dev/dri"
 
+/* Return whether this process may use a device file, or any file that matches a pattern. */
 static bool may_use(const char *path) { return access(path, R_OK | W_OK) == 0; }
 
 static bool may_use_any(const char *pattern) {
@@ -130,6 +134,7 @@ static void add_variables(char *text, size_t bytes) {
   }
 }
 
+/* Writes how many GPUs the library shows, or why it shows none, to driver.is.why. */
 static void describe_count(void) {
   char absence[512];
   if (driver.is.count == 0 && tri_hip_absence("/dev/kfd", "/dev/dri/renderD*", absence, sizeof absence)[0] != '\0') {

@@ -1,3 +1,4 @@
+/* The folders of AMD's libraries: of ROCm's packages, and of Python's. */
 #include "device/gpu/hip_library.h"
 
 #include <stddef.h>

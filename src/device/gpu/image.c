@@ -1,3 +1,8 @@
+/* Compiled modules. A module is looked up in the cache by a name that has the module, the type, the chip, a hash of all
+ * sources and options, and the compiler's version; if it is missing, it is compiled and added. Without a compiler, the
+ * name's last part is unknown, so a module that any version of the compiler has left is used.
+ *
+ * Example: "norm-bf16-sm_90a-HASH-NVRTC-12.8.image". */
 #include "device/gpu/image.h"
 
 #include "base/memory.h"
@@ -18,6 +23,7 @@ typedef struct job {
   tri_dtype type;
 } job;
 
+/* Begins a job: finds the compiler of the chip. */
 static tri_status begin(const char *architecture, const char *module, tri_dtype type, job *out) {
   *out = (job){tri_gpu_compiler_for(architecture), architecture, module, type};
   if (out->compiler == NULL) {
@@ -128,6 +134,7 @@ static tri_status get_image(const job *j, const char *folder, void **out, size_t
   return compile_and_keep(j, folder, out, bytes);
 }
 
+/* Loads an image, and frees it. */
 static tri_status load(const tri_gpu *gpu, const job *j, void *image, size_t bytes, tri_gpu_module **out) {
   const tri_gpu_image loaded = {.module = j->module, .type = j->type, .image = image, .bytes = bytes};
   tri_status status = gpu->runtime->module_load(gpu->context, &loaded, out);

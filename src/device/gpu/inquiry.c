@@ -1,3 +1,5 @@
+/* Lists the GPUs, compilers and GEMM libraries for `trireme doctor`, and compiles kernels ahead. A GPU or library that
+ * fails is listed with its error message. */
 #include "device/gpu/inquiry.h"
 
 #include "base/memory.h"
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Opens a GPU, reads its facts and its free memory, and closes it. */
 static tri_status query_gpu(const tri_gpu_runtime *runtime, int ordinal, tri_gpu_seen *out) {
   tri_gpu_context *context = NULL;
   TRI_TRY(runtime->open(ordinal, "", &context));
@@ -38,6 +41,7 @@ tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_by
   return TRI_OK;
 }
 
+/* Returns whether any of the GPUs needs the compiler. */
 static bool is_wanted(const tri_gpu_compiler *compiler, const tri_gpu_seen *gpus, int count) {
   for (int i = 0; i < count; i++) {
     if (compiler->takes(gpus[i].facts.architecture)) return true;

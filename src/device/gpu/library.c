@@ -1,3 +1,7 @@
+/* Finds and opens a vendor's library (library.h has the order of the places). The first file that opens and has all
+ * required functions is used. On the way, the search records the errors of files that could not be used, and the
+ * folders that it visited; only if it fails does it look for other versions. The error message has the most specific of
+ * these. */
 #include "device/gpu/library.h"
 
 #include "base/memory.h"
@@ -34,6 +38,7 @@ static void append(char *list, size_t list_bytes, const char *separator, const c
 
 /* ---- one file ---------------------------------------------------------------------------------------------------- */
 
+/* Records why a file cannot be used. */
 static void fault(search *s, const char *name, const char *why) {
   char line[1024];
   snprintf(line, sizeof line, "%s: %s", name, why);
@@ -50,6 +55,7 @@ static const char *resolve_symbols(const tri_gpu_symbol *symbols, void *handle, 
   return NULL;
 }
 
+/* Opens a file by its path, or by its name where the loader looks, and resolves its functions. */
 static void try_open(search *s, const char *name) {
   void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   const struct link_map *map = NULL;
@@ -76,6 +82,7 @@ static void try_open(search *s, const char *name) {
 
 /* ---- folders ----------------------------------------------------------------------------------------------------- */
 
+/* Returns whether a file has one of the requested names. */
 static bool is_asked_for(const tri_gpu_library *what, const char *file) {
   for (const char *const *name = what->names; *name != NULL; name++) {
     if (strcmp(*name, file) == 0) return true;
@@ -97,6 +104,7 @@ static void note_others(search *s, const char *folder) {
   globfree(&found);
 }
 
+/* Tries the requested names in a folder. */
 static void try_folder(search *s, const char *folder) {
   char path[TRI_PATH_BYTES];
   if (s->found || !tri_path_is_directory(folder)) return;
@@ -118,17 +126,20 @@ static void each_folder(search *s, const char *pattern, void (*visit)(search *s,
   globfree(&found);
 }
 
+/* Visits the folders below `root` that match the pattern `rest`. */
 static void try_below(search *s, const char *root, const char *rest, void (*visit)(search *s, const char *folder)) {
   char pattern[TRI_PATH_BYTES];
   int written = snprintf(pattern, sizeof pattern, "%s/%s", root, rest);
   if (written < (int)sizeof pattern) each_folder(s, pattern, visit);
 }
 
+/* Tries a folder below the one that an environment variable names. */
 static void try_variable(search *s, const char *name, const char *rest) {
   const char *root = getenv(name);
   if (root != NULL && root[0] != '\0') try_below(s, root, rest, try_folder);
 }
 
+/* Tries the folders of toolkits. */
 static void try_toolkits(search *s) {
   static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH"};
   for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
@@ -141,11 +152,13 @@ static void try_toolkits(search *s) {
 
 /* ---- Python's packages ------------------------------------------------------------------------------------------- */
 
+/* Tries the folders of packages below a site-packages folder. */
 static void try_site(search *s, const char *site) {
   for (const char *const *wheel = s->what->wheels; *wheel != NULL && !s->found; wheel++)
     try_below(s, site, *wheel, try_folder);
 }
 
+/* Tries the packages of the Python environment that a variable names. */
 static void try_environment(search *s, const char *variable) {
   const char *root = getenv(variable);
   if (root == NULL || root[0] == '\0') return;
@@ -180,6 +193,7 @@ static void note_others_of_loader(search *s) {
     note_others(s, folder);
 }
 
+/* Records libraries of other versions in the folders that the search has visited. */
 static void note_others_of_places(search *s) {
   char list[sizeof s->places];
   snprintf(list, sizeof list, "%s", s->places);

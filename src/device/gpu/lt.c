@@ -304,6 +304,7 @@ static tri_status lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *p
 
 /* ---- multiplying ------------------------------------------------------------------------------------------------- */
 
+/* Returns whether a status of `matmul` says that the algorithm or GEMM is not supported. */
 static bool is_refusal(const tri_gpu_lt *lt, int status) {
   for (size_t i = 0; i < sizeof lt->refusals / sizeof lt->refusals[0]; i++) {
     if (lt->refusals[i] == status) return true;

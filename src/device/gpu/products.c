@@ -1,6 +1,7 @@
 /* The GEMMs of device/kernels.h: each is run with the chosen algorithm of the chosen library. */
 #include "device/gpu/gemm.h"
 
+/* Returns the largest power of two, at most 16, that divides all addresses. */
 static int alignment_of(const void *a, const void *b, const void *c) {
   const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | 16;
   return (int)(all & (~all + 1));

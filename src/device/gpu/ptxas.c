@@ -1,3 +1,6 @@
+/* Shortens the report of NVIDIA's assembler. For each kernel it prints a line "Compiling entry function", lines about
+ * the functions that the kernel calls and about itself ("Function properties for"), and last a line with ": Used R
+ * registers". */
 #include "device/gpu/ptxas.h"
 
 #include "base/memory.h"

@@ -1,3 +1,5 @@
+/* Asks python3 for the folders of its packages. python3 may be a wrapper that starts other processes, or may hang in a
+ * slow file system, so it runs in a process group of its own with a time limit. */
 #include "device/gpu/python_path.h"
 
 #include "base/clock.h"

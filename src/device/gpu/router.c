@@ -83,7 +83,7 @@ static tri_status gpu_router_backward(tri_queue *queue, tri_dtype type, tri_rows
 
 /* ---- loads ------------------------------------------------------------------------------------------------------- */
 
-enum { SLAB_ROWS = 64 };
+enum { SLAB_ROWS = 64 }; /* smallest number of rows of a slab */
 
 /* Returns the number of rows of a slab: so large that the sums of all slabs fit into the scratch memory, or that each
  * sequence is one slab, whose sums need no scratch memory. */

@@ -131,6 +131,7 @@ bool tri_gpu_chip_is_listed(const char *chips, const char *chip) {
 
 static rtc_library nvrtc;
 
+/* Reads the version and the list of chips, and opens the builtins. */
 static tri_status nvrtc_ask(void) {
   int major = 0, minor = 0, count = 0;
   char builtins[64];
@@ -199,6 +200,7 @@ static tri_status choose_architecture(const char *architecture, char option[64],
   return TRI_OK;
 }
 
+/* Sets the options. The output is code for the chip, or text for an older chip. */
 static tri_status nvrtc_choose(const tri_gpu_compilation *what, rtc_options *out) {
   bool is_text = false;
   TRI_TRY(choose_architecture(what->architecture, out->architecture, &is_text));

@@ -67,6 +67,7 @@ static void runtime_close(tri_gpu_context *context) {
   tri_free(context);
 }
 
+/* Finds the GPU, writes its label for messages, and creates what the vendor needs. */
 static tri_status begin_context(tri_gpu_context *context) {
   char name[TRI_DEVICE_NAME_BYTES] = "";
   snprintf(context->label, sizeof context->label, "GPU %d", context->ordinal);
@@ -130,6 +131,7 @@ static void exchange_mode(const tri_gpu_context *context, tri_gpu_enum *mode) {
   (void)context->calls->capture_mode(mode);
 }
 
+/* Fails because memory for `bytes` is missing. The message shows who uses the GPU's memory. */
 static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
   size_t free = 0, total = 0, held = atomic_load(&context->held);
   char wanted[32], left[32], all[32], own[32], others[32];
@@ -146,6 +148,7 @@ static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
                   tri_format_bytes((double)free, left, sizeof left), context->driver->processes_tool);
 }
 
+/* Fills new memory with zeros, and waits: on a stream of its own, so that no queue is involved. */
 static tri_status zero(tri_gpu_context *context, void *memory, size_t bytes) {
   if (bytes == 0) return TRI_OK;
   TRI_GPU_CALL(context, fill, memory, 0, bytes, context->zeroing);

@@ -16,7 +16,7 @@ static tri_status gpu_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows
 
 /* ---- over an array ----------------------------------------------------------------------------------------------- */
 
-enum { PART = 4096 };
+enum { PART = 4096 }; /* smallest number of elements of a part */
 
 static tri_status gpu_sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out,
                           bool accumulate) {

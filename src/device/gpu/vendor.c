@@ -1,3 +1,4 @@
+/* Functions that CUDA and HIP share: loading the driver's library, and error messages. */
 #include "device/gpu/vendor.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@ tri_status tri_gpu_driver_load(const tri_gpu_library *what, void *table, tri_gpu
   return status == TRI_OK ? ask() : status;
 }
 
+/* Returns what the user can do about an error: for errors of both vendors, else the vendor's own advice. */
 static const char *advice(const tri_gpu_driver *driver, tri_gpu_enum error, char *text, size_t text_bytes) {
   if (error == TRI_GPU_OUT_OF_MEMORY) {
     snprintf(text, text_bytes, "other processes may use its memory (`%s` shows which)", driver->processes_tool);

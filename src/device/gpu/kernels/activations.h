@@ -14,9 +14,9 @@
 #define TIMES_VALUE(name)                                                                                              \
   DEVICE wide name##_times(wide factor, wide x) { return factor * name##_value(x); }
 
-/* 0.5 (1 + tanh u) is the sigmoid of 2u, without the cancellation on the left; 2u = x (LINEAR + CUBIC x^2) with LINEAR
- * = 2 sqrt(2/pi). For |x| from 20 on the sigmoid is 0 or 1 in every type, so x is clamped to [-20, 20]: x^2 stays
- * finite. */
+/* 0.5 (1 + tanh u) is the sigmoid of 2u, which has no cancellation for negative u; 2u = x (LINEAR + CUBIC x^2) with
+ * LINEAR = 2 sqrt(2/pi). x is clamped to [-20, 20], so that x^2 stays finite. There the sigmoid is 1, or at -20 less
+ * than 1e-261 (0 in fp32). */
 #define LINEAR ((wide)1.5957691216057307118)
 #define CUBIC ((wide)(0.044715 * 1.5957691216057307118))
 #define ROOT_HALF ((wide)0.70710678118654752440)
@@ -27,6 +27,7 @@ DEVICE wide within_20(wide x) {
   return x; /* NaN, too */
 }
 
+/* Returns the sigmoid of 2u. */
 DEVICE wide gelu_sigmoid(wide x) { return 1 / (1 + wide_exp(-x * (LINEAR + CUBIC * (x * x)))); }
 
 DEVICE wide gelu_tanh_value(wide x) { return x * gelu_sigmoid(within_20(x)); }
@@ -36,6 +37,7 @@ DEVICE wide gelu_tanh_slope(wide factor, wide x) {
   return factor * (sigmoid + sigmoid * (1 - sigmoid) * (inner * (LINEAR + 3 * CUBIC * (inner * inner))));
 }
 
+/* Returns the distribution function of the normal distribution. */
 DEVICE wide normal_cdf(wide x) { return (wide)0.5 * wide_erfc(-x * ROOT_HALF); }
 
 DEVICE wide gelu_erf_value(wide x) { return x * normal_cdf(x); }

@@ -41,7 +41,7 @@ typedef struct attention_arguments {
   const attention_slice *slices;
   const int32_t *pages; /* pages of keys and values, ATTENTION_PAGE rows each; NULL: rows are contiguous */
   const void *q, *k, *v;
-  void *out, *log_sum_exp;         /* log_sum_exp may be NULL in the forward */
+  void *out, *log_sum_exp;         /* log_sum_exp [heads, query_rows]; may be NULL in a forward without merge */
   const void *gradient_out, *sums; /* backward only, like the next three; sums: D of attention_backward.h [heads,
                                     * query_rows] */
   void *gradient_q, *gradient_k, *gradient_v;
@@ -60,7 +60,7 @@ typedef attention_arguments attention_queries_wide_arguments;
 typedef attention_arguments attention_keys_narrow_arguments;
 typedef attention_arguments attention_keys_wide_arguments;
 
-/* sums[h, row] = sum over d of out x gradient_out. */
+/* sums[h, row] = sum over d of out[row, h, d] * gradient_out[row, h, d], wide. */
 typedef struct attention_row_sums_arguments {
   const void *out, *gradient_out;
   void *sums;

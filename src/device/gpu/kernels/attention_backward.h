@@ -1,6 +1,6 @@
 /* The backward: one body for the kernels that compute the gradient of q and those that compute the gradients of k and
- * v. With s = q k^T scale, p = exp(s - log_sum_exp), g = gradient_out v^T and D the sum over d of out x gradient_out
- * (Dao et al. 2022, algorithm 4),
+ * v. With s = q k^T scale, p = exp(s - log_sum_exp), g = gradient_out v^T, all [queries, keys], and D [queries] the sum
+ * over d of out x gradient_out (Dao et al. 2022, algorithm 4),
  *
  *   ds = p (g - D),   gradient of q = ds k scale,   of k = ds^T q scale,   of v = p^T gradient_out.
  *
@@ -8,8 +8,15 @@
  *
  * A block owns either a tile of queries with their gradient_out, and iterates over keys and values; or a tile of keys
  * and values, and iterates over the queries of all heads that share them. In both cases the block computes s
- * (for keys s^T) as own[0] x other[0]^T and g (for keys g^T) as own[1] x other[1]^T, with a row for each own row.
- * The sums, ds x other[0] and, for keys, p x other[1], stay in registers until the end.
+ * (for keys s^T) as own[0] x other[0]^T and g (for keys g^T) as own[1] x other[1]^T, with a row for each own row. So
+ * the code is the same with these meanings:
+ *
+ *              own[0]   own[1]         other[0]   other[1]        sums[0]          sums[1]
+ *   queries    q        gradient_out   k          v               ds k             -
+ *   keys       k        v              q          gradient_out    ds^T q           p^T gradient_out
+ *
+ * The sums stay in registers until the end. A warp has HIGH fragments of 16 own rows, by 16 rows of the other side
+ * (ATTENTION_OTHERS).
  *
  * While one tile is processed, the next is copied. A head wider than the tiles is processed in chunks, and copies then
  * do not overlap with processing. There is a block for each *part* of the gradients, the columns of one chunk; the
@@ -27,6 +34,7 @@ typedef struct heads {
   int aligned;
 } heads;
 
+/* Returns the array with these strides, in elements. */
 DEVICE heads heads_of(const void *at, int64_t row, int64_t head) {
   heads of;
   of.at = (const element *)at;
@@ -36,14 +44,16 @@ DEVICE heads heads_of(const void *at, int64_t row, int64_t head) {
   return of;
 }
 
+/* The state of a block; the fragments are those of one thread. */
 typedef struct backward {
   const attention_arguments *p;
   heads own[2], other[2];
-  element *own_tiles, *other_tiles; /* two tiles of the own side, and two pairs of the other side, used alternately */
+  element *own_tiles, *other_tiles; /* shared memory: two tiles [ATTENTION_OWN, width] of the own side, and two pairs of
+                                       tiles [ATTENTION_OTHERS, width] of the other side, used alternately */
   fragment_scratch *scratch;        /* scratch of the warp: [HIGH] */
   int32_t own_head, part;           /* head of the block's own side; index of the part */
   fragment scores[HIGH], gradients[HIGH]; /* s, replaced by p; g, replaced by ds */
-  fragment sums[2][HIGH][MOST_ACROSS];
+  fragment sums[2][HIGH][MOST_ACROSS];    /* columns of the part */
 } backward;
 
 /* Values of a query for its scores' gradients. */
@@ -52,6 +62,7 @@ typedef struct statistic {
   int32_t begin, end;    /* range of the slice's keys that the query attends to */
 } statistic;
 
+/* Reads the values of a query, for a slice. */
 DEVICE statistic statistic_of(const attention_arguments *p, const attention_slice *s, int32_t head, int32_t row) {
   statistic of;
   of.log_sum_exp = of.sum = 0;
@@ -68,12 +79,15 @@ DEVICE statistic statistic_of(const attention_arguments *p, const attention_slic
 /* Returns the chunk of the head at the walk's position: the part's own chunk comes last. */
 DEVICE int32_t chunk_of(const backward *b, const walk *w) { return (b->part + 1 + w->chunk) % w->chunks; }
 
+/* Starts to copy a chunk of rows first .. first + rows - 1 of a head to a tile; rows from `live` on become zero. All
+ * threads of the block call it. */
 DEVICE void load_side(element *tile, const heads *of, int32_t head, int32_t first, int32_t live, int32_t chunk,
                       int32_t head_dim, const int rows, const int width) {
   tile_load(tile, width + VECTOR, of->at + head * of->head + first * of->row + chunk * width, of->row, rows, width,
             live, smaller(head_dim - chunk * width, width), of->aligned, ATTENTION_THREADS);
 }
 
+/* Return a tile in shared memory. which: 0 or 1 as in own[] and other[]; turn: which of the two pairs. */
 DEVICE element *own_tile(const backward *b, int which, const int width) {
   return b->own_tiles + which * ATTENTION_OWN * (width + VECTOR);
 }
@@ -81,6 +95,7 @@ DEVICE element *other_tile(const backward *b, int turn, int which, const int wid
   return b->other_tiles + (2 * turn + which) * ATTENTION_OTHERS * (width + VECTOR);
 }
 
+/* Starts to copy the current chunk of the own rows. */
 DEVICE void load_own(const backward *b, const walk *w, const int width) {
   if (walk_is_done(w)) return;
   UNROLL
@@ -89,6 +104,7 @@ DEVICE void load_own(const backward *b, const walk *w, const int width) {
               b->p->head_dim, ATTENTION_OWN, width);
 }
 
+/* Starts to copy the current chunk of the current rows of the other side to pair `turn`. */
 DEVICE void load_others(const backward *b, const walk *w, int turn, const int own_keys, const int width) {
   if (walk_is_done(w)) return;
   const int32_t head = own_keys ? w->head : w->head / b->p->group;
@@ -99,7 +115,7 @@ DEVICE void load_others(const backward *b, const walk *w, int turn, const int ow
               ATTENTION_OTHERS, width);
 }
 
-/* Adds to s and g the contribution of a chunk. */
+/* Adds to s and g the products over the columns of the current chunk. */
 DEVICE void add_products(backward *b, const walk *w, int turn, const int width) {
   const int pitch = width + VECTOR, depth = smaller(b->p->head_dim - chunk_of(b, w) * width, width);
   UNROLL_SOME
@@ -117,7 +133,7 @@ DEVICE void add_products(backward *b, const walk *w, int turn, const int width) 
   }
 }
 
-/* Replaces the scores by p, and g by ds; both are zero where the key is masked. */
+/* Replaces s by p, and g by ds; both are zero where the key is masked. `capped`: with a soft cap. */
 DEVICE void make_gradients(backward *b, const walk *w, const int own_keys, const int capped) {
   const wide scale = (wide)(b->p->unit * LOG2_E), share = (wide)b->p->share;
   statistic of[FRAGMENT_COLUMNS];
@@ -146,7 +162,7 @@ DEVICE void make_gradients(backward *b, const walk *w, const int own_keys, const
   }
 }
 
-/* sums += `made` x the other side's rows, for the columns of the part. */
+/* sums[which] += made x other[which], for the columns of the part. made is ds or p, one fragment for each h. */
 DEVICE void add_sums(backward *b, const fragment *made, int which, int turn, const int width) {
   const int pitch = width + VECTOR, columns = b->p->head_dim - b->part * width;
   fragment_a kept[HIGH], a[HIGH];
@@ -167,7 +183,8 @@ DEVICE void add_sums(backward *b, const fragment *made, int which, int turn, con
   }
 }
 
-/* Processes one chunk of a tile of the other side; the gradients are computed after the last chunk. */
+/* Processes one chunk of a tile of the other side, which is in pair `turn`. After the last chunk, the scores are
+ * complete: computes p and ds, and adds to the sums. */
 DEVICE void backward_step(backward *b, const walk *w, int turn, const int own_keys, const int width) {
   if (w->chunk == 0) {
     UNROLL
@@ -187,6 +204,8 @@ DEVICE void backward_step(backward *b, const walk *w, int turn, const int own_ke
   if (own_keys) add_sums(b, b->scores, 1, turn, width);
 }
 
+/* Stores scale * sums[which] in a gradient (adds them with `accumulate`), for the own rows and the columns of the part.
+ */
 DEVICE void store_sums(const backward *b, const walk *w, int which, void *to, wide scale, const int width) {
   const int64_t head = b->own_head * b->own[which].head;
   UNROLL
@@ -212,6 +231,7 @@ DEVICE void store_sums(const backward *b, const walk *w, int which, void *to, wi
   }
 }
 
+/* Initialises the state of a block: its arrays, tiles, head and part, and sums of zero. */
 DEVICE void backward_begin(backward *b, const attention_arguments *p, element *tiles, const int own_keys,
                            const int width) {
   const int queries = own_keys ? 1 : 0; /* index of the own side in `sides`: 0 queries, 1 keys */
@@ -238,6 +258,10 @@ DEVICE void backward_begin(backward *b, const attention_arguments *p, element *t
   }
 }
 
+/* Computes the block's rows of the gradient of q (own_keys 0), or of those of k and v (own_keys 1). `tiles` is the
+ * block's shared memory; `width`: NARROW or WIDE. Has one barrier for each step of the walk, and a second one with
+ * chunks.
+ */
 DEVICE void backward_block(const attention_arguments *p, element *tiles, const int own_keys, const int width) {
   backward b;
   const int32_t chunks = (p->head_dim + width - 1) / width;
@@ -281,7 +305,7 @@ DEVICE void backward_block(const attention_arguments *p, element *tiles, const i
 
 enum { SUM_LANES = 8 }; /* lanes per row of a head */
 
-/* Returns the lane's part of the sum: every SUM_LANES-th VECTOR. */
+/* Returns the lane's part of a row's D: every SUM_LANES-th VECTOR of the head from column `first` on. */
 DEVICE wide sum_of_products(const attention_row_sums_arguments *p, int64_t at, int first) {
   const element *out = (const element *)p->out + at, *gradient = (const element *)p->gradient_out + at;
   const wide *out_wide = (const wide *)p->out + at;
@@ -306,6 +330,7 @@ DEVICE wide sum_of_products(const attention_row_sums_arguments *p, int64_t at, i
   return sum;
 }
 
+/* Computes D [heads, rows]. SUM_LANES lanes have a row of a head. */
 DEVICE void row_sums(const attention_row_sums_arguments *p) {
   const int64_t count = p->rows * p->heads, step = blocks_x() * (threads() / SUM_LANES);
   for (int64_t base = block_x() * (threads() / SUM_LANES); base < count; base += step) {

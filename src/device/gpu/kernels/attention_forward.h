@@ -1,6 +1,16 @@
 /* The forward: a block has a tile of queries of one head, and iterates over their keys with an online softmax (Milakov
- * and Gimelshein 2018; Dao et al. 2022): m is the largest score of a row so far, l the sum of exp(score - m), out the
- * sum of exp(score - m) v. Scores are multiplied by log2(e), so that exp is exp2.
+ * and Gimelshein 2018; Dao et al. 2022). It keeps for each row
+ *
+ *   m    the largest score so far
+ *   l    the sum of exp(score - m)
+ *   out  the sum of exp(score - m) v, for the columns of the part; divided by l at the end
+ *
+ * If a new tile of keys has a larger score, l and out are multiplied by exp(old m - new m). Scores and m include the
+ * factor log2(e), so that exp is exp2.
+ *
+ * A warp has ATTENTION_OWN / (4 or 2 warps) = HIGH * 16 rows, in HIGH fragments; each row is in FRAGMENT_ROW_LANES
+ * lanes (fragment.h). m is the same in all lanes of a row; l is the sum over the lane's own columns, and added up at
+ * the end.
  *
  * While the scores of a tile of keys are computed, its values are copied to shared memory. While the values are summed,
  * the next keys are copied.
@@ -15,17 +25,19 @@
 /* fp64 uses fewer keys at a time, since their scores are in registers. */
 enum { KEYS = sizeof(element) == 8 ? ATTENTION_KEYS / 2 : ATTENTION_KEYS, KEY_BLOCKS = KEYS / FRAGMENT };
 
+/* The state of a block; the fragments, m and l are those of one thread. */
 typedef struct forward {
   const attention_arguments *p;
   const element *q, *k, *v; /* addresses of the block's head in row 0 */
   int q_aligned, k_aligned, v_aligned;
-  element *q_tile, *k_tile, *v_tile;
-  fragment_scratch *scratch; /* scratch of the warp: [HIGH] */
-  int32_t head, part;        /* query head; index of the part */
+  element *q_tile, *k_tile, *v_tile; /* shared memory [ATTENTION_OWN, width], [KEYS, width], [KEYS, width]; rows are
+                                        width + VECTOR elements apart */
+  fragment_scratch *scratch;         /* scratch of the warp: [HIGH] */
+  int32_t head, part;                /* query head; index of the part */
   walk walk;
   wide m[HIGH][FRAGMENT_ROWS], l[HIGH][FRAGMENT_ROWS]; /* l: partial sums of the lane's own columns */
-  fragment scores[HIGH][KEY_BLOCKS];
-  fragment out[HIGH][MOST_ACROSS];
+  fragment scores[HIGH][KEY_BLOCKS];                   /* scores of the tile of keys, later exp(score - m) */
+  fragment out[HIGH][MOST_ACROSS];                     /* columns of the part */
 } forward;
 
 /* Returns the number of columns of a head in a chunk of `width`. */
@@ -33,20 +45,24 @@ DEVICE int32_t chunk_columns(const attention_arguments *p, int32_t chunk, const 
   return smaller(p->head_dim - chunk * width, width);
 }
 
+/* Starts to copy a chunk of the queries to shared memory. All threads of the block call it; copies are complete after
+ * copy_async_wait and a barrier, as in the next functions. */
 DEVICE void load_queries(forward *f, int32_t chunk, const int width) {
   const int32_t first = f->walk.own_first;
   tile_load(f->q_tile, width + VECTOR, f->q + first * f->p->q_row + chunk * width, f->p->q_row, ATTENTION_OWN, width,
             f->p->query_rows - first, chunk_columns(f->p, chunk, width), f->q_aligned, ATTENTION_THREADS);
 }
 
-/* Returns the first row of the current keys and values. A tile is within one page: it begins at a multiple of KEYS. */
+/* Returns the first row of the current keys and values. A tile is within one page, since the walk begins at a page and
+ * advances by KEYS rows, a divisor of a page. */
 DEVICE int64_t first_key_row(const forward *f) {
   const int32_t row = f->walk.slice.first_key + f->walk.at;
   if (f->p->pages == 0) return row;
   return (int64_t)f->p->pages[row / ATTENTION_PAGE] * ATTENTION_PAGE + row % ATTENTION_PAGE;
 }
 
-/* Starts to load the keys, and also the queries if heads are processed in chunks. */
+/* Starts to copy the current chunk of the keys, and also of the queries if heads are processed in chunks. Does nothing
+ * after the end of the walk. */
 DEVICE void load_keys(forward *f, const int width) {
   const walk *w = &f->walk;
   if (walk_is_done(w)) return;
@@ -55,12 +71,14 @@ DEVICE void load_keys(forward *f, const int width) {
             width, w->end - w->at, chunk_columns(f->p, w->chunk, width), f->k_aligned, ATTENTION_THREADS);
 }
 
+/* Starts to copy the values of the current keys, columns of the part. */
 DEVICE void load_values(forward *f, const int width) {
   const walk *w = &f->walk;
   tile_load(f->v_tile, width + VECTOR, f->v + first_key_row(f) * f->p->v_row + f->part * width, f->p->v_row, KEYS,
             width, w->end - w->at, chunk_columns(f->p, f->part, width), f->v_aligned, ATTENTION_THREADS);
 }
 
+/* scores += q k^T over the columns of the current chunk. Reads q_tile and k_tile. */
 DEVICE void add_scores(forward *f, const int width) {
   const int pitch = width + VECTOR, depth = chunk_columns(f->p, f->walk.chunk, width);
   UNROLL_SOME
@@ -120,7 +138,8 @@ DEVICE void mask_scores(forward *f) {
   }
 }
 
-/* Replaces scores by exp(score - m), and rescales the sums so far to the new m. */
+/* Completes the scores of a tile of keys: caps and masks them, raises m to their largest, replaces them by
+ * exp(score - m), rescales l and out to the new m, and adds to l. */
 DEVICE void bring_up_to_date(forward *f, const int width) {
   const wide scale = (wide)(f->p->unit * LOG2_E);
   if (f->p->share > 0) cap_scores(f);
@@ -164,6 +183,7 @@ DEVICE void bring_up_to_date(forward *f, const int width) {
   }
 }
 
+/* out += scores v over the keys of the tile. Reads v_tile. */
 DEVICE void add_values(forward *f, const int width) {
   const int pitch = width + VECTOR, columns = chunk_columns(f->p, f->part, width);
   UNROLL
@@ -189,12 +209,14 @@ DEVICE void add_values(forward *f, const int width) {
 
 /* ---- input of a merge, and output -------------------------------------------------------------------------------- */
 
+/* Returns the index in `out` of a column of the block's head. */
 DEVICE int64_t out_at(const forward *f, int32_t row, int32_t column) {
   return row * f->p->out_row + f->head * f->p->out_head + column;
 }
 
-/* Initialises m, l and out of the rows. With `merge`, they are the result of earlier calls: m = log_sum_exp, l = 1, and
- * the stored out. Without `merge`, and for rows that have not attended to any key yet, m = -infinity, l = 0, out = 0.
+/* Initialises m, l and out of the rows. With `merge` they continue earlier calls: m = log_sum_exp (times log2(e)), l =
+ * 1, and out as stored. Without `merge`, and for rows that have not attended to any key yet, m = -infinity, l = 0, out
+ * = 0.
  */
 DEVICE void begin_rows(forward *f, const int width) {
   UNROLL
@@ -222,7 +244,7 @@ DEVICE void begin_rows(forward *f, const int width) {
   }
 }
 
-/* Returns whether the row attends to any key. */
+/* Returns whether the row attends to any key of the call. */
 DEVICE int sees_anything(const forward *f, int32_t row) {
   for (int32_t i = f->walk.first_index; i < f->walk.end_index; i++) {
     const attention_slice s = slice_at(f->p->slices, i);
@@ -231,6 +253,8 @@ DEVICE int sees_anything(const forward *f, int32_t row) {
   return 0;
 }
 
+/* Stores out / l, and log_sum_exp. Rows that attend to no key of the call get 0 and -infinity, or stay unchanged with
+ * `merge`. Only the last part stores log_sum_exp, because the beginning of each part reads the old one. */
 DEVICE void end_rows(const forward *f, const int width) {
   const int last = f->part == f->walk.chunks - 1;
   UNROLL
@@ -269,7 +293,7 @@ DEVICE void clear_scores(forward *f) {
   }
 }
 
-/* Computes one part of out. */
+/* Computes one part of out. All threads of the block call it; it has two barriers for each step of the walk. */
 DEVICE void forward_part(forward *f, const int width) {
   begin_rows(f, width);
   if (f->walk.chunks == 1 && !walk_is_done(&f->walk)) load_queries(f, 0, width);
@@ -294,11 +318,12 @@ DEVICE void forward_part(forward *f, const int width) {
   end_rows(f, width);
 }
 
+/* Computes the block's rows of out and log_sum_exp. `tiles` is the block's shared memory; `width`: NARROW or WIDE. */
 DEVICE void forward_block(const attention_arguments *p, element *tiles, const int width) {
   forward f;
   const int pitch = width + VECTOR;
   const int32_t chunks = (p->head_dim + width - 1) / width, blocks = (int32_t)blocks_x();
-  /* The last queries have the most keys, so they start first. */
+  /* With a causal mask, the last queries have the most keys, so they start first. */
   const int32_t first = (blocks - 1 - (int32_t)block_x()) * ATTENTION_OWN;
   f.p = p;
   f.head = (int32_t)block_y();

@@ -1,7 +1,10 @@
 /* The iteration of a block in the attention kernels. A block owns a tile of rows of one side (queries or keys). It
  * visits, tile by tile, the rows of the other side that its own rows are paired with in the list of slices. The order:
  * head by head (if heads share keys), slice by slice in the order of the list, and in each slice from the first
- * unmasked row to the last. */
+ * unmasked row (rounded down to a page of keys, if keys have pages) to the last. A tile is visited once for each chunk
+ * of a head.
+ *
+ * All threads of a block have the same walk, so that they reach the same barriers. Only walk_begin synchronises. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 
@@ -19,7 +22,8 @@ DEVICE attention_slice slice_at(const attention_slice *slices, int32_t index) {
   return s;
 }
 
-/* Return the range [first_seen, end_seen) of the slice's keys that a row of q attends to. */
+/* Return the range [first_seen, end_seen) of the slice's keys, relative to its first key, that a row of q attends to.
+ * The end is 0 if the row is not in the slice. */
 DEVICE int32_t first_seen(const attention_slice *s, int32_t row) { return larger(row - s->first_query + s->from, 0); }
 DEVICE int32_t end_seen(const attention_slice *s, int32_t row) {
   const int32_t i = row - s->first_query;
@@ -33,6 +37,7 @@ DEVICE int names_rows(const attention_slice *s, const int of_keys, int32_t first
   return s->queries > 0 && s->keys > 0 && from < end && from + count > first;
 }
 
+/* A position in the iteration: a tile of rows of the other side. */
 typedef struct walk {
   attention_slice slice;
   int32_t index, first_index, end_index; /* indices of slices */
@@ -45,7 +50,7 @@ typedef struct walk {
 
 DEVICE int walk_is_done(const walk *w) { return w->head >= w->end_head; }
 
-/* Sets the range of the other side for the slice at w->index; returns whether it is not empty. */
+/* Sets the range of rows of the other side for the slice at w->index; returns whether it is not empty. */
 DEVICE int walk_enter(walk *w, const attention_slice *slices, const int own_keys) {
   w->slice = slice_at(slices, w->index);
   const attention_slice *s = &w->slice;
@@ -62,7 +67,8 @@ DEVICE int walk_enter(walk *w, const attention_slice *slices, const int own_keys
   return w->at < w->end;
 }
 
-/* Advances to the first slice from w->index on that has a nonempty range; if there is none, to the next head. */
+/* Advances to the first slice from w->index on that has a nonempty range. Continues after the last slice with the first
+ * one for the next head; the walk is done after the last head. */
 DEVICE void walk_settle(walk *w, const attention_slice *slices, const int own_keys) {
   while (!walk_is_done(w)) {
     for (; w->index < w->end_index; w->index++) {
@@ -73,6 +79,7 @@ DEVICE void walk_settle(walk *w, const attention_slice *slices, const int own_ke
   }
 }
 
+/* Advances to the next chunk of the same rows; after the last one, by `step` rows. */
 DEVICE void walk_next(walk *w, const attention_slice *slices, const int own_keys, const int step) {
   if (++w->chunk < w->chunks) return;
   w->chunk = 0;
@@ -82,8 +89,9 @@ DEVICE void walk_next(walk *w, const attention_slice *slices, const int own_keys
   walk_settle(w, slices, own_keys);
 }
 
-/* Begins a walk for rows first .. end - 1 and these heads. All threads of the block search for the slices that have any
- * of the rows; `found` is shared memory of ATTENTION_FOUND_BYTES. */
+/* Begins a walk for own rows first .. end - 1 and heads head .. head + heads - 1. All threads of the block call it:
+ * each examines some of the slices, and the walk ranges from the first slice with any of the rows to the last one. Has
+ * one barrier. `found` is shared memory of ATTENTION_FOUND_BYTES: two numbers for each warp. */
 DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t first, int32_t end, int32_t head,
                        int32_t heads, int32_t chunks, int32_t *found) {
   walk w;
@@ -130,6 +138,7 @@ enum {
   MOST_ACROSS = ATTENTION_WIDE / (int)sizeof(element) / FRAGMENT
 };
 
+/* Returns 2^x. */
 DEVICE wide wide_exp2(wide x) {
 #if TRI_GPU_TYPE == 64
   return exp2(x);

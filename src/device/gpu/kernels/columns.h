@@ -33,12 +33,14 @@ DEVICE column_place column_place_of(const column_slabs *s, int64_t width, int64_
   return at;
 }
 
+/* The sums of all threads of a block: [down, across * VECTOR]. */
 typedef struct column_shared {
   wide sums[COLUMN_THREADS * VECTOR];
 } column_shared;
 
-/* Sums each column over the threads, in the order of their rows, and writes the strip's columns of `out`, the slab's
- * row of sums. */
+/* Sums each column over the threads, in the order of their rows, and writes the strip's columns of `out` [width], the
+ * slab's row of sums. own: the thread's sums of its VECTOR columns. All threads of the block call it; has two barriers.
+ */
 DEVICE void add_up_columns(const column_place *at, const wide own[VECTOR], column_shared *shared, wide *out) {
   const int columns = at->across * VECTOR;
   const int64_t first = at->column - thread() % at->across * VECTOR;

@@ -1,6 +1,9 @@
-/* Element-wise kernels. Each thread processes VECTOR elements at a time if all addresses allow 16 bytes at once, and
- * blocks advance in strides of the whole grid, so that any number of blocks gives the same result. One function
- * computes an element whether or not arrays are aligned: the bits do not depend on the alignment. */
+/* Element-wise kernels: sums, scaling, conversion, copies of rows, activations, dropout and rotary embeddings.
+ *
+ * An *item* is a vector of VECTOR elements if all addresses and widths allow 16 bytes at once, and else one element. A
+ * thread processes items in strides of the whole grid, so that any number of blocks gives the same result
+ * (weighted_gated_backward: a warp processes a row). One function computes an element whether or not arrays are
+ * aligned: the bits do not depend on the alignment. No kernel has a barrier. */
 #include "device/gpu/kernels/elements.h"
 
 #include "device/gpu/kernels/activations.h"
@@ -63,6 +66,7 @@ typedef union converted {
   uint32_t pairs[CONVERTED / 2]; /* pairs of bf16 */
 } converted;
 
+/* Stores CONVERTED values at an aligned address, in the type with `bits` bits. */
 DEVICE void store_converted(int bits, sixteen_bytes *out, const wide values[CONVERTED]) {
   converted u;
   if (bits == 64) {
@@ -93,7 +97,7 @@ KERNEL(convert) {
 
 /* ---- rows by index ----------------------------------------------------------------------------------------------- */
 
-/* The position of item i in both matrices; a row has `each` items of `elements` elements. */
+/* The offset of item i in both matrices, in elements; a row has `each` items of `elements` elements. */
 typedef struct row_place {
   int64_t from, to;
 } row_place;
@@ -106,6 +110,7 @@ DEVICE row_place row_place_of(const copy_rows_arguments *a, int64_t i, int64_t e
   return at;
 }
 
+/* Copy rows: bitwise, or with conversion. */
 DEVICE void move_rows(const copy_rows_arguments *a, int64_t rows) {
   const element *from = (const element *)a->from;
   element *to = (element *)a->to;
@@ -188,6 +193,7 @@ KERNEL(activation_backward) {
 
 /* ---- gated activations ------------------------------------------------------------------------------------------- */
 
+/* Returns an element of a gated activation. */
 DEVICE wide gated(tri_activation kind, wide gate, wide up) { return activation(kind, gate) * up; }
 
 /* Replaces *gate and *up by their gradients. */
@@ -294,6 +300,7 @@ DEVICE wide dropout_factor(double probability) { return (float)(1.0 / (1.0 - pro
 DEVICE wide scaled(wide x, wide factor) { return x * factor; }
 #endif
 
+/* Returns the random word with this index of the stream. */
 DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
   uint32_t words[4];
   const int which = (int)(index % 4);
@@ -335,13 +342,15 @@ KERNEL(dropout) {
 
 /* ---- rotary embedding -------------------------------------------------------------------------------------------- */
 
+/* Rotates a pair of elements by an angle. */
 DEVICE void rotate(wide cosine, wide sine, wide *low, wide *high) {
   const wide before = *low;
   *low = before * cosine - *high * sine;
   *high = *high * cosine + before * sine;
 }
 
-/* The position of item i in x and in the table of angles; half a head has `each` items. */
+/* The offset of item i in x and in the table of angles, in elements; half a head has `each` items. An item has the low
+ * half's elements; those of the high half are head_dim / 2 later. */
 typedef struct rope_place {
   int64_t x, angle;
 } rope_place;

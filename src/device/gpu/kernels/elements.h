@@ -60,6 +60,7 @@ typedef struct copy_rows_arguments {
   int32_t no_padding;
 } copy_rows_arguments;
 
+/* y = activation(x), [capacity, width]. */
 typedef struct activation_forward_arguments {
   const void *x;
   void *y;
@@ -69,6 +70,7 @@ typedef struct activation_forward_arguments {
   int32_t no_padding;
 } activation_forward_arguments;
 
+/* gradient_x = gradient_y times the derivative at x. */
 typedef struct activation_backward_arguments {
   const void *x, *gradient_y;
   void *gradient_x;
@@ -78,7 +80,8 @@ typedef struct activation_backward_arguments {
   int32_t no_padding;
 } activation_backward_arguments;
 
-/* A row of x is `width` gates, followed by `width` ups. */
+/* y[capacity, width] = activation(gate) * up, times the row's weight. A row of x is `width` gates, followed by `width`
+ * ups. */
 typedef struct gated_forward_arguments {
   const void *x, *weights; /* weights of rows, wide; may be NULL */
   void *y;
@@ -119,6 +122,9 @@ typedef struct dropout_arguments {
   int32_t no_padding;
 } dropout_arguments;
 
+/* Rotates x in place: element d of a head's first half with element d of its second half, by the angle of the row's
+ * position. `inverse` rotates back, for the backward. A row has row_elements elements, a head begins each head_stride.
+ */
 typedef struct rope_arguments {
   void *x;
   const int32_t *positions;

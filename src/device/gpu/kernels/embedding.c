@@ -1,5 +1,5 @@
-/* Look-up in a table, and the gradient of the table: the gradient of row `id` of the table is the sum of the rows of
- * the output's gradient that have this id.
+/* Look-up in a table [table_rows, width], and the gradient of the table: the gradient of row `id` of the table is the
+ * sum of the rows of the output's gradient [rows, width] that have this id.
  *
  * The number of occurrences of an id is not known in advance: most do not occur, a few occur many thousand times. With
  * atomics the order of summation would differ in every run. So the rows are sorted by id, and then ranges of equal ids
@@ -16,15 +16,18 @@
  *    that occurs 60000 times is processed by many blocks.
  *  - embedding_join sums the partial sums of an id that crosses edges, in the window where it begins.
  *
- * The host processes large inputs in pieces (embedding_piece). In each piece a row of the table is written at most
- * once, by one block of one kernel. The order of the sums depends only on the ids. */
+ * Blocks along x have tiles or windows, blocks along y strips of columns. The host processes large inputs in pieces
+ * (embedding_piece). In each piece an element of the table is written at most once, by one thread of one kernel. The
+ * order of the sums depends only on the ids. */
 #include "device/gpu/kernels/embedding.h"
 
 #include "device/gpu/kernels/sort.h"
 #include "device/gpu/kernels/wide.h"
 
+/* Destinations of a sum (sum_window.where). */
 enum { GOES_ON, TO_TABLE, HEAD, TAIL };
 
+/* Return the id of rows that are not in the table, and the id in a key. */
 DEVICE uint32_t no_id(void) { return 0xffffffffu; }
 DEVICE uint32_t id_of(uint64_t key) { return (uint32_t)(key >> 32); }
 
@@ -68,6 +71,7 @@ KERNEL(embedding_forward) {
 
 /* ---- keys in order ----------------------------------------------------------------------------------------------- */
 
+/* Returns the number of existing rows of a piece. */
 DEVICE int rows_of_piece(const embedding_piece *rows) {
   const int64_t live = live_rows(rows->capacity, rows->count) - rows->first;
   if (live < 0) return 0;
@@ -98,7 +102,8 @@ KERNEL(embedding_sort) {
   for (int i = thread(); i < here; i += threads()) a.keys[begin + i] = tile->keys[i];
 }
 
-/* The searches in the runs are interleaved, because each mostly waits for memory. */
+/* One thread per key: counts the smaller keys in each of the runs. The searches in the runs are interleaved, because
+ * each mostly waits for memory. */
 KERNEL(embedding_merge) {
   const int rows = rows_of_piece(&a.rows), run_bits = (int)a.run_bits;
   for (int i = (int)block_x() * threads() + thread(); i < rows; i += (int)blocks_x() * threads()) {
@@ -120,6 +125,7 @@ KERNEL(embedding_merge) {
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
+/* A window of the sorted keys, in shared memory. */
 typedef struct sum_window {
   uint32_t ids[EMBEDDING_WINDOW], rows[EMBEDDING_WINDOW];
   int where[EMBEDDING_WINDOW]; /* destination of the sum after this row; GOES_ON: the next row of the window has the
@@ -156,7 +162,8 @@ DEVICE void store_table(wide *to, int columns, int whole, const wide values[WIDE
 
 DEVICE int is_whole(const void *table, int64_t width) { return is_aligned(table) && width % WIDE_VECTOR == 0; }
 
-/* Reads the window; returns the number of its rows that have an id. */
+/* Reads the window; returns the number of its rows that have an id, to all threads. All threads of the block call it;
+ * has one barrier. */
 DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
   for (int i = thread(); i < EMBEDDING_WINDOW; i += threads()) {
@@ -181,7 +188,7 @@ DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   return here;
 }
 
-/* The columns of a thread. */
+/* The VECTOR columns of a thread: addresses of the first one in row 0 of each array. */
 typedef struct sum_columns {
   const element *gradient;
   wide *table, *partial;
@@ -189,11 +196,13 @@ typedef struct sum_columns {
   int columns, whole, whole_table; /* number of valid columns; whether 16 bytes of them can be moved at once */
 } sum_columns;
 
+/* Loads the thread's columns of row `id` of the table. */
 DEVICE void load_old(const sum_columns *c, uint32_t id, wide out[VECTOR]) {
   const wide *from = c->table + (int64_t)id * c->width;
   for (int j = 0; j < VECTOR; j += WIDE_VECTOR) load_table(from + j, c->columns - j, c->whole_table, out + j);
 }
 
+/* Stores old + sum in row `id` of the table, or a partial sum. */
 DEVICE void store_sum(const sum_columns *c, int where, uint32_t id, const wide sum[VECTOR], const wide old[VECTOR]) {
   wide all[VECTOR];
   if (where == TO_TABLE) {
@@ -206,7 +215,8 @@ DEVICE void store_sum(const sum_columns *c, int where, uint32_t id, const wide s
   }
 }
 
-/* Sums a window. A few rows are loaded ahead, and with them the rows of the table that they are added to. */
+/* Sums the thread's columns over a window of `here` rows. A few rows are loaded ahead, and with them the rows of the
+ * table that they are added to. Does not synchronise. */
 DEVICE void sum_window_columns(const sum_window *w, int here, const sum_columns *c) {
   enum { AHEAD = 4 };
   wide sum[VECTOR], in[AHEAD][VECTOR], old[AHEAD][VECTOR];

@@ -24,6 +24,8 @@ enum {
   EMBEDDING_PAD = 8          /* the width of partial sums is a multiple of this */
 };
 
+/* out[capacity, width] = table[ids - first_id] + position_table[positions]; rows without an id in the table get the
+ * position alone. */
 typedef struct embedding_forward_arguments {
   const int32_t *ids;
   const void *table, *position_table; /* position_table may be NULL */
@@ -41,7 +43,8 @@ typedef struct embedding_piece {
   const int32_t *count;
 } embedding_piece;
 
-/* `ids` points to the first row of the piece. */
+/* `ids` points to the first row of the piece. keys[piece]: the id minus first_id in the upper half, the row of the
+ * piece in the lower one. */
 typedef struct embedding_sort_arguments {
   embedding_piece rows;
   const int32_t *ids;
@@ -66,6 +69,7 @@ typedef struct embedding_sum_arguments {
   int64_t width, stride;
 } embedding_sum_arguments;
 
+/* table += the partial sums of ids that cross edges of windows. */
 typedef struct embedding_join_arguments {
   embedding_piece rows;
   const uint64_t *keys;

@@ -1,10 +1,11 @@
-/* Adafactor, and sums of squares along the sides of a matrix: bound by memory bandwidth. Sums are in double, in an
- * order that depends only on shapes. */
+/* Adafactor, and sums of squares along the sides of a matrix [rows, columns]: bound by memory bandwidth. Sums are in
+ * double, in an order that depends only on shapes. */
 #include "device/gpu/kernels/factored.h"
 
 #include "device/gpu/kernels/rows.h"
 #include "device/gpu/kernels/wide.h"
 
+/* Returns the factor of gradients; 1 without values. */
 DEVICE wide scale_of(const tri_step_values *values) { return values == 0 ? (wide)1 : (wide)values->gradient_scale; }
 
 DEVICE double larger(double x, double y) { return x > y ? x : y; }
@@ -33,7 +34,8 @@ typedef struct column_sums {
   double at[SQUARES_DOWN][SQUARES_ACROSS];
 } column_sums;
 
-/* One block per strip of columns; its threads share the rows. */
+/* One block per strip of SQUARES_ACROSS columns. Its threads form a grid [SQUARES_DOWN, SQUARES_ACROSS], where each
+ * sums every SQUARES_DOWN-th row of a column. */
 KERNEL(column_squares) {
   SHARED(column_sums, shared);
   const wide *in = (const wide *)a.in;
@@ -63,7 +65,8 @@ KERNEL(column_squares) {
 #define LEAST_NORMAL 1.17549435e-38
 #endif
 
-/* One block per row. */
+/* Replaces the gradient by gradient / sqrt(v), where v = row[r] column[c] / mean(row). Without `row` (a vector), v is
+ * column[c]. One block per row. */
 KERNEL(adafactor_direction) {
   const wide *row = (const wide *)a.row, *column = (const wide *)a.column;
   wide *direction = (wide *)a.direction;
@@ -79,6 +82,7 @@ KERNEL(adafactor_direction) {
   }
 }
 
+/* Subtracts the direction from the parameter, scaled by the parameter's size and clipped. One thread per element. */
 KERNEL(adafactor_step) {
   const wide *direction = (const wide *)a.direction;
   wide *parameter = (wide *)a.parameter;

@@ -15,7 +15,8 @@ enum { TRI_GPU_KERNELS_factored(TRI_GPU_THREADS) };
 /* Columns per strip of column_squares. */
 enum { SQUARES_ACROSS = 32 };
 
-/* Arguments for tri_matrix_squares; values may be NULL. */
+/* out[rows] (row_squares) or out[columns] (column_squares) = factor * the sum of squares of in[rows, columns], which is
+ * multiplied by the step's gradient_scale unless `values` is NULL. */
 typedef struct row_squares_arguments {
   const void *in;
   void *out;
@@ -26,7 +27,8 @@ typedef struct row_squares_arguments {
 
 typedef row_squares_arguments column_squares_arguments;
 
-/* `sums` are those of tri_adafactor_sums; the first is read here, and the others by the step. */
+/* row[rows] (NULL for a vector) and column[columns] are means of squares; direction[rows, columns] is the gradient on
+ * input. `sums` are those of tri_adafactor_sums; the first is read here, and the others by the step. */
 typedef struct adafactor_direction_arguments {
   const void *row, *column;
   void *direction;

@@ -15,7 +15,8 @@
  *
  * so a lane has FRAGMENT_ROWS rows with FRAGMENT_COLUMNS columns each; FRAGMENT_ROW_LANES adjacent lanes share a row.
  *
- * All functions except fragment_row and fragment_column must be called by all lanes of a warp. Tiles in shared memory
+ * Loads, products, row sums and conversions must be called by all lanes of a warp. No function has a barrier of the
+ * block. The `pitch` of a tile is the distance of its stored rows, in elements. Tiles in shared memory
  * are aligned to 16 bytes, and the distance of their rows is a multiple of 16 bytes; an odd multiple of 16 bytes keeps
  * the lanes on different banks. */
 #ifndef TRI_DEVICE_GPU_KERNELS_FRAGMENT_H
@@ -23,7 +24,7 @@
 
 #include "device/gpu/kernels/tile.h"
 
-enum { FRAGMENT = 16 }; /* rows and columns */
+enum { FRAGMENT = 16 }; /* rows and columns of c */
 
 #if TRI_GPU_TYPE == 16
 enum {
@@ -37,10 +38,12 @@ enum { FRAGMENT_K = VECTOR, FRAGMENT_ROWS = 64 / WARP, FRAGMENT_COLUMNS = 4 };
 #endif
 enum { FRAGMENT_ROW_LANES = FRAGMENT / FRAGMENT_COLUMNS };
 
+/* The elements of c that a lane holds. */
 typedef struct fragment {
   wide at[FRAGMENT_ROWS][FRAGMENT_COLUMNS];
 } fragment;
 
+/* Return the row, and the column, in c of element [r][c] of this lane. */
 DEVICE int fragment_row(int r) {
 #if TRI_GPU_TYPE == 16
   return WARP == 32 ? lane() / 4 + 8 * r : lane() / 16 * 4 + r;
@@ -65,7 +68,7 @@ DEVICE void fragment_clear(fragment *c) {
   }
 }
 
-/* Returns the sum of `own` over all lanes of a row, to each of them. */
+/* Return the sum, or the maximum, of `own` over the lanes that share a row, to each of them. */
 DEVICE wide fragment_row_sum(wide own) {
   UNROLL
   for (int mask = 1; mask < FRAGMENT_ROW_LANES; mask *= 2) own += shuffle_wide(own, mask);
@@ -91,6 +94,7 @@ typedef struct fragment_b {
   uint32_t words[FRAGMENT_WORDS];
 } fragment_b;
 
+/* Return a word of two elements: rounded numbers, or stored elements. */
 DEVICE uint32_t bf16_pair(float low, float high) {
 #if defined(TRI_GPU_CUDA)
   uint32_t pair;
@@ -142,6 +146,7 @@ DEVICE void load_matrices(const bf16 *row, int transposed, uint32_t words[4]) {
   }
 }
 
+/* Returns one of the two elements of a word. */
 DEVICE float half_of(uint32_t word, int upper) { return float_of_bits(upper ? word & 0xffff0000u : word << 16); }
 
 /* Element (i, k) of a is in word i / 8 + 2 (k / 8) of lane 4 (i % 8) + k % 8 / 2, and (k, j) of b in word k / 8 of lane
@@ -165,6 +170,7 @@ DEVICE void multiply_add_8(float *c0, float *c1, float *c2, float *c3, const uin
 typedef short mfma_operand __attribute__((ext_vector_type(4)));
 typedef float mfma_result __attribute__((ext_vector_type(4)));
 
+/* c (16 x 16) += a (16 x 16) * b (16 x 16), in a warp of 64. */
 DEVICE void multiply_add_16(float c[4], const uint32_t a[2], const uint32_t b[2]) {
   mfma_operand x = {(short)a[0], (short)(a[0] >> 16), (short)a[1], (short)(a[1] >> 16)};
   mfma_operand y = {(short)b[0], (short)(b[0] >> 16), (short)b[1], (short)(b[1] >> 16)};
@@ -226,6 +232,7 @@ DEVICE fragment_b fragment_load_b(const element *from, int pitch, int transposed
   return b;
 }
 
+/* c (16 x 16) += a (16 x FRAGMENT_K) * b (FRAGMENT_K x 16). */
 DEVICE void fragment_multiply_add(fragment *c, const fragment_a *a, const fragment_b *b) {
 #if !defined(TRI_GPU_HIP)
   if (WARP == 32) {
@@ -244,6 +251,7 @@ DEVICE void fragment_multiply_add(fragment *c, const fragment_a *a, const fragme
 #else
 /* ---- fp32 and fp64: FRAGMENT_K elements are 16 bytes ------------------------------------------------------------- */
 
+/* A lane's operands: the rows of a, and the columns of b, that its elements of c need. */
 typedef struct fragment_a {
   wide at[FRAGMENT_ROWS][FRAGMENT_K];
 } fragment_a;
@@ -332,6 +340,7 @@ DEVICE void fragment_give(const fragment *c, fragment_scratch *scratch, fragment
   warp_barrier();
 }
 
+/* Returns columns step * FRAGMENT_K .. + FRAGMENT_K - 1 of the tile that fragment_give has converted. */
 DEVICE fragment_a fragment_take(const fragment_scratch *scratch, const fragment_a *kept, int step) {
 #if TRI_GPU_TYPE == 16
   if (WARP == 32) return *kept;

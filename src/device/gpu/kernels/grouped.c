@@ -1,7 +1,14 @@
-/* GEMMs of rows in groups, each group with its own matrix. The host does not know the sizes of groups, so it launches
- * as many blocks as there can be tiles at most; each block finds its group in `begins`, and blocks beyond the last tile
- * return. Tiles begin at a group's first row, and so does the sum over a group's rows (the gradient of its matrix): the
- * results do not depend on the other groups. */
+/* GEMMs of rows in groups, each group with its own matrix: the rows of an expert with the expert's matrix. Tiles are
+ * those of matmul_tile.h.
+ *
+ *   grouped_*            c[rows of g, n] = a[rows of g, k] * b[g]. The host does not know the sizes of groups, so it
+ *                        launches as many blocks as there can be tiles at most. Each block finds its group in `begins`;
+ *                        blocks beyond the last tile return.
+ *   grouped_gradient_*   c[g] = a[rows of g, m]^T * b[rows of g, n], the gradient of a group's matrix. The number of
+ *                        tiles of a group is fixed.
+ *
+ * The invariant: tiles begin at a group's first row, and so does the sum over a group's rows. So the results of a group
+ * do not depend on the other groups. */
 #include "device/gpu/kernels/grouped.h"
 
 #include "device/gpu/kernels/matmul_tile.h"
@@ -10,7 +17,7 @@
 /* ---- ranges of rows ---------------------------------------------------------------------------------------------- */
 
 typedef struct row_range {
-  int64_t first, rows;
+  int64_t first, rows; /* index of the first row; number of rows */
 } row_range;
 
 /* Returns the rows of a group, limited to [0, all). */
@@ -23,13 +30,14 @@ DEVICE row_range rows_of_group(const grouped_arguments *a, int64_t group, int64_
   return s;
 }
 
+/* The result of find_group, in shared memory. */
 typedef struct found_group {
   int group, before;    /* the group, -1: not found; number of row tiles of all groups before it */
   int each[MOST_WARPS]; /* scratch of the search */
 } found_group;
 
-/* Finds the group of row tile `tile`, where the row tiles of all groups are numbered consecutively. Each thread
- * examines one group at a time. */
+/* Finds the group of row tile `tile`, where the row tiles of all groups are numbered consecutively. All threads of the
+ * block call it, and each examines one group at a time. Ends with a barrier. */
 DEVICE void find_group(const grouped_arguments *a, const int side, int64_t tile, found_group *found) {
   int64_t before = 0;
   if (thread() == 0) found->group = -1;
@@ -47,6 +55,7 @@ DEVICE void find_group(const grouped_arguments *a, const int side, int64_t tile,
   barrier();
 }
 
+/* Return the address of element i of an operand, and of c. */
 DEVICE const void *element_at(const void *array, int64_t i) { return (const element *)array + i; }
 DEVICE void *result_at(const matmul_arguments *p, int64_t i) {
   return p->c_is_wide ? (void *)((wide *)p->c + i) : (void *)((element *)p->c + i);
@@ -54,6 +63,7 @@ DEVICE void *result_at(const matmul_arguments *p, int64_t i) {
 
 /* ---- the two forms ----------------------------------------------------------------------------------------------- */
 
+/* Computes a tile of the product of a group's rows with its matrix. */
 DEVICE void multiply_rows(const grouped_arguments *a, found_group *found, element *tiles, const int side,
                           const int threads) {
   matmul_arguments p = a->product;

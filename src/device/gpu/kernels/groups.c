@@ -1,7 +1,14 @@
-/* Groups rows by a counting sort in four kernels: each tile of pairs is sorted by group, which gives the number of
- * pairs per group and tile (groups_sort); the prefix sums of these numbers over the tiles (groups_scan) and over the
- * groups (groups_begins) give the place of each pair (groups_place). A key has the group in its upper bits and the
- * pair's place in the tile in its lower bits, so all keys are distinct, and pairs of a group stay in order. */
+/* Groups pairs (groups.h) by a counting sort in four kernels:
+ *
+ *   groups_sort     one block per tile of GROUPS_TILE pairs: sorts the tile by group in shared memory, and counts the
+ *                   tile's pairs of each group
+ *   groups_scan     one block per group: prefix sums of the counts over the tiles
+ *   groups_begins   one block: prefix sums of the totals over the groups
+ *   groups_place    one block per tile: the place of a pair is the begin of its group, plus the group's pairs in
+ * earlier tiles, plus the earlier pairs of the group in the tile
+ *
+ * A key has the group in its upper bits and the pair's place in the tile in its lower bits. So all keys are distinct,
+ * and pairs of a group stay in order. */
 #include "device/gpu/kernels/groups.h"
 
 #include "device/gpu/kernels/rows.h"
@@ -18,7 +25,7 @@ typedef struct tile_keys {
   uint64_t at[GROUPS_TILE];
 } tile_keys;
 
-/* Returns how many of the `count` sorted keys are of groups before this one. */
+/* Returns how many of the `count` sorted keys are of groups before this one, by bisection. Called by one thread. */
 DEVICE int first_of_group(const tile_keys *keys, int count, int64_t group) {
   int low = 0;
   for (int step = GROUPS_TILE; step > 0; step /= 2) {
@@ -121,6 +128,7 @@ DEVICE void add_terms(const sum_rows_arguments *a, int64_t row, int64_t column, 
   }
 }
 
+/* One thread per VECTOR columns of a row. */
 KERNEL(sum_rows) {
   element *out = (element *)a.out;
   const int aligned = is_aligned(a.in) && is_aligned(out) && a.width % VECTOR == 0;

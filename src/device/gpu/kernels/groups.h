@@ -22,8 +22,9 @@ enum {
   SUM_ROWS_AHEAD = 4           /* terms that are loaded at once */
 };
 
-/* Pairs (row, j), where j < chosen is one of the row's choices of an expert. counts[groups + 1, tiles]: pairs per group
- * and tile; the last row is for pairs without a group. */
+/* A pair (row, j), with the number row * chosen + j, is one of a row's `chosen` choices of an expert. experts[capacity,
+ * chosen] has the group of each pair; other numbers than 0 .. groups - 1: the pair has no group. counts[groups + 1,
+ * tiles]: pairs per group and tile; the last row is for pairs without a group. */
 typedef struct groups_sort_arguments {
   const int32_t *experts;
   int32_t *keys; /* sorted keys of each tile: the group in the upper bits, the place in the tile in the lower bits; may
@@ -40,13 +41,15 @@ typedef struct groups_scan_arguments {
   const int32_t *count;
 } groups_scan_arguments;
 
+/* begins[groups + 1]: the first place of each group, and the number of pairs with a group. One block. */
 typedef struct groups_begins_arguments {
   const int32_t *totals;
   int32_t *begins;
   int64_t groups;
 } groups_begins_arguments;
 
-/* `places` holds the keys of each tile on input. */
+/* order[place]: number of the pair at each place; sources[place]: its row; places[pair]: place of each pair, -1 without
+ * a group. On input, `places` holds the keys of each tile. */
 typedef struct groups_place_arguments {
   const int32_t *begins, *counts;
   int32_t *order, *sources, *places;
@@ -54,6 +57,7 @@ typedef struct groups_place_arguments {
   const int32_t *count;
 } groups_place_arguments;
 
+/* out[capacity, width] (+)= the sum of the rows places[capacity, terms] of in[.., width]; -1: no term. */
 typedef struct sum_rows_arguments {
   const int32_t *places;
   const void *in;

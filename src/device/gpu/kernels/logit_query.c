@@ -1,6 +1,9 @@
 /* Sampling of tokens from rows of logits (device/logit_query.h): one block per query, and a range of the row per
- * thread. The block reads the row for its maximum, and then for the weights' sums; one thread searches the ranges and
- * then the elements of one of them. */
+ * thread, so that the sums depend only on the vocabulary. With the weights exp((x - maximum) / temperature), an id is
+ * sampled as the first whose sum of weights up to it is above uniform * total.
+ *
+ * The block reads the row for its maximum, for the weights' sums at temperature 1 (log probability and entropy), and at
+ * another temperature for the sums of that. Then one thread searches the ranges, and the elements of one of them. */
 #include "device/gpu/kernels/logit_query.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -10,13 +13,14 @@ typedef struct query_shared {
   double sums[TRI_LOGIT_RANGES], spreads[TRI_LOGIT_RANGES];
 } query_shared;
 
-/* A row, and the weights exp((x - most) * inverse) of its elements. */
+/* A row, and the weights exp((x - most) * inverse) of its elements. inverse: 1 / temperature. */
 typedef struct query_row {
   const wide *logits;
   int64_t vocabulary;
   wide most, inverse;
 } query_row;
 
+/* Returns the end of the range that begins at `first`. */
 DEVICE int64_t range_end(const query_row *row, int64_t first) {
   const int64_t end = first + tri_logit_range(row->vocabulary);
   return end < row->vocabulary ? end : row->vocabulary;
@@ -29,7 +33,8 @@ DEVICE wide weight_of(const query_row *row, int64_t v, wide *less) {
   return wide_exp(*less);
 }
 
-/* Finds the maximum; false if any logit is not finite (0 times it is NaN). All threads get the same result. */
+/* Finds the maximum; returns false if any logit is not finite (0 times it is NaN). All threads of the block call it,
+ * and get the same result. */
 DEVICE int find_maximum(query_row *row, query_shared *shared) {
   wide most = -wide_infinity(), zero = 0;
   for (int64_t v = thread(); v < row->vocabulary; v += threads()) {
@@ -42,7 +47,7 @@ DEVICE int find_maximum(query_row *row, query_shared *shared) {
 }
 
 /* Sums the weights of each range in shared->sums, and returns their total to all threads. *spread: the total of the
- * weights times their logarithms. */
+ * weights times their logarithms. All threads of the block call it; has two barriers. */
 DEVICE double add_weights(const query_row *row, query_shared *shared, double *spread) {
   const int64_t first = thread() * tri_logit_range(row->vocabulary);
   double sum = 0, spread_sum = 0, total = 0;
@@ -64,8 +69,8 @@ DEVICE double add_weights(const query_row *row, query_shared *shared, double *sp
   return total;
 }
 
-/* Returns the first element of the range whose weight brings `left` below 0. If there is none because of rounding, or
- * with only_last, returns the last element with a nonzero weight. */
+/* Returns the first element of the range whose weight brings `left` below 0. If no element does because of rounding, or
+ * with only_last, returns the last element with a nonzero weight. Called by one thread, like the next functions. */
 DEVICE int64_t find_in_range(const query_row *row, int64_t first, double left, int only_last) {
   int64_t last = first;
   for (int64_t v = first; v < range_end(row, first); v++) {
@@ -78,6 +83,8 @@ DEVICE int64_t find_in_range(const query_row *row, int64_t first, double left, i
   return last;
 }
 
+/* Returns the id whose sum of weights up to it is the first above `left`; the last with a nonzero weight because of
+ * rounding. */
 DEVICE int64_t find_sampled(const query_row *row, const double *sums, double left) {
   const int64_t length = tri_logit_range(row->vocabulary);
   int64_t last = 0;
@@ -89,6 +96,7 @@ DEVICE int64_t find_sampled(const query_row *row, const double *sums, double lef
   return find_in_range(row, last * length, 0, 1);
 }
 
+/* Returns the first id with the maximum. */
 DEVICE int64_t find_likeliest(const query_row *row) {
   int64_t v = 0;
   while (row->logits[v] != row->most) v++;

@@ -1,8 +1,15 @@
-/* The loss: one block per row of logits, which are by far the largest memory traffic of these kernels. The statistics
- * read them once, with an online maximum and sum (Milakov and Gimelshein 2018, "Online normalizer calculation for
- * softmax"): if the maximum grows, the sum so far is multiplied by exp(old - new).
+/* The loss of rows of logits [rows, vocabulary], which are by far the largest memory traffic of these kernels.
+ * softmax_logits, softmax_statistics and softmax_gradient have one block per row; the others have one thread per row or
+ * per pair of completions.
  *
- * The elements that a thread processes do not depend on addresses, so the bits of the results do not either. */
+ * A row's softmax is exp(x - maximum) / sum. With a vocabulary that is divided over ranks, each rank has the maximum
+ * and the sum of its shard; softmax_rescale converts its sum to the maximum of all ranks, before the sums are added.
+ *
+ * The statistics read the logits once, with an online maximum and sum (Milakov and Gimelshein 2018, "Online normalizer
+ * calculation for softmax"): if the maximum grows, the sum so far is multiplied by exp(old - new).
+ *
+ * A block processes a row in parts of threads * TAKEN elements. The elements of a thread do not depend on addresses, so
+ * the bits of the results do not either. */
 #include "device/gpu/kernels/loss.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -31,6 +38,7 @@ DEVICE void load_taken(const wide *row, int64_t base, int64_t vocabulary, int ea
 
 /* ---- form -------------------------------------------------------------------------------------------------------- */
 
+/* Returns the logit of a product of activations and weights: scaled, and with a soft cap if `cap` is above 0. */
 DEVICE wide logit_of(wide product, wide scale, wide cap) {
   const wide scaled = scale * product;
   return cap > 0 ? cap * wide_tanh(scaled / cap) : scaled;
@@ -59,7 +67,7 @@ typedef struct running {
 /* Returns the shift of exponents: exp(-infinity - shift) is 0 even if all elements are -infinity. */
 DEVICE wide shift_of(wide most) { return most == -wide_infinity() ? 0 : most; }
 
-/* Adds elements. NaN never becomes the maximum, but makes the sum NaN. */
+/* Adds a thread's elements to its maximum and sum. NaN never becomes the maximum, but makes the sum NaN. */
 DEVICE void add_to_running(running *r, const wide x[TAKEN]) {
   wide most = r->most;
   for (int j = 0; j < TAKEN; j++) most = x[j] > most ? x[j] : most;
@@ -117,6 +125,7 @@ KERNEL(softmax_loss) {
 
 enum { GRADIENT_VECTORS = TAKEN / VECTOR };
 
+/* Stores VECTOR elements of a row of the gradient, limited to the vocabulary. */
 DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int aligned, const wide values[VECTOR]) {
   if (aligned && at + VECTOR <= vocabulary) {
     store_vector(row + at, values);
@@ -127,8 +136,10 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
   }
 }
 
-/* The gradient may overlap the logits, with narrower elements. So the block processes the row in parts, and reads each
- * part completely before it writes it: the gradient of a part ends before the first logit that is still to be read. */
+/* gradient = factor (softmax - 1 at the label) scale, times the derivative of the soft cap; 0 in rows without a label.
+ *
+ * The gradient may overlap the logits, with elements that are at most as wide. So the block reads each part of the row
+ * completely before it writes it: the gradient of a part ends before the first logit that is still to be read. */
 KERNEL(softmax_gradient) {
   const int64_t r = block_x(), label = a.labels[r] - a.first_id;
   const wide *logits = (const wide *)a.logits + r * a.ld;

@@ -27,7 +27,8 @@ typedef struct softmax_logits_arguments {
   double scale, soft_cap;
 } softmax_logits_arguments;
 
-/* One block per row. All arrays except labels are wide. */
+/* One block per row. All arrays except labels are wide. maximum, sum and label_logit [rows]: of the ids first_id ..
+ * first_id + vocabulary - 1; label_logit is 0 if the label is not one of them. */
 typedef struct softmax_statistics_arguments {
   const void *logits;
   const int32_t *labels;
@@ -35,12 +36,14 @@ typedef struct softmax_statistics_arguments {
   int64_t vocabulary, ld, first_id;
 } softmax_statistics_arguments;
 
+/* sum[rows] *= exp(from - to): sums for the maxima `from` become sums for the maxima `to`. */
 typedef struct softmax_rescale_arguments {
   const void *from, *to;
   void *sum;
   int64_t rows;
 } softmax_rescale_arguments;
 
+/* losses[rows], wide: weighted cross entropy; 0 in rows without a label (a label below 0). */
 typedef struct softmax_loss_arguments {
   const int32_t *labels;
   const float *weights;
@@ -62,7 +65,8 @@ typedef struct softmax_gradient_arguments {
   double scale, soft_cap; /* form of the logits */
 } softmax_gradient_arguments;
 
-/* One thread per row. maximum, sum and label_logit are wide. */
+/* One thread per row. maximum, sum and label_logit are wide. log_probs[rows] is also written to whole[places], unless
+ * `whole` is NULL. */
 typedef struct label_log_probs_arguments {
   const int32_t *labels, *places;
   const void *maximum, *sum, *label_logit;

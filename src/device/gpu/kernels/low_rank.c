@@ -1,8 +1,12 @@
-/* Element-wise parts of GaLore and Fira, bound by memory bandwidth. Kernels on matrices have one block per row. */
+/* Element-wise parts of GaLore and Fira, bound by memory bandwidth. Both project a gradient to a low rank, run Adam
+ * there, and project the result back; Fira also uses the rest of the gradient. low_rank_adam has one thread per
+ * element, low_rank_growth one thread; the kernels on matrices have one block per row of the matrix. */
 #include "device/gpu/kernels/low_rank.h"
 
 #include "device/gpu/kernels/wide.h"
 
+/* Adam in the low rank: updates the moments, and stores moment1 / (sqrt(moment2) + eps), without bias correction (which
+ * low_rank_step has in its rate). */
 KERNEL(low_rank_adam) {
   const wide *gradient = (const wide *)a.gradient;
   wide *moment1 = (wide *)a.moment1, *moment2 = (wide *)a.moment2, *out = (wide *)a.out;
@@ -18,6 +22,8 @@ KERNEL(low_rank_adam) {
   }
 }
 
+/* Replaces `rest`, the gradient after projection and back, by the gradient without it, scaled in each row (or column)
+ * by the ratio of the norms of Adam's result and of the projected gradient. */
 KERNEL(low_rank_rest) {
   const wide *gradient = (const wide *)a.gradient, *adam = (const wide *)a.adam, *projected = (const wide *)a.projected;
   wide *rest = (wide *)a.rest;
@@ -31,6 +37,7 @@ KERNEL(low_rank_rest) {
   }
 }
 
+/* Limits the growth of the norm of the rest to 1% per step: stores the factor of the rest, and the limited norm. */
 KERNEL(low_rank_growth) {
   if (thread() > 0) return;
   wide *norm = (wide *)a.norm;

@@ -12,6 +12,7 @@
   K(low_rank_adam, 256) K(low_rank_rest, 256) K(low_rank_growth, 64) K(low_rank_step, 256)
 enum { TRI_GPU_KERNELS_low_rank(TRI_GPU_THREADS) };
 
+/* Arrays of `count` numbers. */
 typedef struct low_rank_adam_arguments {
   const void *gradient;
   void *moment1, *moment2, *out;
@@ -20,6 +21,7 @@ typedef struct low_rank_adam_arguments {
   double beta1, beta2, eps;
 } low_rank_adam_arguments;
 
+/* gradient and rest [rows, columns]; adam and projected: sums of squares of each row (by_rows) or column. */
 typedef struct low_rank_rest_arguments {
   const void *gradient, *adam, *projected;
   void *rest;
@@ -28,6 +30,7 @@ typedef struct low_rank_rest_arguments {
   double scale;
 } low_rank_rest_arguments;
 
+/* squares: sum of squares of the rest. norm: that of the last step, and then of this one. */
 typedef struct low_rank_growth_arguments {
   const tri_step_values *values;
   const double *squares;
@@ -35,7 +38,7 @@ typedef struct low_rank_growth_arguments {
   double *factor;
 } low_rank_growth_arguments;
 
-/* Strides as in tri_low_rank_step; rest may be NULL. */
+/* x and rest [rows, columns], rows x_row apart; parameter and narrow: rows parameter_row apart. rest may be NULL. */
 typedef struct low_rank_step_arguments {
   const void *x, *rest;
   const double *factor;

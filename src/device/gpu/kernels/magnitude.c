@@ -1,13 +1,17 @@
-/* Multiplication of columns by magnitudes, and sums down columns for their gradients. */
+/* DoRA's magnitudes: y = magnitude / sqrt(squares) * (x - offset) + offset, for x [rows, width]. The other arrays have
+ * a number for each column: squares the sum of squares of the column's weights, offset its bias, which is not scaled.
+ * magnitude_sums has stage 1 of the sums down columns (columns.h) for the gradient of the magnitudes. */
 #include "device/gpu/kernels/magnitude.h"
 
 #include "device/gpu/kernels/columns.h"
 
+/* Returns 1 / sqrt of a column's square; 0 of 0, and NaN of NaN. */
 DEVICE wide inverse_root(const void *squares, int64_t column) {
   const wide square = ((const wide *)squares)[column];
   return square > 0 ? 1 / wide_sqrt(square) : square;
 }
 
+/* Returns a column's offset, 0 without offsets. */
 DEVICE wide offset_at(const void *offsets, int64_t column) {
   return offsets ? ((const wide *)offsets)[column] : (wide)0;
 }
@@ -23,6 +27,7 @@ KERNEL(magnitude_forward) {
   }
 }
 
+/* One block per slab and strip of columns; a thread sums VECTOR columns, one after the other. */
 KERNEL(magnitude_sums) {
   SHARED(column_shared, shared);
   const int64_t live = live_rows(a.capacity, a.count);

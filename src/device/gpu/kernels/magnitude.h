@@ -10,6 +10,7 @@
 #define TRI_GPU_KERNELS_magnitude(K) K(magnitude_forward, 256) K(magnitude_sums, 256)
 enum { TRI_GPU_KERNELS_magnitude(TRI_GPU_THREADS) };
 
+/* magnitudes, squares and offsets [width]; x and y [rows, width], rows ld elements apart. */
 typedef struct magnitude_forward_arguments {
   const void *magnitudes, *squares, *offsets; /* wide; offsets may be NULL */
   const void *x;

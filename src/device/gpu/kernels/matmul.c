@@ -1,4 +1,6 @@
-/* A tiled GEMM for any shape: matmul_tile.h. No result depends on the number of blocks. */
+/* GEMMs for any shape: c[m,n] (+)= a[m,k] * b[k,n] (+ bias[n]), by tiles of 128 x 128 (matmul_large) or 64 x 64
+ * (matmul_small), one block each (matmul_tile.h). Blocks are numbered along x. matmul_pack converts operands. No result
+ * depends on the number of blocks. */
 #include "device/gpu/kernels/matmul.h"
 
 #include "device/gpu/kernels/matmul_tile.h"
@@ -13,6 +15,7 @@ KERNEL(matmul_small) {
   multiply_tile(&a, block_x(), (element *)(void *)tiles, MATMUL_SMALL, matmul_small_threads);
 }
 
+/* A thread converts VECTOR columns of a row at a time: 16 bytes of output. */
 KERNEL(matmul_pack) {
   const wide *in_wide = (const wide *)a.in;
   const element *in = (const element *)a.in;

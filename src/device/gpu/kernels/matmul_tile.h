@@ -1,10 +1,17 @@
-/* A tile of a GEMM, which one block computes: kernels/matmul.c, kernels/grouped.c. The block advances along k in pieces
- * of 64 bytes. Shared memory has a few pairs of tiles of a and b, one pair per piece: while one pair is multiplied, the
- * others are copied. Tiles have the same order of elements in shared memory as in device memory, transposed or not;
- * fragments can be loaded from both orders.
+/* A tile of a GEMM, which one block computes: kernels/matmul.c, kernels/grouped.c.
  *
- * An element of c is accumulated along k, from the start, in a register of one thread: its bits depend neither on the
- * size of the tile nor on the element's place in it. */
+ * `side` is the number of rows and columns of the tile of c (MATMUL_LARGE or MATMUL_SMALL). The block advances along k
+ * in *pieces* of DEPTH elements, 64 bytes. Shared memory has `stages` pairs of tiles, a [side, DEPTH] and b [side,
+ * DEPTH], used in turn: while one pair is multiplied, the pairs of the next pieces are copied. An operand that is
+ * stored with k as its row (`by_depth`: a transposed, b not) has a tile [DEPTH, side] instead; the order of elements is
+ * never changed, because fragments can be loaded from both orders.
+ *
+ * The warps of a block form two rows of warps. A warp has a *part* of the tile of c, part_high x part_across fragments
+ * of 16 x 16 in registers: 4 x 2 of the large and 2 x 2 of the small tile with warps of 32.
+ *
+ * The invariant: an element of c is accumulated along k, from the start, in a register of one thread. So its bits
+ * depend neither on the size of the tile nor on the element's place in it. `side`, `threads` and `by_depth` are
+ * constants in each call, so that loops over fragments are unrolled. */
 #ifndef TRI_DEVICE_GPU_KERNELS_MATMUL_TILE_H
 #define TRI_DEVICE_GPU_KERNELS_MATMUL_TILE_H
 
@@ -33,8 +40,8 @@ typedef struct tile_memory {
   sixteen_bytes at[1];
 } tile_memory;
 
-/* Loads a piece of an operand, [side, DEPTH] from row `first` and depth `k` on; [DEPTH, side] if the operand is stored
- * with k as its row (by_depth). */
+/* Starts to copy a piece of an operand, [side, DEPTH] from row `first` and depth `k` on; [DEPTH, side] if by_depth.
+ * Elements from row `end` and depth `depth` on are zero. All threads of the block call it. */
 DEVICE void load_piece(element *to, const element *from, int64_t ld, int64_t first, int64_t end, int64_t k,
                        int64_t depth, const int by_depth, int aligned, const int side, const int threads) {
   if (by_depth) {
@@ -44,8 +51,8 @@ DEVICE void load_piece(element *to, const element *from, int64_t ld, int64_t fir
   }
 }
 
-/* Finds the position of tile `number` of c. Numbers run through 8 tiles of a column before they go to the next column,
- * so that blocks that run at the same time share rows of a and columns of b. */
+/* Finds the first row and column of tile `number` of c. Numbers run through 8 tiles of a column before they go to the
+ * next column, so that blocks that run at the same time share rows of a and columns of b. */
 DEVICE void find_tile(const matmul_arguments *p, const int side, int64_t number, int64_t *row, int64_t *column) {
   const int64_t rows = (p->m + side - 1) / side, columns = (p->n + side - 1) / side;
   const int64_t group = number / (8 * columns), rest = number % (8 * columns);
@@ -54,6 +61,7 @@ DEVICE void find_tile(const matmul_arguments *p, const int side, int64_t number,
   *column = rest / height * side;
 }
 
+/* Stores an element of c, with the bias and the old value if the call has them; nothing beyond c. */
 DEVICE void store_result(const matmul_arguments *p, int64_t row, int64_t column, wide value) {
   if (row >= p->m || column >= p->n) return;
   const int64_t at = row * p->ldc + column;
@@ -67,18 +75,19 @@ DEVICE void store_result(const matmul_arguments *p, int64_t row, int64_t column,
   }
 }
 
-/* A warp's part of a tile of c: part_high x part_across fragments. The warps of a block form two rows. */
+/* A warp's part of a tile of c. */
 typedef struct part {
-  int64_t row, column; /* position in c */
-  int tile_row, tile_column;
-  int idle; /* the part is entirely beyond c */
+  int64_t row, column;       /* position in c */
+  int tile_row, tile_column; /* position in the tile */
+  int idle;                  /* the part is entirely beyond c */
   fragment c[MOST_FRAGMENTS][MOST_FRAGMENTS];
 } part;
 
+/* Return the number of fragments of a part, along the rows and along the columns of c. */
 DEVICE int part_high(const int side) { return side / 2 / FRAGMENT; }
 DEVICE int part_across(const int side, const int threads) { return side / (threads / WARP / 2) / FRAGMENT; }
 
-/* c += a * b of the tiles in shared memory. */
+/* c += a * b for one piece, whose tiles are in shared memory. Called by whole warps; does not synchronise. */
 DEVICE void multiply_piece(part *own, const element *a, const element *b, const int side, const int threads,
                            const int a_by_depth, const int b_by_depth) {
   const int a_pitch = a_by_depth ? side + VECTOR : DEPTH_PITCH, b_pitch = b_by_depth ? side + VECTOR : DEPTH_PITCH;
@@ -104,13 +113,15 @@ DEVICE void multiply_piece(part *own, const element *a, const element *b, const 
   }
 }
 
+/* The operands of a block. */
 typedef struct operands {
   const element *a, *b;
   int a_aligned, b_aligned;
   int64_t row, column; /* position in c */
 } operands;
 
-/* Starts to copy piece `piece`, if it exists. */
+/* Starts to copy piece `piece` of both operands to a pair of tiles. Commits a group of copies even if there are no more
+ * pieces, because `multiply` waits for groups by their number. */
 DEVICE void send_piece(const matmul_arguments *p, const operands *o, int piece, element *to, const int side,
                        const int threads, const int a_by_depth, const int b_by_depth) {
   const int64_t k = (int64_t)piece * DEPTH;
@@ -122,8 +133,8 @@ DEVICE void send_piece(const matmul_arguments *p, const operands *o, int piece, 
   copy_async_commit();
 }
 
-/* Computes the tile. After the barrier, all threads have multiplied the previous piece, whose tiles the next copy
- * overwrites. */
+/* Accumulates the block's tile over all pieces. All threads of the block call it; it has a barrier for each piece,
+ * after which all threads have multiplied the previous piece, whose tiles the next copy overwrites. */
 DEVICE void multiply(const matmul_arguments *p, part *own, int64_t row, int64_t column, element *tiles, const int side,
                      const int threads, const int a_by_depth, const int b_by_depth) {
   operands o;
@@ -151,6 +162,7 @@ DEVICE void multiply(const matmul_arguments *p, part *own, int64_t row, int64_t 
   }
 }
 
+/* Computes tile `number` of c. All threads of the block call it. `tiles` is the block's shared memory. */
 DEVICE void multiply_tile(const matmul_arguments *p, int64_t number, element *tiles, const int side,
                           const int threads) {
   part own;

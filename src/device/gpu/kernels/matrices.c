@@ -1,6 +1,12 @@
-/* Matrix kernels other than GEMMs: bound by memory bandwidth. Blocks process tiles; a thread loads VECTOR elements
- * along a stored row of the input, and stores VECTOR elements along a stored row of the output. If one of the two
- * is transposed, the tile goes through shared memory. */
+/* Matrix kernels other than GEMMs, bound by memory bandwidth:
+ *
+ *   matrix_normalise    out = in / (norm of in + eps), possibly transposed
+ *   matrix_polynomial   out = factors[0] I + factors[1] a + factors[2] b, element by element
+ *   matrix_step         parameter = decay * parameter - rate * x, with a possibly transposed x
+ *
+ * For matrix_normalise and matrix_step, blocks process tiles of SIDE x SIDE, in strides of the grid. A thread loads
+ * VECTOR elements along a stored row of the input, and stores VECTOR elements along a stored row of the output. If one
+ * of the two is transposed, the tile goes through shared memory. */
 #include "device/gpu/kernels/matrices.h"
 
 #include "device/gpu/kernels/rows.h"
@@ -13,10 +19,12 @@ typedef struct square {
   wide at[SIDE][SIDE + 1];
 } square;
 
+/* The position of a tile in the matrix, and its size, which is smaller at the edges. */
 typedef struct tile {
   int64_t row, column, rows, columns;
 } tile;
 
+/* Return tile `number`, counted along rows of tiles, and the number of tiles. */
 DEVICE tile tile_of(int64_t number, int64_t rows, int64_t columns) {
   const int64_t across = (columns + SIDE - 1) / SIDE, row = quotient(number, across);
   tile t;
@@ -42,8 +50,9 @@ typedef struct norm_shared {
   double each[MOST_WARPS];
 } norm_shared;
 
-/* Returns the norm, the root of the sum of squares. The sum's limbs are not negative, even before carries, so they can
- * be rounded to doubles and summed; limb 34 counts units of 1 (tri_exact_sum). */
+/* Returns the norm, the root of the sum of squares, to all threads of the block, which all call it. The sum's limbs are
+ * not negative, even before carries, so they can be rounded to doubles and summed; limb 34 counts units of 1
+ * (tri_exact_sum). */
 DEVICE double norm_of(const tri_exact_sum *squares, norm_shared *shared) {
   double part = 0;
   if (thread() < TRI_EXACT_SUM_LIMBS) {
@@ -90,6 +99,7 @@ KERNEL(matrix_normalise) {
 
 /* ---- polynomial -------------------------------------------------------------------------------------------------- */
 
+/* Returns an element of the polynomial. */
 DEVICE wide polynomial(const wide factors[3], int on_diagonal, wide x, wide y) {
   const wide sum = wide_multiply_add(factors[1], x, factors[2] * y);
   return on_diagonal ? sum + factors[0] : sum;
@@ -117,7 +127,8 @@ KERNEL(matrix_polynomial) {
 
 /* ---- step -------------------------------------------------------------------------------------------------------- */
 
-/* Loads a tile of an x whose columns are contiguous (x_row 1): element [r, c] goes to at[r][c]. */
+/* Loads a tile of an x whose columns are contiguous (x_row 1): element [r, c] goes to at[r][c]. All threads of the
+ * block call it; the caller synchronises. */
 DEVICE void load_turned(const element *x, int64_t x_column, int aligned, const tile *t, square *to) {
   wide values[VECTOR];
   for (int i = thread(); i < PARTS; i += threads()) {

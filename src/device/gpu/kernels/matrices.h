@@ -13,7 +13,7 @@ enum { TRI_GPU_KERNELS_matrices(TRI_GPU_THREADS) };
 /* Side of the tiles that blocks process one at a time. */
 enum { MATRIX_TILE = 64 };
 
-/* Strides as in tri_matrix_copy. */
+/* out [rows, columns] = in / (root of squares + eps). Strides as in tri_matrix_copy. */
 typedef struct matrix_normalise_arguments {
   const void *in; /* wide */
   const tri_exact_sum *squares;
@@ -22,6 +22,7 @@ typedef struct matrix_normalise_arguments {
   double eps;
 } matrix_normalise_arguments;
 
+/* a, b and out have elements, [size, size] and dense. */
 typedef struct matrix_polynomial_arguments {
   const void *a, *b;
   void *out;

@@ -1,5 +1,13 @@
-/* Weights in 4 bits (device/nf4.h). Quantisation happens once, with one warp for each block of 64 elements;
- * dequantisation uses a thread for eight elements. */
+/* Weights in 4 bits (device/nf4.h). The values of a block of NF4_BLOCK elements are codes of its largest magnitude, and
+ * the magnitudes are quantised, too.
+ *
+ *   nf4_largest      a warp per block: its largest magnitude
+ *   nf4_offset       one block of threads: the mean of the magnitudes, which is subtracted from them
+ *   nf4_codes        a warp per block: the codes; lane l has the elements 2 l and 2 l + 1
+ *   cut_nf4          the part of a quantised matrix that a rank keeps, a thread per word
+ *   dequantise_nf4   a thread per 8 elements (a word of codes)
+ *
+ * Quantisation happens once, so only dequantise_nf4 has to be fast. */
 #include "device/gpu/kernels/nf4.h"
 
 #include "base/dynamic_map.h"
@@ -20,7 +28,8 @@ DEVICE void get_two(const element *values, int64_t block, int64_t count, float o
   }
 }
 
-/* Returns the largest magnitude in the warp, compared by the bits, so that NaN is above infinity. */
+/* Returns the largest magnitude in the warp to all lanes. Magnitudes are compared by the bits, so that NaN is above
+ * infinity. */
 DEVICE float largest_of(const float x[2]) {
   int bits = 0;
   for (int j = 0; j < 2; j++) {
@@ -67,6 +76,7 @@ KERNEL(nf4_offset) {
     a.largest[b] = is_finite ? a.largest[b] - mean : none;
 }
 
+/* Returns the code of a value in [-1, 1]: the number of middles between codes that are below it. */
 DEVICE uint32_t code_of(float x) {
   uint32_t code = 0;
   for (int32_t c = 0; c < TRI_NF4_CODES - 1; c++) code += x > tri_nf4_middle(c) ? 1u : 0u;

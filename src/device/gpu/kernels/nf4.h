@@ -28,6 +28,8 @@ typedef struct nf4_offset_arguments {
   int64_t blocks;
 } nf4_offset_arguments;
 
+/* Computes the codes of `count` values, two to a byte, from the largest magnitude of each block, which it recomputes.
+ */
 typedef struct nf4_codes_arguments {
   const void *values; /* elements */
   uint8_t *codes;

@@ -4,8 +4,11 @@
  *   y  = n w + bias
  *   dx = rstd (g - mean(g) - n mean(g n))
  *
- * RMS norm is the same without the means of x and g. A narrow piece is processed by a warp, a wide one by a block. The
- * squares of deviations are summed after the mean is known, since mean(x^2) - mean^2 cancels.
+ * All are vectors of `width` columns. RMS norm is the same without the means of x and g. A narrow piece is processed by
+ * a warp, a wide one by a block (by_warp); pieces are numbered row * groups + group. The squares of deviations are
+ * summed after the mean is known, since mean(x^2) - mean^2 cancels.
+ *
+ * The gradients of weight and bias are sums over all pieces, down columns, in two stages (columns.h).
  *
  * The kernels `warp` and `block` keep a piece in registers and read memory once: they need arrays aligned to 16 bytes,
  * and widths and strides of whole vectors. `any` has no such condition, and rereads memory. In both cases a thread has
@@ -23,6 +26,7 @@ typedef struct norm_walk {
   int column, columns, width;
 } norm_walk;
 
+/* Returns the number of pieces of existing rows. */
 DEVICE int64_t live_pieces(const norm_shape *s) { return live_rows(s->capacity, s->count) * s->groups; }
 
 DEVICE norm_walk walk_of(const norm_shape *s, int by_warp) {
@@ -37,7 +41,7 @@ DEVICE norm_walk walk_of(const norm_shape *s, int by_warp) {
   return w;
 }
 
-/* The positions of piece i in x and in y. */
+/* The offsets of piece i in x and in y, in elements. */
 typedef struct piece_place {
   int64_t x, y;
 } piece_place;
@@ -62,6 +66,8 @@ typedef struct warp_sums {
   wide each[MOST_WARPS];
 } warp_sums;
 
+/* Returns the sum over the threads of a piece, to all of them. A block's sum has barriers; `shared` is unused by warps.
+ */
 DEVICE wide piece_sum(int by_warp, wide own, warp_sums *shared) {
   return by_warp ? warp_sum(own) : block_sum(own, shared->each);
 }
@@ -70,6 +76,7 @@ DEVICE wide piece_sum(int by_warp, wide own, warp_sums *shared) {
 
 enum { KEPT = NORM_KEPT / VECTOR };
 
+/* Loads the thread's columns of a piece to registers. */
 DEVICE void keep(const element *from, const norm_walk *w, sixteen_bytes kept[KEPT]) {
   UNROLL for (int n = 0; n < KEPT; n++) {
     const int column = w->column + n * w->columns;
@@ -83,7 +90,8 @@ DEVICE void add_to(wide to[VECTOR], const wide values[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) to[j] += values[j];
 }
 
-/* Loads the piece at index `at` of x. With a branch, stores x + branch in `sum`, and keeps the rounded sum. */
+/* Loads the thread's columns of the piece at offset `at` of x to registers. With a branch, stores x + branch in `sum`,
+ * and keeps the rounded sum. */
 DEVICE void keep_forward(const norm_forward_arguments *a, const norm_walk *w, int64_t at, sixteen_bytes kept[KEPT]) {
   const element *x = (const element *)a->x + at, *branch = (const element *)a->branch + at;
   element *sum = (element *)a->sum + at;
@@ -145,12 +153,14 @@ DEVICE void add_bias(wide x[VECTOR], const wide bias[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) x[j] += bias[j];
 }
 
+/* Stores the statistics of piece i, by the thread with its first column. */
 DEVICE void store_statistics(const norm_forward_arguments *a, const norm_walk *w, int64_t i, wide mean, wide rstd) {
   if (w->column > 0) return;
   if (a->mean != 0) ((wide *)a->mean)[i] = mean;
   ((wide *)a->rstd)[i] = rstd;
 }
 
+/* Return the mean of a piece in registers, and the sum of its squared deviations from the mean, to all its threads. */
 DEVICE wide kept_mean(const norm_walk *w, int by_warp, const sixteen_bytes kept[KEPT], warp_sums *shared) {
   wide values[VECTOR], sum = 0;
   UNROLL for (int n = 0; n < KEPT; n++) {
@@ -172,6 +182,7 @@ DEVICE wide kept_squares(const norm_walk *w, int by_warp, const sixteen_bytes ke
   return piece_sum(by_warp, sum, shared);
 }
 
+/* Normalises the thread's pieces in registers. All threads of the block call it. */
 DEVICE void forward_kept(const norm_forward_arguments *a, int by_warp, warp_sums *shared) {
   const norm_walk w = walk_of(&a->shape, by_warp);
   const wide *weight = (const wide *)a->weight, *bias = (const wide *)a->bias;
@@ -253,6 +264,7 @@ typedef struct backward_piece {
   wide mean, rstd, offset, mean_g, mean_gn;
 } backward_piece;
 
+/* Begins a piece, with sums of zero. */
 DEVICE backward_piece backward_piece_of(const norm_backward_arguments *a, int64_t i) {
   backward_piece p;
   p.at = piece_place_of(&a->shape, i);
@@ -271,6 +283,7 @@ DEVICE void make_n_and_g(const backward_piece *p, const wide weight[VECTOR], wid
   }
 }
 
+/* Adds VECTOR columns to the thread's sums of g and of g n. */
 DEVICE void add_to_means(backward_piece *p, const wide n[VECTOR], const wide g[VECTOR]) {
   for (int j = 0; j < VECTOR; j++) {
     p->mean_g += g[j];
@@ -278,7 +291,7 @@ DEVICE void add_to_means(backward_piece *p, const wide n[VECTOR], const wide g[V
   }
 }
 
-/* Completes the means after all threads of the piece have added their parts. */
+/* Replaces the sums of the threads of a piece by the means. All threads of the piece call it. */
 DEVICE void finish_means(backward_piece *p, const norm_backward_arguments *a, int by_warp, warp_sums *shared) {
   const wide width = (wide)a->shape.width;
   p->mean_g = a->mean == 0 ? 0 : piece_sum(by_warp, p->mean_g, shared) / width;
@@ -290,7 +303,8 @@ DEVICE void make_gradient(const backward_piece *p, const wide n[VECTOR], wide g[
   for (int j = 0; j < VECTOR; j++) g[j] = p->rstd * (g[j] - p->mean_g - n[j] * p->mean_gn);
 }
 
-/* gradient_x may be gradient_y: a column is read only by the thread that writes it, and before it is written. */
+/* Computes the gradient of x for the thread's pieces in registers. gradient_x may be gradient_y: a column is read only
+ * by the thread that writes it, and before it is written. */
 DEVICE void backward_kept(const norm_backward_arguments *a, int by_warp, warp_sums *shared) {
   const norm_walk w = walk_of(&a->shape, by_warp);
   const wide *weight = (const wide *)a->weight;
@@ -374,6 +388,8 @@ KERNEL(norm_backward_any) {
 
 /* ---- backward, of weight and bias -------------------------------------------------------------------------------- */
 
+/* One block per slab of pieces and strip of columns. Writes the sums of dy n (weight) and, if a.sums is 2, of dy
+ * (bias). */
 KERNEL(norm_weight_slabs) {
   SHARED(column_shared, shared);
   const norm_shape *s = &a.shape;

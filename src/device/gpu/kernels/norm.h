@@ -23,7 +23,8 @@ enum { TRI_GPU_KERNELS_norm(TRI_GPU_THREADS) };
  * read memory once. */
 enum { NORM_KEPT = 32, NORM_WARP_WIDTH = 32 * NORM_KEPT, NORM_BLOCK_WIDTH = NORM_THREADS * NORM_KEPT };
 
-/* tri_norm of device/kernels.h. */
+/* tri_norm of device/kernels.h: rows of `groups` pieces of `width` elements. x_row, y_row: distances of rows; x_group,
+ * y_group: distances of a row's pieces, all in elements. */
 typedef struct norm_shape {
   int64_t capacity; /* capacity in rows */
   const int32_t *count;
@@ -31,7 +32,8 @@ typedef struct norm_shape {
   int64_t x_row, x_group, y_row, y_group;
 } norm_shape;
 
-/* mean is NULL for RMS norm; bias may be NULL; branch and sum may be NULL together. */
+/* mean [pieces], wide, is NULL for RMS norm; rstd [pieces], wide. weight and bias [width] are wide; bias may be NULL.
+ * If branch is not NULL, sum = x + branch is stored and normalised; branch and sum have the strides of x. */
 typedef struct norm_forward_arguments {
   norm_shape shape;
   const void *x, *branch, *weight, *bias;

@@ -9,6 +9,7 @@ typedef struct adamw_factors {
   wide step, inverse2, eps;                               /* lr / (1 - beta1^update), 1 / (1 - beta2^update) */
 } adamw_factors;
 
+/* Computes the factors. Called by one thread of each block; the caller synchronises. */
 DEVICE void fill_factors(const adamw_arguments *a, adamw_factors *f) {
   const tri_step_values *values = a->values;
   const double lr = values->lr * a->lr_scale;
@@ -23,7 +24,8 @@ DEVICE void fill_factors(const adamw_arguments *a, adamw_factors *f) {
   f->eps = (wide)a->eps;
 }
 
-/* Multiply-adds are explicit: the compiler might contract differently for vectors and for the remaining elements. */
+/* Updates one element. Multiply-adds are explicit: the compiler might contract differently for vectors and for the
+ * remaining elements. */
 DEVICE void update(const adamw_factors *f, wide gradient, wide *parameter, wide *moment1, wide *moment2) {
   const wide g = gradient * f->gradient_scale;
   const wide m = wide_multiply_add(f->beta1, *moment1, f->rest1 * g);

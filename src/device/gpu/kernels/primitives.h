@@ -5,6 +5,9 @@
  * TRI_GPU_TYPE (64, 32 or 16 bits) is the type of activations that a file is compiled for: `element` is the stored
  * type; `wide` is the type of arithmetic, and of parameters, statistics and losses.
  *
+ * thread() is the index of a thread in its block, lane() its index in its warp, warp() the index of the warp in the
+ * block; block_x() .. block_z() are the indices of the block in the grid.
+ *
  * A block has a whole number of warps, along x. A barrier must be reached by all threads of the block, a shuffle and a
  * fragment's product by all threads of the warp: the emulator reports it if only some of them do. */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_H
@@ -167,6 +170,7 @@ DEVICE int64_t live_rows(int64_t capacity, const int32_t *count) {
 
 /* ---- sums over a warp and over a block: the same order each time ------------------------------------------------- */
 
+/* Return the sum, or the maximum, over the warp to all lanes, which all call it. */
 DEVICE wide warp_sum(wide value) {
   for (int mask = WARP / 2; mask > 0; mask /= 2) value += shuffle_wide(value, mask);
   return value;
@@ -185,7 +189,8 @@ DEVICE double warp_sum_double(double value) {
   return value;
 }
 
-/* Return the sum, or the maximum, to all threads. `each` is shared memory, a number per warp of the block. */
+/* Return the sum, or the maximum, over the block to all threads, which all call it. `each` is shared memory, a number
+ * per warp of the block. Each has two barriers; the first one waits for the readers of earlier numbers in `each`. */
 DEVICE wide block_sum(wide value, wide *each) {
   value = warp_sum(value);
   barrier();

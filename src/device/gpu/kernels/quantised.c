@@ -1,4 +1,5 @@
-/* States of optimizers in 8 bits (base/dynamic_map.h): one warp per block of elements. */
+/* States of optimizers in 8 bits (base/dynamic_map.h): a scale for each block of QUANTISED_BLOCK elements, and a code
+ * for each element. One warp per block of elements; a lane has TAKEN adjacent elements in each of ROUNDS rounds. */
 #include "device/gpu/kernels/quantised.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -6,10 +7,12 @@
 /* A lane processes 4 elements at a time: their codes are one word. */
 enum { TAKEN = 4, ROUNDS = QUANTISED_BLOCK / (TAKEN * WARP) };
 
+/* The map of codes in shared memory: numbers of codes, or middles between them. */
 typedef struct map_shared {
   float at[TRI_DYNAMIC_CODES];
 } map_shared;
 
+/* Load and store TAKEN numbers, or the `left` remaining ones. */
 DEVICE void get_numbers(const wide *from, int aligned, int64_t left, float out[TAKEN]) {
   wide values[TAKEN];
   if (aligned && left >= TAKEN) {
@@ -32,6 +35,7 @@ DEVICE void store_numbers(wide *to, int aligned, int64_t left, const float numbe
   }
 }
 
+/* Returns whether codes can be moved as a word of four. */
 DEVICE int is_of_words(const uint8_t *codes) { return ((uintptr_t)codes & 3u) == 0; }
 
 /* Return the first block of this warp, and the step to its next. */
@@ -50,7 +54,8 @@ DEVICE uint32_t code_of(const map_shared *middles, float x) {
   return (uint32_t)code;
 }
 
-/* Returns the largest magnitude of the warp, compared by the bits, so that NaN is above infinity. */
+/* Returns the largest magnitude of the warp to all lanes, from the bits of magnitudes, so that NaN is above infinity.
+ */
 DEVICE float warp_largest(int bits) {
   for (int mask = WARP / 2; mask > 0; mask /= 2) {
     const int other = shuffle_int(bits, mask);
@@ -59,6 +64,7 @@ DEVICE float warp_largest(int bits) {
   return float_of_bits((uint32_t)bits);
 }
 
+/* Stores TAKEN codes, or the `left` remaining ones. */
 DEVICE void put_codes(uint8_t *to, int64_t left, const uint32_t codes[TAKEN]) {
   if (is_of_words(to) && left >= TAKEN) {
     *(uint32_t *)(void *)to = codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24;
@@ -100,6 +106,7 @@ KERNEL(quantise_blocks) {
 
 /* ---- from codes -------------------------------------------------------------------------------------------------- */
 
+/* Loads TAKEN codes, or the `left` remaining ones and zeros. */
 DEVICE void get_codes(const uint8_t *from, int64_t left, uint32_t codes[TAKEN]) {
   if (is_of_words(from) && left >= TAKEN) {
     const uint32_t word = *(const uint32_t *)(const void *)from;

@@ -11,6 +11,7 @@ enum { TRI_GPU_KERNELS_quantised(TRI_GPU_THREADS) };
 /* Elements of a block: TRI_QUANTISED_BLOCK. */
 enum { QUANTISED_BLOCK = 256 };
 
+/* Computes codes[count] and scales[blocks] of in[count]. with_sign: the map has negative numbers. */
 typedef struct quantise_blocks_arguments {
   const void *in; /* wide */
   uint8_t *codes;
@@ -20,6 +21,7 @@ typedef struct quantise_blocks_arguments {
   int32_t no_padding;
 } quantise_blocks_arguments;
 
+/* out[i] = number of codes[i] times the scale of its block. */
 typedef struct dequantise_blocks_arguments {
   const uint8_t *codes;
   const float *scales;

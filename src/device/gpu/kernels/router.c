@@ -1,5 +1,16 @@
-/* Routers: a warp processes a row, and its lanes share the row's experts (router_choice.h). Also the balance of
- * experts. */
+/* Routers of experts, their balance and their losses. Logits are [rows, experts]; a row has `chosen` experts, or none
+ * (ids -1) if it is padding.
+ *
+ *   router_forward, router_backward   a warp per row; its lanes share the row's experts (router_choice.h). The backward
+ *                                     has the gradients of the row's scores in the warp's shared memory [experts]
+ *   router_loads                      a block per slab of a sequence's rows; a thread sums some of the experts
+ *   router_load_totals                a thread per sequence and column: sums the slabs in order
+ *   router_balance                    a block per sequence
+ *   router_z_loss                     a block per ROUTER_Z_ROWS rows, a warp per row
+ *   router_not_finite, router_count   counts for tiles of pairs, and sums of such counts
+ *
+ * The invariant: the order of a sum depends on the shapes and on the rows of a sequence, not on the number of blocks.
+ */
 #include "device/gpu/kernels/router.h"
 
 #include "device/gpu/kernels/groups.h"
@@ -20,6 +31,7 @@ DEVICE void route_nowhere(int chosen, int32_t *experts, wide *weights) {
   }
 }
 
+/* Returns whether a row has experts; padding has none. */
 DEVICE int is_routed(const router_kind *kind, const int32_t *experts, int64_t row) {
   return experts[row * kind->chosen] >= 0;
 }
@@ -42,8 +54,8 @@ KERNEL(router_forward) {
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Writes the gradients of the scores of the chosen experts to `gradient`. No expert is chosen twice, so each element is
- * written by one lane. */
+/* Writes the gradients of the scores of the chosen experts to gradient[experts]. No expert is chosen twice, so each
+ * element is written by one lane. Called by a warp, like the next functions; none has a barrier. */
 DEVICE void store_chosen(const router_backward_arguments *a, const statistics *s, const wide *logits, int64_t row,
                          wide *gradient) {
   const router_kind *kind = &a->kind;
@@ -115,6 +127,7 @@ KERNEL(router_backward) {
 
 /* ---- loads ------------------------------------------------------------------------------------------------------- */
 
+/* Rows that a block sums at a time, in shared memory. */
 typedef struct load_rows {
   statistics of[ROUTER_LOAD_ROWS];
   wide scores[ROUTER_LOAD_ROWS]; /* sum of a row's scores */
@@ -127,7 +140,8 @@ typedef struct own_loads {
   wide counts[LOADS_EACH], scores[LOADS_EACH];
 } own_loads;
 
-/* Reads rows [first, first + rows). */
+/* Reads the experts of rows first .. first + rows - 1, and computes the statistics of their logits, a warp per row. The
+ * caller synchronises the block. */
 DEVICE void read_rows(const router_loads_arguments *a, int64_t first, int rows, load_rows *shared) {
   const int chosen = a->kind.chosen;
   for (int r = warp(); r < rows; r += block_warps()) {
@@ -141,6 +155,7 @@ DEVICE void read_rows(const router_loads_arguments *a, int64_t first, int rows, 
   for (int i = thread(); i < rows * chosen; i += threads()) shared->experts[i] = a->experts[first * chosen + i];
 }
 
+/* Adds the rows to the sums of this thread's experts. */
 DEVICE void add_loads(const router_loads_arguments *a, int64_t first, int rows, const load_rows *shared,
                       own_loads *own) {
   const int chosen = a->kind.chosen;
@@ -200,7 +215,9 @@ typedef struct warp_doubles {
   double each[MOST_WARPS];
 } warp_doubles;
 
-/* Counts are integers, so their sum is exact. */
+/* The loss of a sequence is rate * the sum over experts of share * mean score, where share is counts * experts / pairs;
+ * balance[experts] is its gradient with respect to the normalised scores of each row (kernels.def). Counts are
+ * integers, so their sum is exact. */
 KERNEL(router_balance) {
   SHARED(warp_doubles, shared);
   const int experts = a.kind.experts;
@@ -220,7 +237,7 @@ KERNEL(router_balance) {
   if (thread() == 0) a.parts[block_x()] = rate * sum;
 }
 
-/* Computes the logarithm in double, since it costs no time here. */
+/* Sums the squares of log_sum_exp over rows. Computes the logarithm in double, since it costs no time here. */
 KERNEL(router_z_loss) {
   SHARED(warp_doubles, shared);
   const int64_t begin = block_x() * ROUTER_Z_ROWS, live = live_rows(a.capacity, a.count);
@@ -242,6 +259,7 @@ typedef struct warp_counts {
   int each[MOST_WARPS];
 } warp_counts;
 
+/* Returns the sum of `own` over the block to all threads. */
 DEVICE int block_count(int own, warp_counts *shared) {
   int all;
   block_sum_before(own, shared->each, &all);

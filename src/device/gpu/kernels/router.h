@@ -73,7 +73,8 @@ typedef struct router_load_totals_arguments {
   int64_t sequences, num_slabs, width;
 } router_load_totals_arguments;
 
-/* One block, and an element of `parts`, per sequence. */
+/* One block, and an element of `parts`, per sequence. loads[sequences, 2, experts]: counts and sums of scores; balance
+ * [sequences, experts]. */
 typedef struct router_balance_arguments {
   const tri_step_values *values;
   const void *loads;
@@ -83,6 +84,7 @@ typedef struct router_balance_arguments {
   router_kind kind;
 } router_balance_arguments;
 
+/* parts[blocks]: loss of ROUTER_Z_ROWS rows each, z * token_scale times the sum of squares of log_sum_exp. */
 typedef struct router_z_loss_arguments {
   const tri_step_values *values;
   const void *logits;

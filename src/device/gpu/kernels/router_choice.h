@@ -1,6 +1,15 @@
-/* The choice of a row's experts (base/router.h), by a warp. The row's numbers are in shared memory, and lane l has the
- * numbers l, l + WARP, ... A lane's mask `open` has a bit for each of its numbers, set while the number can still be
- * chosen. */
+/* The choice of a row's experts (base/router.h), by a warp. The row's selection scores are in shared memory
+ * (router_memory), and lane l has the scores l, l + WARP, ... A lane's mask `open` has a bit for each of its scores,
+ * set while it can still be chosen. The steps of a row:
+ *
+ *   1. The selection score of each expert: sigmoid or softmax of its logit, plus its bias.
+ *   2. With groups, the score of a group is the sum of its best_of_group best experts; the kept_groups best groups stay
+ *      open. With a quota, each kept group has the same number of experts that may be chosen.
+ *   3. The best open expert is chosen, `chosen` times.
+ *   4. The weights are the scores without bias, normalised and scaled.
+ *
+ * Equal scores are ordered by index, so the choice does not depend on lanes. All functions with `open`, and those that
+ * say so, are called by all lanes of a warp. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 #define TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 
@@ -13,6 +22,7 @@ typedef struct statistics {
   wide most, sum; /* maximum of a row of logits, and sum of exp(logit - most) */
 } statistics;
 
+/* Computes the statistics of a row of logits, by a warp; each lane gets them. */
 DEVICE statistics statistics_of(const wide *logits, int experts) {
   statistics s;
   s.most = -wide_infinity();
@@ -30,7 +40,7 @@ DEVICE wide score_of(const router_kind *kind, const statistics *s, wide logit) {
   return kind->sigmoid ? 1 / (1 + wide_exp(-logit)) : softmax_of(s, logit);
 }
 
-/* Returns the divisor that normalises scores: 1 for a softmax, which is normalised. */
+/* Returns the divisor that normalises all scores of a row, by a warp: 1 for a softmax, which is normalised. */
 DEVICE wide sum_of_scores(const router_kind *kind, const wide *logits) {
   wide sum = 0;
   if (!kind->sigmoid) return 1;
@@ -67,7 +77,8 @@ DEVICE candidate candidate_of(const wide *values, int index) {
   return c;
 }
 
-/* Returns the best of the open values[count], and closes it. A lane reads only elements that it has written itself. */
+/* Returns the best of the open values[count] to all lanes of the warp, and closes it. A lane reads only elements that
+ * it has written itself, so no barrier is needed. */
 DEVICE candidate choose_best(const wide *values, int count, uint32_t *open) {
   candidate best = candidate_of(values, -1);
   for (int i = lane(), bit = 0; i < count; i += WARP, bit++) {
@@ -107,6 +118,7 @@ typedef struct router_memory {
 
 enum { GROUP_DROPPED = -1, GROUP_WHOLE = -2 };
 
+/* Divides the shared memory of a warp. */
 DEVICE router_memory memory_of_warp(void *at, const router_kind *kind) {
   router_memory m;
   m.choice = (wide *)at;
@@ -116,6 +128,7 @@ DEVICE router_memory memory_of_warp(void *at, const router_kind *kind) {
   return m;
 }
 
+/* Returns the sum of the best_of_group best scores of a group, computed by one lane. */
 DEVICE wide group_score(const router_kind *kind, const wide *choice, int group) {
   const int width = kind->experts / kind->groups;
   candidate one = candidate_of(choice, -1);
@@ -127,7 +140,8 @@ DEVICE wide group_score(const router_kind *kind, const wide *choice, int group) 
   return sum;
 }
 
-/* Finds the last expert within the quota of a kept group, and stores it in last_of_group and groups. */
+/* Finds the last expert within the quota of a kept group, and stores it in last_of_group, and its score in groups.
+ * Computed by one lane. */
 DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group) {
   const int width = kind->experts / kind->groups;
   candidate one = candidate_of(m->choice, -1);
@@ -153,6 +167,7 @@ DEVICE void choose_groups(const router_kind *kind, const router_memory *m) {
   }
 }
 
+/* Returns whether an expert's group is kept, and the expert within its quota. */
 DEVICE int may_be_chosen(const router_kind *kind, const router_memory *m, int expert) {
   const int group = expert / (kind->experts / kind->groups);
   candidate last;
@@ -176,7 +191,7 @@ DEVICE uint32_t open_experts(const router_kind *kind, const router_memory *m) {
 
 /* ---- a row ------------------------------------------------------------------------------------------------------- */
 
-/* Computes, by a warp, experts[chosen] and weights[chosen]. */
+/* Computes, by a warp, experts[chosen] and weights[chosen] of a row. */
 DEVICE void route_row(const router_kind *kind, const router_memory *m, const wide *logits, const wide *bias,
                       int32_t *experts, wide *weights) {
   const statistics s = statistics_of(logits, kind->experts);

@@ -1,4 +1,4 @@
-/* Helpers of kernels on rows. */
+/* Helpers of kernels on rows. Each is called by single threads and does not synchronise. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ROWS_H
 #define TRI_DEVICE_GPU_KERNELS_ROWS_H
 

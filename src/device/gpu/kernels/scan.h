@@ -4,7 +4,7 @@
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Returns the sum of `own` over the lanes before this one. *all: the sum over the warp. */
+/* Returns the sum of `own` over the lanes before this one. *all: the sum over the warp. All lanes call it. */
 DEVICE int warp_sum_before(int own, int *all) {
   int before = 0;
   for (int mask = 1; mask < WARP; mask *= 2) {
@@ -17,7 +17,7 @@ DEVICE int warp_sum_before(int own, int *all) {
 }
 
 /* Returns the sum of `own` over the threads of the block before this one. *all: the sum over the block. `each` is
- * shared memory, a number per warp. */
+ * shared memory, a number per warp. All threads of the block call it; has two barriers. */
 DEVICE int block_sum_before(int own, int *each, int *all) {
   int of_warp, sum = 0, before = warp_sum_before(own, &of_warp);
   barrier();

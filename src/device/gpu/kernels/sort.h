@@ -17,7 +17,8 @@ DEVICE void compare_keys(uint64_t *keys, int size, int length, int apart) {
   }
 }
 
-/* Sorts `size` keys, a power of two, which the threads have written. */
+/* Sorts `size` keys, a power of two, in ascending order. The threads may have written them just before; the sorted keys
+ * are visible to all threads afterwards. */
 DEVICE void sort_keys(uint64_t *keys, int size) {
   for (int length = 2; length <= size; length *= 2) {
     for (int apart = length / 2; apart > 0; apart /= 2) {

@@ -1,4 +1,8 @@
-/* Sums whose order depends only on shapes: neither on an array's alignment, nor on the number of blocks. */
+/* Sums: down the columns of a matrix (column_sum, column_totals: columns.h), over an array in double (sum_parts, then
+ * sum_total), and of squares exactly (exact_squares, exact_merge, exact_add: device/exact_sum.h).
+ *
+ * The invariant: the order of a sum depends only on shapes, neither on an array's alignment nor on the number of
+ * blocks. An exact sum is of integers, so it is the same in any order. */
 #include "device/gpu/kernels/sums.h"
 
 #include "device/gpu/kernels/columns.h"
@@ -7,6 +11,7 @@
 
 enum { AT_ONCE = 4 }; /* number of rows that are loaded ahead */
 
+/* One block per slab and strip of columns. */
 KERNEL(column_sum) {
   SHARED(column_shared, shared);
   const element *in = (const element *)a.in;
@@ -41,6 +46,8 @@ DEVICE int64_t live_slabs(const column_totals_arguments *a) {
   return slabs < 0 ? 0 : slabs < a->num_slabs ? slabs : a->num_slabs;
 }
 
+/* One block per COLUMN_TOTALS columns. TOTALS_DOWN threads share a column: each sums every TOTALS_DOWN-th slab, and one
+ * of them adds their sums in order. */
 KERNEL(column_totals) {
   SHARED(totals_shared, shared);
   const int x = thread() % COLUMN_TOTALS, y = thread() / COLUMN_TOTALS;
@@ -67,9 +74,10 @@ KERNEL(column_totals) {
 
 /* ---- over an array ----------------------------------------------------------------------------------------------- */
 
-/* Elements that a thread, or a lane, processes at a time, for any alignment of the array. */
+/* Elements that a thread, or a lane, processes at a time, whether or not the array is aligned. */
 enum { TAKEN = 16 / (int)sizeof(wide) };
 
+/* Loads TAKEN numbers, or the `count` remaining ones and zeros. */
 DEVICE void load_doubles(const wide *from, int aligned, int64_t count, double out[TAKEN]) {
   if (aligned && count >= TAKEN) {
     union {
@@ -87,6 +95,7 @@ typedef struct warp_doubles {
   double each[MOST_WARPS];
 } warp_doubles;
 
+/* One block per part. */
 KERNEL(sum_parts) {
   SHARED(warp_doubles, shared);
   const int64_t first = block_x() * a.part, count = a.count - first < a.part ? a.count - first : a.part;
@@ -101,6 +110,7 @@ KERNEL(sum_parts) {
   if (thread() == 0) a.parts[block_x()] = sum;
 }
 
+/* One block. */
 KERNEL(sum_total) {
   SHARED(warp_doubles, shared);
   double sum = 0;
@@ -111,12 +121,13 @@ KERNEL(sum_total) {
 
 /* ---- exact sums -------------------------------------------------------------------------------------------------- */
 
-/* A tri_exact_sum as 70 words: its limbs, then not_finite, then pending. Threads form groups of 72,
- * which process the terms in turn. Each thread of a group adds up one word, and two threads are idle; then the words of
- * the groups are added. */
+/* A tri_exact_sum as 70 words: its 68 limbs, then not_finite, then pending. The threads of a block form groups of 72,
+ * which process the terms in turn. Each thread of a group adds up one word; two threads of a group are idle, and so are
+ * the threads beyond the last group. Then the words of the groups are added. */
 enum { NOT_FINITE = TRI_EXACT_SUM_LIMBS, PENDING, WORDS, GROUP = 72 };
 enum { SQUARES_GROUPS = exact_squares_threads / GROUP, MERGE_GROUPS = exact_merge_threads / GROUP };
 
+/* Return the address of a word, and its value. */
 DEVICE int64_t *word_of(tri_exact_sum *sum, int word) {
   return word == NOT_FINITE ? &sum->not_finite : word == PENDING ? &sum->pending : &sum->limbs[word];
 }
@@ -125,6 +136,7 @@ DEVICE int64_t word_value(const tri_exact_sum *sum, int word) {
   return word == NOT_FINITE ? sum->not_finite : word == PENDING ? sum->pending : sum->limbs[word];
 }
 
+/* Terms of a block in shared memory: values, and their parts (tri_exact_term). words: sums of the groups. */
 typedef struct exact_terms {
   double values[EXACT_TERMS];
   int64_t parts[3][EXACT_TERMS];
@@ -132,6 +144,7 @@ typedef struct exact_terms {
   int64_t words[SQUARES_GROUPS][GROUP];
 } exact_terms;
 
+/* Splits term t into the parts that are added to limbs. Called by one thread per term. */
 DEVICE void split_term(exact_terms *terms, int t) {
   const tri_exact_term term = tri_exact_split(bits_of_double(terms->values[t]));
   const int counts = !term.not_finite && terms->values[t] != 0;
@@ -141,6 +154,7 @@ DEVICE void split_term(exact_terms *terms, int t) {
   for (int i = 0; i < 3; i++) terms->parts[i][t] = counts ? term.parts[i] : 0;
 }
 
+/* Returns the number that term t adds to a word. */
 DEVICE int64_t part_of_term(const exact_terms *terms, int t, int word) {
   if (word == NOT_FINITE) return terms->not_finite[t];
   if (word == PENDING) return terms->pending[t];
@@ -161,6 +175,8 @@ DEVICE double squares_of(const exact_squares_arguments *a, int64_t term) {
   return warp_sum_double(sum);
 }
 
+/* Each block sums EXACT_TERMS terms at a time: a warp computes a term, a thread splits it, and the groups add its
+ * parts. */
 KERNEL(exact_squares) {
   SHARED(exact_terms, terms);
   const int word = thread() % GROUP, group = thread() / GROUP;
@@ -185,7 +201,8 @@ KERNEL(exact_squares) {
   *word_of(&a.sums[block_x()], thread()) = own;
 }
 
-/* Carries if necessary, so that `more` terms can be added with fewer than TRI_EXACT_MOST_PENDING pending. */
+/* Propagates carries if necessary, so that fewer than TRI_EXACT_MOST_PENDING terms are pending after `more` terms were
+ * added. Called by one thread. */
 DEVICE void make_room(tri_exact_sum *sum, int64_t more) {
   if (sum->pending + more >= TRI_EXACT_MOST_PENDING) tri_exact_carry(sum);
 }
@@ -194,6 +211,7 @@ typedef struct merge_words {
   int64_t words[MERGE_GROUPS][GROUP];
 } merge_words;
 
+/* One block. */
 KERNEL(exact_merge) {
   SHARED(merge_words, shared);
   const int word = thread() % GROUP, group = thread() / GROUP;
@@ -208,6 +226,7 @@ KERNEL(exact_merge) {
   if (thread() < WORDS) *word_of(a.sum, thread()) += own;
 }
 
+/* *sum += *value. One thread. */
 KERNEL(exact_add) {
   if (thread() > 0) return;
   const double value = *a.value;

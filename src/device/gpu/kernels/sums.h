@@ -23,6 +23,7 @@ typedef struct column_slabs {
   int64_t across;
 } column_slabs;
 
+/* Stage 1: sums of the rows of each slab. The rows of `in` are ld elements apart. */
 typedef struct column_sum_arguments {
   const void *in;
   void *slabs; /* [slabs of the launch, width] */
@@ -55,6 +56,7 @@ typedef struct sum_parts_arguments {
   int64_t count, part;
 } sum_parts_arguments;
 
+/* *out (+)= the sum of parts[count]. */
 typedef struct sum_total_arguments {
   const double *parts;
   double *out;

@@ -26,7 +26,7 @@
 /* Returns whether all rows of a matrix are aligned to 16 bytes. */
 DEVICE int rows_are_aligned(const element *from, int64_t stride) { return is_aligned(from) && stride % VECTOR == 0; }
 
-/* Stores the first `live` of VECTOR elements, then zeros. */
+/* Copies the first `live` of VECTOR elements, and stores zeros for the others. Called by one thread. */
 DEVICE void tile_put_some(element *to, const element *from, int64_t live) {
   ONE_BY_ONE
   for (int j = 0; j < VECTOR; j++) store(to + j, j < live ? load(from + j) : 0);

@@ -1,4 +1,5 @@
-/* Optimizers element by element: each number is read and written once, 16 bytes at a time if all addresses allow it.
+/* Optimizers element by element: each number is read and written once, 16 bytes at a time if all addresses allow it. A
+ * thread processes WIDE_VECTOR numbers at a time, in strides of the whole grid, and no element depends on another one.
  * Multiply-adds are explicit: the compiler might contract differently for the remaining elements. */
 #include "device/gpu/kernels/updates.h"
 
@@ -6,6 +7,7 @@
 
 /* ---- WIDE_VECTOR numbers, or the `left` remaining ones ----------------------------------------------------------- */
 
+/* Load WIDE_VECTOR numbers, padded with zeros, and store them. `whole`: the arrays are aligned to 16 bytes. */
 DEVICE void load_update_vector(const wide *from, int whole, int64_t left, wide out[WIDE_VECTOR]) {
   if (whole && left >= WIDE_VECTOR) {
     load_16_bytes(from, out);
@@ -114,6 +116,7 @@ DEVICE void fill_factors(const schedule_free_arguments *a, schedule_free_factors
   f->z_step = (wide)-lr;
 }
 
+/* Updates one element. */
 DEVICE void schedule_free_update(const schedule_free_factors *f, wide gradient, wide *y, wide *z, wide *moment2) {
   const wide g = gradient * f->scale;
   const wide v = wide_multiply_add(f->beta2, *moment2, f->rest2 * g * g);

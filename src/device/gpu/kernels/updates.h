@@ -41,6 +41,7 @@ typedef struct schedule_free_arguments {
   double beta1, beta2, eps, weight_decay, lr_scale;
 } schedule_free_arguments;
 
+/* out = a + weight (b - a). */
 typedef struct lerp_arguments {
   const void *a, *b;
   void *out;
@@ -48,6 +49,7 @@ typedef struct lerp_arguments {
   double weight;
 } lerp_arguments;
 
+/* moment = beta moment + (1 - beta) gradient; out is the moment, or with nesterov beta moment + (1 - beta) gradient. */
 typedef struct momentum_arguments {
   const void *gradient;
   void *moment, *out;

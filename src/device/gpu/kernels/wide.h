@@ -7,6 +7,7 @@
 /* Number of wide numbers in 16 bytes; VECTOR is a multiple of it. */
 enum { WIDE_VECTOR = 16 / (int)sizeof(wide) };
 
+/* Load and store WIDE_VECTOR numbers at an aligned address. */
 DEVICE void load_16_bytes(const wide *from, wide out[WIDE_VECTOR]) {
   union {
     sixteen_bytes all;

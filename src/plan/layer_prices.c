@@ -1,0 +1,283 @@
+/* Prices and sizes of single layers, for the lower bounds of the search.
+ *
+ * The problem: a search bounds hundreds of thousands of layouts, and a list of the operations of a whole model for each
+ * of them would take too long.
+ *
+ * The idea: layers of one kind cost the same. So each unit is priced once, from a list of operations of one or two
+ * layers, and the result serves all depths, and all layouts that differ only in keys that do not affect layers: the
+ * number of stages, the schedule, ZeRO, the number of replicas. `prices` is a hash table by the keys that do
+ * (TRI_LAYOUT_OF_LAYERS: tensor, context and expert parallelism, micro-batch, recompute ...). `sizes` is a short list,
+ * since few keys affect the number of a rank's parameters.
+ *
+ * The invariant: a price or size is at most that of each layer for which it is used. Layers that differ therefore get
+ * the price of the cheapest:
+ *
+ *   partial training   Layers up to and including the lowest trained one have prices of their own (`untrained`), for
+ *                      the forward only. If the layers above it train differently (an adapter on some layers, frozen
+ *                      patterns), the model is priced as if all its weights were frozen, with gradients of activations
+ *                      passing through: no GEMM for a weight's gradient, and no memory for it.
+ *                      The size of a kind is that of its smallest layer, since an adapter may be in one layer alone.
+ *   uneven experts     Sizes are those of the rank with the fewest experts.
+ *
+ * Example: a mixture of experts with 3 dense layers and 58 layers with experts, all trained, tensor 4. Four prices are
+ * computed, for the embedding, layer 1, layer 3 and the head. They serve pipeline 1, 2, 4 ... with each schedule. */
+#include "plan/layer_prices.h"
+
+#include "base/count.h"
+#include "base/memory.h"
+#include "model/experts.h"
+#include "model/family.h"
+#include "schedule/layout_values.h"
+
+enum { PRICE_NUMBERS = 1 << 16 }; /* number of entries of first_price */
+
+struct tri_price_cache {
+  tri_search_request request;
+  tri_model
+      frozen; /* the request's model with all weights frozen. If layers train differently, request.model points to it */
+  tri_model priced;    /* request.model, with only as many layers as the prices need */
+  tri_model untrained; /* the frozen model, with as many layers as `priced` */
+  int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
+  tri_layer_prices *prices; /* prices that have been computed [num_prices] */
+  int64_t num_prices, room;
+  int64_t *first_price;   /* index in `prices` of the first entry with each hash [PRICE_NUMBERS]; -1: none */
+  tri_layer_sizes *sizes; /* sizes that have been computed [num_sizes] */
+  int64_t num_sizes, sizes_room;
+  int64_t hit, kept_hit; /* indices in `prices` of the last results: for the layers that recompute, and for the layers
+                            that `recompute_every` skips */
+};
+
+/* ---- the models to price ----------------------------------------------------------------------------------------- */
+
+/* Returns whether two parameters have the same shape and the same part in the training. */
+static bool are_alike(const tri_parameter *a, const tri_parameter *b) {
+  return a->frozen == b->frozen && a->factor == b->factor && a->stored == b->stored && a->num_dims == b->num_dims &&
+         a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1] && (a->magnitude < 0) == (b->magnitude < 0);
+}
+
+/* Returns whether an entry is the last one of its layer. */
+static bool ends_layer(const tri_parameter_table *table, int64_t entry) {
+  return entry + 1 == table->num_entries || table->entries[entry + 1].layer != table->entries[entry].layer;
+}
+
+static int kind_of(const tri_model *model, int64_t layer) {
+  return tri_model_has_experts(model, layer) ? TRI_LAYER_EXPERTS : TRI_LAYER_DENSE;
+}
+
+/* Returns whether all layers of a kind above `lowest` have the same parameters, trained and frozen in the same places.
+ * Compares each layer with the first one of its kind. */
+static bool trains_alike(const tri_model *model, const tri_parameter_table *table, int64_t lowest) {
+  int64_t first_of[TRI_NUM_LAYER_KINDS] = {-1, -1}, begin = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const int64_t layer = table->entries[i].layer;
+    const bool inside = layer > lowest && layer >= 0 && layer < model->num_layers;
+    if (i > 0 && table->entries[i - 1].layer != layer) begin = i;
+    if (!inside) continue;
+    int64_t *first = &first_of[kind_of(model, layer)];
+    if (*first < 0) *first = i;
+    const int64_t other = *first + (i - begin);
+    if (table->entries[other].layer != table->entries[*first].layer) return false;
+    if (!are_alike(&table->entries[i], &table->entries[other])) return false;
+    if (ends_layer(table, i) != ends_layer(table, other)) return false;
+  }
+  return true;
+}
+
+/* Chooses the model to price. If the layers of the request's model train differently, this is the frozen model with
+ * gradients passing through its layers. These cost less than trained layers, because they have no weight gradients
+ * and no update. */
+static tri_status choose_model(tri_price_cache *cache, const tri_model *model) {
+  tri_parameter_table *table = NULL;
+  cache->frozen = *model;
+  cache->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
+  if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
+  TRI_TRY(tri_parameter_table_create(model, NULL, &table));
+  if (!trains_alike(model, table, cache->lowest)) cache->request.model = &cache->frozen;
+  tri_parameter_table_destroy(table);
+  return TRI_OK;
+}
+
+/* Sets the models that are priced. Operations of a model with frozen weights or an adapter are listed from a table of
+ * all its parameters, so such a model is shortened: it keeps the two layers from the first one above `lowest` on, or
+ * from the first one with experts on if that comes later. */
+static void set_priced(tri_price_cache *cache) {
+  cache->priced = *cache->request.model;
+  cache->untrained = cache->frozen;
+  if (tri_trainable_is_full(&cache->request.model->tuning)) return;
+  const int64_t all = cache->priced.num_layers, above = tri_larger(cache->lowest + 1, 0);
+  const int64_t dense = cache->priced.num_experts > 0 ? cache->priced.dense_layers : 0;
+  cache->priced.num_layers = cache->untrained.num_layers = tri_smaller(all, tri_larger(above, dense) + 2);
+}
+
+tri_status tri_price_cache_create(const tri_search_request *request, tri_price_cache **out) {
+  tri_price_cache *cache = NULL;
+  TRI_TRY(tri_alloc("bounds", 1, sizeof *cache, &cache));
+  cache->request = *request;
+  tri_status status = tri_trainable_lowest_layer(request->model, &cache->lowest);
+  if (status == TRI_OK) status = choose_model(cache, request->model);
+  if (status == TRI_OK) set_priced(cache);
+  if (status == TRI_OK) status = tri_alloc("bounds", PRICE_NUMBERS, sizeof(int64_t), &cache->first_price);
+  if (status != TRI_OK) {
+    tri_price_cache_destroy(cache);
+    return status;
+  }
+  for (int64_t i = 0; i < PRICE_NUMBERS; i++) cache->first_price[i] = -1;
+  *out = cache;
+  return TRI_OK;
+}
+
+void tri_price_cache_destroy(tri_price_cache *cache) {
+  if (cache == NULL) return;
+  tri_free(cache->sizes);
+  tri_free(cache->prices);
+  tri_free(cache->first_price);
+  tri_free(cache);
+}
+
+const tri_model *tri_price_cache_model(const tri_price_cache *cache) { return cache->request.model; }
+int64_t tri_price_cache_lowest(const tri_price_cache *cache) { return cache->lowest; }
+
+/* ---- prices ------------------------------------------------------------------------------------------------------ */
+
+/* Prices the first layer of the range [first, end); does nothing for an empty range. Layer 1 is priced instead of
+ * layer 0 if the range has both, because the first norm of layer 0 costs more than the first norm of other layers:
+ * it reads its input. In other layers, the price of the residual sum before the norm includes this read.
+ *
+ * `passes`: the backward also computes the gradient of the layer's input. */
+static tri_status price_layer(const tri_price_cache *cache, tri_layer_prices *of, const tri_model *model, int64_t first,
+                              int64_t end, bool passes, tri_unit_price *unit) {
+  if (first >= end) return TRI_OK;
+  const int64_t layer = first == 0 && end > 1 ? 1 : first;
+  /* The list begins with the embedding (-1), or with layer 0 if all weights are frozen: a frozen embedding would end
+   * the gradients. */
+  const int64_t begin = first > 0 ? layer - 1 : cache->request.model == &cache->frozen ? 0 : -1;
+  const tri_wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
+  return tri_price_unit(&cache->request, &of->of, &wanted);
+}
+
+/* Prices all units for the layouts that are like of->of: the embedding, the head, and of each kind of layer one below
+ * and one above the lowest trained layer. */
+static tri_status price(const tri_price_cache *cache, tri_layer_prices *of) {
+  const tri_search_request *request = &cache->request;
+  const tri_model *model = &cache->priced, *frozen = &cache->untrained;
+  const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
+  const int64_t first[TRI_NUM_LAYER_KINDS] = {0, dense}, end[TRI_NUM_LAYER_KINDS] = {dense, all};
+  const int64_t above = tri_larger(cache->lowest + 1, 0); /* the first layer whose backward counts */
+  const bool passes = cache->lowest < request->model->num_layers;
+  const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
+  const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
+                                   {model, {all - 1, all + 1}, passes, all, &of->head}};
+  for (int i = 0; i < 2; i++) TRI_TRY(tri_price_unit(request, &of->of, &ends[i]));
+  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+    const int64_t lowest = tri_larger(above, first[kind]), below = tri_smaller(above, end[kind]);
+    TRI_TRY(price_layer(cache, of, frozen, first[kind], below, false, &of->untrained[kind]));
+    TRI_TRY(price_layer(cache, of, model, lowest, end[kind], passes, &of->layer[kind]));
+  }
+  return TRI_OK;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
+
+/* Returns a layout with the same prices and sizes that has as few ranks as one layer needs: one stage, no ZeRO, and
+ * only as many data ranks as expert parallelism needs (one without experts). */
+static tri_layout one_of(const tri_layout *layout) {
+  const int64_t sharing = layout->tensor * layout->context, experts = layout->expert * layout->expert_tensor;
+  tri_layout one = *layout;
+  one.pipeline = one.virtual_stages = one.recompute_every = 1;
+  one.data = experts / common_divisor(experts, sharing);
+  one.zero = 0;
+  return one;
+}
+
+/* Finds or computes the prices of a layout's layers. *hit is the index of the last result: this entry is tried
+ * first, and the function updates the index. */
+static tri_status find_prices_of(tri_price_cache *cache, const tri_layout *layout, int64_t *hit,
+                                 const tri_layer_prices **out) {
+  if (*hit < cache->num_prices && tri_layouts_alike(&cache->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
+    *out = &cache->prices[*hit];
+    return TRI_OK;
+  }
+  int64_t *first = &cache->first_price[tri_layout_number(layout, TRI_LAYOUT_OF_LAYERS) % PRICE_NUMBERS];
+  for (int64_t i = *first; i >= 0; i = cache->prices[i].next) {
+    if (!tri_layouts_alike(&cache->prices[i].of, layout, TRI_LAYOUT_OF_LAYERS)) continue;
+    *hit = i;
+    *out = &cache->prices[i];
+    return TRI_OK;
+  }
+  TRI_TRY(tri_grow("bounds", sizeof *cache->prices, cache->num_prices, &cache->room, &cache->prices));
+  tri_layer_prices *made = &cache->prices[cache->num_prices];
+  *made = (tri_layer_prices){.of = one_of(layout), .next = *first};
+  TRI_TRY(price(cache, made));
+  *hit = *first = cache->num_prices++;
+  *out = made;
+  return TRI_OK;
+}
+
+/* The layers that `recompute_every` skips have the prices of the same layout without recomputation. */
+tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layout, tri_layout_prices *out) {
+  tri_layout kept = *layout;
+  kept.recompute = TRI_RECOMPUTE_NONE;
+  if (layout->recompute_every > 1) TRI_TRY(find_prices_of(cache, &kept, &cache->kept_hit, &out->kept));
+  TRI_TRY(find_prices_of(cache, layout, &cache->hit, &out->listed));
+  /* The second call may have moved the array, so this pointer is set after it. */
+  out->kept = &cache->prices[layout->recompute_every > 1 ? cache->kept_hit : cache->hit];
+  return TRI_OK;
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+/* Returns the position of the last of the ranks that share the experts. It has the fewest if they do not divide evenly,
+ * so its number of parameters is a lower bound for every rank. (The rank with the most tokens, tri_layout_fullest, is
+ * not the same in all layouts that share a tri_layer_sizes.) */
+static tri_mesh_position fewest_experts(const tri_layout *one) {
+  const tri_mesh_shape shape = tri_layout_mesh(one);
+  const tri_mesh_coordinates first = {{0}};
+  return (tri_mesh_position){shape,
+                             tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
+}
+
+/* Lowers the size of a layer's kind to `count`, the size of this layer. An adapter may be in one layer alone, so layers
+ * of a kind may have different sizes; bounds need the smallest. */
+static void keep_smallest(const tri_model *model, int64_t layer, tri_parameter_counts count, tri_layer_sizes *sizes) {
+  const int64_t first[TRI_NUM_LAYER_KINDS] = {0, model->dense_layers};
+  const int kind = kind_of(model, layer);
+  tri_parameter_counts *of = &sizes->layer[kind];
+  if (layer == first[kind] || count.plain < of->plain) of->plain = count.plain;
+  if (layer == first[kind] || count.stacked < of->stacked) of->stacked = count.stacked;
+}
+
+tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layout, const tri_layer_sizes **out) {
+  for (int64_t i = 0; i < cache->num_sizes; i++) {
+    if (!tri_layouts_alike(&cache->sizes[i].of, layout, TRI_LAYOUT_OF_PARAMETERS)) continue;
+    *out = &cache->sizes[i];
+    return TRI_OK;
+  }
+  TRI_TRY(tri_grow("bounds", sizeof *cache->sizes, cache->num_sizes, &cache->sizes_room, &cache->sizes));
+  const tri_model *model = cache->request.model;
+  tri_layer_range all = {-1, model->num_layers + 1};
+  tri_layer_sizes sizes = {.of = one_of(layout)};
+  tri_model_share share = {.position = fewest_experts(&sizes.of), .chunks = &all, .num_chunks = 1};
+  tri_parameter_counts of_layer = {0};
+  tri_parameter_table *table = NULL;
+  TRI_TRY(tri_parameter_table_create(model, &share, &table));
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    double count = (double)entry->count;
+    if (entry->tied_to >= 0) {
+      sizes.tied += count;
+    } else if (entry->layer == -1) {
+      sizes.embedding += count;
+    } else if (entry->layer == model->num_layers) {
+      sizes.head += count;
+    } else {
+      *(entry->placement.has_holders ? &of_layer.stacked : &of_layer.plain) += count;
+      if (!ends_layer(table, i)) continue;
+      keep_smallest(model, entry->layer, of_layer, &sizes);
+      of_layer = (tri_parameter_counts){0};
+    }
+  }
+  tri_parameter_table_destroy(table);
+  cache->sizes[cache->num_sizes] = sizes;
+  *out = &cache->sizes[cache->num_sizes++];
+  return TRI_OK;
+}

@@ -1,0 +1,63 @@
+/* Prices and sizes of single layers, cached for all layouts that share them. The lower bounds of a layout (bounds.h)
+ * are sums over them.
+ *
+ * A *unit* is the embedding, one layer without experts (dense), one layer with experts, or the head. The prices of a
+ * unit are the seconds and bytes of one micro-batch in it (unit_price.h); its size is its number of parameters on one
+ * rank. */
+#ifndef TRI_PLAN_LAYER_PRICES_H
+#define TRI_PLAN_LAYER_PRICES_H
+
+#include "plan/search.h"
+#include "plan/unit_price.h"
+
+/* Kinds of layers; layers of a kind have the same price. */
+enum { TRI_LAYER_DENSE, TRI_LAYER_EXPERTS, TRI_NUM_LAYER_KINDS };
+
+/* The prices of all units. A price is 0 if the model has no such layer. */
+typedef struct tri_layer_prices {
+  tri_layout of; /* a layout with these prices. Layouts have the same prices if the keys that affect layers are equal
+                    (TRI_LAYOUT_OF_LAYERS) */
+  tri_unit_price embedding, layer[TRI_NUM_LAYER_KINDS], head;
+  tri_unit_price untrained[TRI_NUM_LAYER_KINDS]; /* prices of layers that run only their forward */
+  int64_t next;                                  /* index of the next entry with the same hash; -1: the last */
+} tri_layer_prices;
+
+/* The prices of a layout. Layers that `recompute_every` skips have prices of their own, those without recomputation. */
+typedef struct tri_layout_prices {
+  const tri_layer_prices *listed; /* prices of the layers with the layout's kind of recompute */
+  const tri_layer_prices *kept;   /* prices of the layers that `recompute_every` skips; `listed` if it skips none */
+} tri_layout_prices;
+
+/* Numbers of parameters on one rank. ZeRO shards `plain` over the replicas of the model, and `stacked` (the weights
+ * of experts) over the replicas of the experts. */
+typedef struct tri_parameter_counts {
+  double plain, stacked;
+} tri_parameter_counts;
+
+typedef struct tri_layer_sizes {
+  tri_layout of; /* a layout with these sizes. Layouts have the same sizes if the keys that affect parameters are equal
+                    (TRI_LAYOUT_OF_PARAMETERS) */
+  double embedding, tied, head; /* numbers of parameters; tied: the head's copy of a tied embedding */
+  tri_parameter_counts layer[TRI_NUM_LAYER_KINDS]; /* numbers of parameters of one layer of each kind */
+} tri_layer_sizes;
+
+typedef struct tri_price_cache tri_price_cache;
+
+/* Creates an empty cache. The model, cluster and system of the request must outlive it; the global batch and the
+ * optimizer affect neither prices nor sizes. Release with tri_price_cache_destroy. */
+tri_status tri_price_cache_create(const tri_search_request *request, tri_price_cache **out);
+void tri_price_cache_destroy(tri_price_cache *cache);
+
+/* Returns the model whose layers are priced: the request's, or a copy with all weights frozen if the layers of the
+ * request's model train differently. Valid until the cache is destroyed. */
+const tri_model *tri_price_cache_model(const tri_price_cache *cache);
+
+/* Returns the index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head. */
+int64_t tri_price_cache_lowest(const tri_price_cache *cache);
+
+/* Find or compute the prices of a layout, and the sizes of its units. The results are valid until the next call with
+ * another layout. */
+tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layout, tri_layout_prices *out);
+tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layout, const tri_layer_sizes **out);
+
+#endif
