@@ -51,6 +51,7 @@ static bool is_listed(const tri_parameter_table *table, const tri_parameter *ent
   switch (use) {
     case TRI_CHECKPOINT_MAP_SAVE:
     case TRI_CHECKPOINT_MAP_LOAD: return !entry->frozen;
+    case TRI_CHECKPOINT_MAP_MOVE: return !entry->frozen || entry->first;
     case TRI_CHECKPOINT_MAP_LOAD_FACTORS: return entry->factor && !entry->first;
     case TRI_CHECKPOINT_MAP_LOAD_BASE: break;
   }
@@ -274,7 +275,8 @@ static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && en
 
 static bool is_to_save(tri_checkpoint_map_use use) {
   switch (use) {
-    case TRI_CHECKPOINT_MAP_SAVE: return true;
+    case TRI_CHECKPOINT_MAP_SAVE:
+    case TRI_CHECKPOINT_MAP_MOVE: return true;
     case TRI_CHECKPOINT_MAP_LOAD:
     case TRI_CHECKPOINT_MAP_LOAD_FACTORS:
     case TRI_CHECKPOINT_MAP_LOAD_BASE: return false;

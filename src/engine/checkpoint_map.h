@@ -33,11 +33,12 @@ typedef struct tri_checkpoint_map {
   int64_t num_quantised;
 } tri_checkpoint_map;
 
-/* The use of a map. With an adapter (model/trainable.h) the first two list the trained parameters, the third the
- * factors without the copies of their initial values, and the last the base model; without one, all list the whole
- * model. */
+/* The use of a map. With an adapter (model/trainable.h) the first and the third list the trained parameters, the second
+ * also the copies of the factors' initial values, the fourth the factors alone, and the last the base model; without
+ * one, all list the whole model. The slices of the first two are those to save. */
 typedef enum tri_checkpoint_map_use {
   TRI_CHECKPOINT_MAP_SAVE,
+  TRI_CHECKPOINT_MAP_MOVE,
   TRI_CHECKPOINT_MAP_LOAD,
   TRI_CHECKPOINT_MAP_LOAD_FACTORS,
   TRI_CHECKPOINT_MAP_LOAD_BASE

@@ -75,6 +75,7 @@ static tri_status load_merged(const tri_merged *weights, const tri_parameter *te
 /* A model that is loaded, and the checksums of its tensors on disk. */
 typedef struct loading {
   const tri_merged *weights;
+  tri_model_files_part part;
   const tri_parameter_table *table;
   const tri_executor *executor;
   const tri_group *slices;
@@ -134,9 +135,28 @@ static bool is_last_part(const tri_parameter_table *table, int64_t entry, int64_
   return entry + 1 == table->num_entries || !tri_parameter_continues(&table->entries[entry + 1]);
 }
 
+/* Returns whether an entry's tensors are read. */
+static bool is_read(const loading *l, const tri_parameter *entry) {
+  if (entry->alias || entry->first) return false;
+  switch (l->part) {
+    case TRI_MODEL_FILES_WHOLE: break;
+    case TRI_MODEL_FILES_BASE: return entry->frozen;
+  }
+  return true;
+}
+
 /* Returns whether checksums of an entry's tensors are joined over the ranks. */
-static bool is_summed(const tri_parameter *entry) {
-  return !entry->alias && !entry->first && entry->stored != TRI_STORED_NF4;
+static bool is_summed(const loading *l, const tri_parameter *entry) {
+  return is_read(l, entry) && entry->stored != TRI_STORED_NF4;
+}
+
+/* Returns whether an entry is the first part of a matrix whose factors' initial values are computed. */
+static bool has_first_factors(const loading *l, const tri_parameter *entry) {
+  switch (l->part) {
+    case TRI_MODEL_FILES_WHOLE: break;
+    case TRI_MODEL_FILES_BASE: return false;
+  }
+  return !entry->factor && entry->firsts[0] >= 0 && !tri_parameter_continues(entry);
 }
 
 /* Compares the sum of a tensor with the one on disk if this rank has read the whole tensor; else keeps the sum of this
@@ -195,8 +215,8 @@ static tri_status load_all(loading *l) {
   TRI_TRY(tri_queue_finish(l->executor->device->queue)); /* the host writes to the arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    if (entry->firsts[0] >= 0 && !tri_parameter_continues(entry)) TRI_TRY(load_first_factors(l, i));
-    if (!entry->alias && !entry->first) TRI_TRY(load_entry(l, i));
+    if (has_first_factors(l, entry)) TRI_TRY(load_first_factors(l, i));
+    if (is_read(l, entry)) TRI_TRY(load_entry(l, i));
   }
   return TRI_OK;
 }
@@ -207,7 +227,7 @@ static tri_status compare_sums(const loading *l, const uint64_t *gathered) {
   int64_t summed = 0, first = 0;
   for (int64_t i = 0; i < l->table->num_entries; i++) {
     const tri_parameter *entry = &l->table->entries[i];
-    for (int64_t t = 0; is_summed(entry) && t < tri_parameter_num_tensors(entry); t++) {
+    for (int64_t t = 0; is_summed(l, entry) && t < tri_parameter_num_tensors(entry); t++) {
       const tri_parameter tensor = tri_parameter_tensor(entry, t, &first), on_disk = tri_parameter_on_disk(&tensor);
       uint64_t sum = 0;
       if (!is_last_part(l->table, i, t)) continue;
@@ -229,9 +249,9 @@ static tri_status join_sums(const loading *l) {
   return status;
 }
 
-tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
-                                tri_executor *executor) {
-  loading l = {.weights = weights, .table = table, .executor = executor, .slices = slices};
+tri_status tri_model_files_load(const tri_merged *weights, tri_model_files_part part, const tri_parameter_table *table,
+                                const tri_group *slices, tri_executor *executor) {
+  loading l = {.weights = weights, .part = part, .table = table, .executor = executor, .slices = slices};
   tri_status status = tri_common_status(slices, load_all(&l));
   if (status == TRI_OK && slices->size > 1) status = join_sums(&l);
   tri_free(l.sums);
@@ -267,7 +287,10 @@ static tri_status add_settings(const tri_merged *weights, uint64_t *hash) {
 static tri_status add_values(const tri_executor *executor, int64_t entry, void *piece, uint64_t *hash) {
   const tri_parameter *parameter = &executor->weights->table->entries[entry];
   const tri_checkpoint_memory *memory = tri_executor_memory(executor);
-  const size_t bytes = (size_t)parameter->count * tri_dtype_bytes(tri_stored_type(parameter->stored, executor->type));
+  const size_t bytes =
+      parameter->stored == TRI_STORED_NF4
+          ? (size_t)(tri_parameter_num_matrices(parameter) * tri_parameter_matrix_bytes(parameter))
+          : (size_t)parameter->count * tri_dtype_bytes(tri_stored_type(parameter->stored, executor->type));
   const char *values = executor->weights->parameters[entry].value;
   for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
     const size_t some = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;

@@ -7,12 +7,15 @@
 #include "engine/executor.h"
 #include "files/file.h"
 
+/* The parameters to load: all; or, of a table with factors, the frozen ones of the base. */
+typedef enum tri_model_files_part { TRI_MODEL_FILES_WHOLE, TRI_MODEL_FILES_BASE } tri_model_files_part;
+
 /* COLLECTIVE over `slices`, the ranks that together hold the whole model. Reads this rank's part of every parameter
  * (`table`) into the executor's weights. If the folder is an adapter, a table with factors gets these as they are, and
  * for another table the factors' products are added to the base in fp64. Fails with TRI_BAD_FILE and the tensor's name
  * if a value is not finite. Fails on all ranks if it fails on one. */
-tri_status tri_model_files_load(const tri_merged *weights, const tri_parameter_table *table, const tri_group *slices,
-                                tri_executor *executor);
+tri_status tri_model_files_load(const tri_merged *weights, tri_model_files_part part, const tri_parameter_table *table,
+                                const tri_group *slices, tri_executor *executor);
 /* COLLECTIVE over the group. Fails on all ranks if two ranks read different settings from their folders. Called before
  * the ranks divide the model. */
 tri_status tri_model_files_agree_settings(const tri_group *group, const tri_merged *weights);

@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "engine/checkpoint_map.h"
 #include "engine/engine_internal.h"
-#include "model/trainable.h"
 
 const tri_weights *tri_engine_weights(const tri_engine *engine) { return engine->weights; }
 
@@ -27,10 +26,8 @@ static tri_status send_weights(tri_engine *engine, const tri_checkpoint_map *map
 
 tri_status tri_engine_send_weights(tri_engine *engine, const tri_weights_target *to) {
   tri_checkpoint_map map;
-  if (tri_trainable_has_adapter(&engine->options.model->tuning))
-    return tri_fail(TRI_UNSUPPORTED, "a model with an adapter is not moved in memory; its checkpoints can be read");
   TRI_TRY(tri_engine_finish(engine));
-  TRI_TRY(tri_checkpoint_map_create(engine, TRI_CHECKPOINT_MAP_SAVE, &map));
+  TRI_TRY(tri_checkpoint_map_create(engine, TRI_CHECKPOINT_MAP_MOVE, &map));
   tri_status status = send_weights(engine, &map, to);
   if (status == TRI_OK) status = tri_checkpoint_map_written(engine);
   tri_checkpoint_map_release(&map);

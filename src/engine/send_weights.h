@@ -9,7 +9,7 @@
 const tri_weights *tri_engine_weights(const tri_engine *engine);
 
 /* COLLECTIVE, between steps. Sends the weights that a checkpoint of this state would contain to the ranks whose `to` is
- * not NULL. TRI_UNSUPPORTED with an adapter. */
+ * not NULL. With an adapter only its parameters move: the receivers have loaded the base. */
 tri_status tri_engine_send_weights(tri_engine *engine, const tri_weights_target *to);
 
 #endif

@@ -100,6 +100,7 @@ static tri_status open_draft(tri_generation *g) {
   g->draft_request = *g->request;
   g->draft_request.checkpoint = g->request->draft;
   g->draft_request.draft = NULL;
+  g->draft_request.unmerged = false;
   g->draft_request.group = NULL;
   g->draft_request.tensor = 1;
   g->draft_request.replicas = NULL;
@@ -135,6 +136,7 @@ tri_status tri_generation_open(const tri_generation_request *request, tri_genera
   tri_generation_settings folder;
   *out = (tri_generation){.request = request, .replicas = tri_replicas_alone()};
   TRI_TRY(tri_merged_open(request->checkpoint, request->model.base, &use, &out->model, &out->weights));
+  if (request->unmerged) TRI_TRY(tri_merged_keep_factors(&out->weights, &out->model));
   TRI_TRY(open_tokenizer(out));
   TRI_TRY(tri_tokenizer_find_ends(out->tokenizer, tri_model_files_tokenizer_folder(&out->weights)));
   TRI_TRY(tri_generation_settings_read(tri_model_files_tokenizer_folder(&out->weights), &folder));
@@ -194,8 +196,11 @@ static tri_status create_generator(tri_generation *g, const tri_runner_sizes *si
 
 static tri_status load_weights(tri_generation *g) {
   tri_executor *executor = tri_runner_executor(g->runner);
-  if (g->request->shared != NULL || g->request->without_weights) return TRI_OK;
-  TRI_TRY(tri_model_files_load(&g->weights, tri_runner_parameters(g->runner), &g->replicas.replica, executor));
+  const bool moved = g->request->without_weights;
+  if (g->request->shared != NULL || (moved && !tri_runner_parameters(g->runner)->has_factors)) return TRI_OK;
+  TRI_TRY(tri_model_files_load(&g->weights, moved ? TRI_MODEL_FILES_BASE : TRI_MODEL_FILES_WHOLE,
+                               tri_runner_parameters(g->runner), &g->replicas.replica, executor));
+  if (moved) return TRI_OK;
   return tri_model_files_agree(&g->replicas.all, &g->weights, executor);
 }
 

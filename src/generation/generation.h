@@ -31,7 +31,9 @@ typedef struct tri_generation_request {
   const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: unused */
   tri_device *lent;             /* used instead of the device that `model` names; NULL: unused */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
-  bool without_weights;         /* the caller writes the weights after tri_generation_load */
+  bool without_weights;         /* the caller writes the weights after tri_generation_load; those of an adapter only,
+                                   whose base is loaded */
+  bool unmerged;                /* an adapter's factors stay beside the base; false: they are added to it */
 } tri_generation_request;
 
 typedef struct tri_generation tri_generation;

@@ -138,6 +138,8 @@ static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tr
   TRI_TRY(create_list(runner, shared != NULL));
   const tri_memory_request request = memory_request(runner, runner->device);
   TRI_TRY(tri_weights_create(runner->table, NULL, runner->precision, &runner->weights));
+  if (shared != NULL && !tri_weights_can_share(runner->weights, shared))
+    return tri_fail_internal("a generator was given weights that it cannot read in place");
   if (shared != NULL) tri_weights_share(runner->weights, shared);
   TRI_TRY(tri_executor_create(runner->weights, &request, runner->device, mesh, &runner->executor));
   tri_executor_set_slices(runner->executor, 0, runner->sizes.sequences);
@@ -248,7 +250,7 @@ tri_weights_target tri_runner_target(tri_runner *runner) {
   return (tri_weights_target){runner->weights, tri_executor_memory(runner->executor)};
 }
 
-tri_status tri_runner_publish(tri_runner *runner) {
+tri_status tri_runner_publish_own(tri_runner *runner) {
   TRI_TRY(tri_executor_prepare(runner->executor));
   runner->version = tri_weights_version(runner->weights);
   return TRI_OK;

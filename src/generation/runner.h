@@ -72,8 +72,9 @@ const tri_parameter_table *tri_runner_parameters(const tri_runner *runner);
 /* Returns the weights of the runner as the target of a move. */
 tri_weights_target tri_runner_target(tri_runner *runner);
 
-/* Packs the weights again after they have changed. Later runs use the new weights, and must not use keys and values of
- * earlier runs. The first run calls this itself. A run fails if the weights have changed since the last call. */
+/* COLLECTIVE over the tensor ranks, called by the first. Packs the weights again after they have changed. Later runs
+ * use the new weights, and must not use keys and values of earlier runs. The first run calls this itself. A run fails
+ * if the weights have changed since the last call. */
 tri_status tri_runner_publish(tri_runner *runner);
 /* Returns the version of the weights that the runs use (tri_weights_version); -1 before the first run or
  * tri_runner_publish. */

@@ -18,7 +18,7 @@
 
 enum { SHORT_BYTES = 2048 };
 
-typedef enum call_kind { CALL_RUN, CALL_QUERY, CALL_LOGITS, CALL_COPY_PAGE, CALL_DISMISS } call_kind;
+typedef enum call_kind { CALL_RUN, CALL_QUERY, CALL_LOGITS, CALL_COPY_PAGE, CALL_PUBLISH, CALL_DISMISS } call_kind;
 
 /* A call that the first rank sends. `bytes` of data follow: rows of sequences, or queries. */
 typedef struct call {
@@ -372,6 +372,7 @@ static tri_status follow_call(tri_runner *r, const call *c) {
                            : follow_query(r, (const tri_logit_query *)(const void *)r->sent, c->count, &unused);
     case CALL_LOGITS: return follow_logits(r, c);
     case CALL_COPY_PAGE: return tri_runner_copy_page_own(r, c->from, c->to);
+    case CALL_PUBLISH: return tri_runner_publish_own(r);
     case CALL_DISMISS: break;
   }
   return TRI_OK;
@@ -384,6 +385,13 @@ tri_status tri_runner_follow(tri_runner *r) {
     TRI_TRY(follow_call(r, &c));
   }
   return TRI_OK;
+}
+
+/* Weights are packed on all ranks at the same time: the norms of DoRA are sums over them. */
+tri_status tri_runner_publish(tri_runner *r) {
+  call c = {.kind = CALL_PUBLISH};
+  if (r->tensor != NULL) TRI_TRY(send_call(r, &c, ""));
+  return tri_runner_publish_own(r);
 }
 
 tri_status tri_runner_dismiss(tri_runner *r) {

@@ -228,7 +228,9 @@ json_t *tri_generation_json(const tri_generation *g, const tri_written *w) {
                            (json_int_t)w->number, "sample", (json_int_t)w->sampling.sample, "prompt",
                            tri_json_text(w->prompt, w->prompt_bytes));
   json_t *rest = tri_written_json(w);
-  const bool whole = line != NULL && rest != NULL && json_object_update(line, rest) == 0;
+  bool whole = line != NULL && rest != NULL && json_object_update(line, rest) == 0;
+  if (whole && tri_trainable_has_adapter(&g->model.tuning))
+    whole = json_object_set_new(line, "unmerged", json_true()) == 0;
   json_decref(rest);
   if (whole) return line;
   json_decref(line);

@@ -56,8 +56,9 @@ tri_status tri_written_start(tri_written *written, const tri_sequence *prompt);
 /* Starts the text and runs steps until it ends. */
 tri_status tri_written_write(tri_written *written);
 
-/* Returns a line of samples.jsonl: {"step", "number", "sample", "prompt"} and the members of tri_written_json. The step
- * is the checkpoint's, null if the folder is not a checkpoint. NULL if memory is exhausted. */
+/* Returns a line of samples.jsonl: {"step", "number", "sample", "prompt"} and the members of tri_written_json.
+ * `unmerged` is true if an adapter's factors are beside the base. The step is the checkpoint's, null if the folder is
+ * not a checkpoint. NULL if memory is exhausted. */
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* Returns {"text", "tokens", "finish", "stop"}; bytes that are not UTF-8 become U+FFFD. If log-probabilities were asked
  * for, also "prompt_ids", "ids" (the last may be the token that ended the text) and "logprobs", an object of lists:

@@ -4,8 +4,8 @@
  * ranks wait in the next collective. The weights are those in memory while the run is still at the checkpoint's step:
  * the generator reads them in place if the first rank has all of them in the type that it needs, else they are moved
  * from all ranks to memory of its own. They are read back from the checkpoint if the run has gone on since
- * (checkpoint.async, a resumed run) or has an adapter.
- * The lines are the same in each case, and under every layout.
+ * (checkpoint.async, a resumed run). An adapter's factors stay beside the base, as in training: only they move. The
+ * lines are the same in each case, and under every layout.
  *
  * If a run was killed between a checkpoint and its samples, the missing samples are added when the run is resumed. A
  * text that cannot be generated causes a warning; a file that cannot be written ends the run, as with its metrics, and
@@ -126,11 +126,9 @@ tri_status tri_training_group_samplers(tri_training *t) {
 /* The weights that samples are generated with. */
 typedef enum weights_from { FROM_CHECKPOINT, FROM_MEMORY_IN_PLACE, FROM_MEMORY_MOVED } weights_from;
 
-/* Returns whether the values in memory are those that a checkpoint has: no factors to be added, and no other point that
- * is evaluated. */
+/* Returns whether the values in memory are those that a checkpoint has: no other point is evaluated. */
 static bool has_saved_values(const tri_run_config *config) {
-  return !tri_trainable_has_adapter(&config->model.tuning) &&
-         tri_optimizer_that_averages(&config->optimizer.settings) == NULL;
+  return tri_optimizer_that_averages(&config->optimizer.settings) == NULL;
 }
 
 /* Sets *out to whether the first rank's generator can read the engine's weights in place. */
@@ -218,6 +216,7 @@ static tri_status open_texts(tri_training *t, int64_t step, weights_from from, t
       .lent = t->device,
       .tensor = config->samples.tensor,
       .replicas = &t->samplers,
+      .unmerged = true,
       .quiet = true,
   };
   switch (from) {
@@ -351,7 +350,7 @@ static tri_status move_and_write(tri_training *t, int64_t step, const bool *ther
 static tri_status choose_weights(tri_training *t, int64_t step, weights_from *out) {
   bool in_place = false;
   *out = FROM_CHECKPOINT;
-  if (step != t->progress.step || tri_trainable_has_adapter(&t->config->model.tuning)) return TRI_OK;
+  if (step != t->progress.step) return TRI_OK;
   const tri_status status =
       tri_training_is_rank0(t) ? reads_in_place(t->config, tri_engine_weights(t->engine), &in_place) : TRI_OK;
   TRI_TRY(tri_first_rank_status(&t->mesh.world, status));

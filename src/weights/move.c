@@ -402,15 +402,17 @@ static tri_status agree(const tri_group *group, const tri_weights_source *from, 
 /* Adds one tensor of the receiver's table to its parts. */
 static tri_status add_part(moving *m, const tri_parameter *tensor, char *values, tri_dtype type, int8_t *types) {
   receiving *r = &m->receive;
+  const tri_parameter on_disk = tri_parameter_on_disk(tensor);
   int64_t number = 0;
-  while (number < m->num_tensors && strcmp(m->names[number], tensor->name) != 0) number++;
-  if (number == m->num_tensors) return tri_fail_internal("no rank sends `%s`, which the receiver has", tensor->name);
+  while (number < m->num_tensors && strcmp(m->names[number], on_disk.name) != 0) number++;
+  if (number == m->num_tensors) return tri_fail_internal("no rank sends `%s`, which the receiver has", on_disk.name);
   target_part *p = &r->parts[r->num_parts];
   *p = (target_part){.parameter = *tensor,
                      .values = values,
                      .type = type,
                      .length = tri_parameter_run_length(tensor),
                      .next = r->first[number]};
+  snprintf(p->parameter.name, sizeof p->parameter.name, "%s", on_disk.name);
   p->runs = tensor->count / p->length;
   for (int64_t i = 1; i < p->runs; i++) {
     if (tri_parameter_run(tensor, i - 1) >= tri_parameter_run(tensor, i))
@@ -433,7 +435,8 @@ static tri_status list_parts(moving *m, const tri_weights *weights, int8_t *type
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     const tri_dtype type = tri_weights_type(weights, entry);
-    if (entry->alias || entry->count == 0) continue;
+    const bool of_base = table->has_factors && entry->frozen && !entry->first; /* the receiver has it already */
+    if (entry->alias || entry->count == 0 || of_base) continue;
     for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(entry); t++) {
       const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
       if (tensor.count == 0) continue;

@@ -145,17 +145,6 @@ def test_tensor_ranks_that_generate(tmp_path, corpus, ranks, layout, tensor, cha
     assert samples_of(tmp_path) == whole
 
 
-def test_tensor_ranks_of_an_adapter(tmp_path, corpus, usual):
-    trireme("train", write_run(tmp_path, corpus, dict(tensor=2), init=str(usual / "run"), adapter=dict(rank=2, targets="all-linear")), "-n", 2)
-    assert samples_of(tmp_path) == generated(tmp_path, *GENERATED, "--tensor", 2)
-
-
-def test_an_adapter(tmp_path, corpus, usual):
-    """Samples of an adapter are made with its base and its factors."""
-    trireme("train", write_run(tmp_path, corpus, {}, init=str(usual / "run"), adapter=dict(rank=2, targets="all-linear")))
-    assert samples_of(tmp_path) == generated(tmp_path, "--tokens", 20, "--temperature", 0, "--threads", 1)
-
-
 def test_taken_up(tmp_path, corpus, usual):
     """A run that was killed between a checkpoint and its samples, or while it wrote them, or after later ones, adds what lacks."""
     whole = samples_of(usual)

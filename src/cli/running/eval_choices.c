@@ -138,7 +138,8 @@ static tri_status load_scorer(session *s, const tri_merged *weights, const tri_m
   s->grouped = true;
   TRI_TRY(agree(s, create_scorer(s, model, out)));
   tri_executor *executor = tri_scorer_executor(*out);
-  TRI_TRY(agree(s, tri_model_files_load(weights, tri_scorer_parameters(*out), &s->replicas.replica, executor)));
+  TRI_TRY(agree(s, tri_model_files_load(weights, TRI_MODEL_FILES_WHOLE, tri_scorer_parameters(*out),
+                                        &s->replicas.replica, executor)));
   return tri_model_files_agree(s->asked->group, weights, executor);
 }
 

@@ -41,7 +41,7 @@ tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weigh
                                  tri_eval_model *out) {
   TRI_TRY(tri_replicas_create(group, tensor, model, weights, &out->replicas));
   TRI_TRY(tri_ranks_agree(group, create_executor(model, options, shape, out)));
-  TRI_TRY(tri_model_files_load(weights, out->table, &out->replicas.replica, out->executor));
+  TRI_TRY(tri_model_files_load(weights, TRI_MODEL_FILES_WHOLE, out->table, &out->replicas.replica, out->executor));
   TRI_TRY(tri_model_files_agree(group, weights, out->executor));
   return tri_executor_prepare(out->executor);
 }

@@ -101,6 +101,8 @@ static const tri_option generate_options[] = {
     {TRI_INT("draft-tokens", request.draft_tokens, 1, TRI_MOST_GUESSES),
      .help = "  --draft-tokens N    that it guesses at a time (4)\n"},
     {TRI_READ("stop", add_stop), .help = "  --stop TEXT         ends a text before TEXT; may be given again\n"},
+    {TRI_FLAG("unmerged", request.unmerged),
+     .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
     {TRI_FLAG("ignore-end", request.ignore_end),
      .help = "  --ignore-end        a text does not end with the token that ends one\n"},
     {TRI_INT("context", context, 2, 1 << 30),
@@ -313,6 +315,11 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
   const int ranks = given->request.group->size;
   t->given = given;
   TRI_TRY(tri_ranks_agree(given->request.group, tri_generation_open(&given->request, &t->generation)));
+  if (given->request.unmerged && t->generation.weights.adapter == NULL) {
+    if (!tri_generation_leads(&t->generation)) return tri_fail(TRI_BAD_USAGE, "%s", "");
+    return tri_fail(TRI_BAD_USAGE, "--unmerged is for an adapter, and %s has all weights of its model; leave it out",
+                    tri_checkpoint_path(t->generation.weights.named));
+  }
   if (given->chat && ranks > 1) {
     if (!tri_generation_leads(&t->generation)) return tri_fail(TRI_BAD_USAGE, "%s", "");
     return tri_fail(TRI_BAD_USAGE,
