@@ -31,6 +31,7 @@
 #include "device/dropout.h"
 #include "device/logit_query.h"
 #include "device/nf4.h"
+#include "device/policy.h"
 #include "device/queue.h"
 #include "device/step_values.h"
 

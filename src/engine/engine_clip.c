@@ -70,8 +70,7 @@ static tri_status own_squares(tri_engine *engine, tri_exact_sum *sum) {
 
 /* Returns the divisor of the sum of losses; NaN if nothing counts. Losses of completions are scaled already. */
 static double loss_divisor(const tri_engine *engine, const tri_step *step) {
-  const tri_train_objective *objective = engine->options.objective;
-  if (objective != NULL && objective->of_completions) return step->completions > 0 ? 1 : NAN;
+  if (tri_objective_has_completions(engine->options.objective)) return step->completions > 0 ? 1 : NAN;
   return step->counted == 0 ? NAN : step->counted;
 }
 

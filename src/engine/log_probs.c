@@ -71,7 +71,7 @@ static tri_status all_log_probs(tri_engine *engine, const tri_feed *feed, int64_
 
 tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_policy policy,
                                 double *out) {
-  if (engine->options.objective == NULL || !engine->options.objective->of_completions)
+  if (!tri_objective_has_completions(engine->options.objective))
     return tri_fail_internal("log-probabilities of labels need an engine with an objective that has completions");
   switch (policy) {
     case TRI_POLICY_TRAINED: return all_log_probs(engine, feed, samples, false, out);

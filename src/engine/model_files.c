@@ -283,14 +283,21 @@ static tri_status add_settings(const tri_merged *weights, uint64_t *hash) {
   return add_file(weights->base, "config.json", hash);
 }
 
+/* Returns the bytes of the values of a parameter on this rank. */
+static size_t stored_bytes(const tri_parameter *parameter, tri_dtype type) {
+  switch (parameter->stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: break;
+    case TRI_STORED_NF4: return (size_t)(tri_parameter_num_matrices(parameter) * tri_parameter_matrix_bytes(parameter));
+  }
+  return (size_t)parameter->count * tri_dtype_bytes(tri_stored_type(parameter->stored, type));
+}
+
 /* Adds the values of a parameter. */
 static tri_status add_values(const tri_executor *executor, int64_t entry, void *piece, uint64_t *hash) {
   const tri_parameter *parameter = &executor->weights->table->entries[entry];
   const tri_checkpoint_memory *memory = tri_executor_memory(executor);
-  const size_t bytes =
-      parameter->stored == TRI_STORED_NF4
-          ? (size_t)(tri_parameter_num_matrices(parameter) * tri_parameter_matrix_bytes(parameter))
-          : (size_t)parameter->count * tri_dtype_bytes(tri_stored_type(parameter->stored, executor->type));
+  const size_t bytes = stored_bytes(parameter, executor->type);
   const char *values = executor->weights->parameters[entry].value;
   for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
     const size_t some = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;

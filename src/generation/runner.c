@@ -260,9 +260,8 @@ int64_t tri_runner_version(const tri_runner *runner) { return runner->version; }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-tri_status tri_runner_begin(tri_runner *runner) {
+tri_status tri_runner_begin_own(tri_runner *runner) {
   const int64_t slices = runner->list->windows.count * runner->sizes.sequences;
-  if (runner->version < 0) TRI_TRY(tri_runner_publish(runner));
   if (runner->version != tri_weights_version(runner->weights)) {
     return tri_fail_internal("the cached keys are of weights of version %ld, and the weights have version %ld by now",
                              (long)runner->version, (long)tri_weights_version(runner->weights));

@@ -72,6 +72,7 @@ tri_status tri_runner_copy_logits(tri_runner *runner, int64_t row, void *out);
 /* The calls of this rank alone, without the other tensor ranks. Queries and logits are those of this rank's slice of
  * the vocabulary. */
 tri_status tri_runner_publish_own(tri_runner *runner);
+tri_status tri_runner_begin_own(tri_runner *runner);
 tri_status tri_runner_run_own(tri_runner *runner);
 tri_status tri_runner_query_own(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
                                 const double **numbers);

@@ -65,7 +65,7 @@ static tri_status run_all(tri_runner *r) {
 /* Makes the first rank's run, from its rows in r->sent. */
 static tri_status follow_run(tri_runner *r) {
   int64_t head[3];
-  TRI_TRY(tri_runner_begin(r));
+  TRI_TRY(tri_runner_begin_own(r));
   for (const char *at = r->sent, *end = at + r->sent_bytes; at < end;) {
     memcpy(head, at, sizeof head);
     const int64_t pages = tri_runner_pages_of(head[0] + head[1]);
@@ -392,6 +392,11 @@ tri_status tri_runner_publish(tri_runner *r) {
   call c = {.kind = CALL_PUBLISH};
   if (r->tensor != NULL) TRI_TRY(send_call(r, &c, ""));
   return tri_runner_publish_own(r);
+}
+
+tri_status tri_runner_begin(tri_runner *r) {
+  if (r->version < 0) TRI_TRY(tri_runner_publish(r));
+  return tri_runner_begin_own(r);
 }
 
 tri_status tri_runner_dismiss(tri_runner *r) {

@@ -21,17 +21,22 @@
  * positions  position in the sequence, or in the document if documents are masked: a token attends only to its own
  *            document, which begins at the last position 0
  * weights    weight of a label in the cross entropy: 1, or the weight of its source (data/sampler.h)
- * segments   number of the completion to which the token's label belongs, from 0 on; -1: none. Completions 2 p and
- *            2 p + 1 are a pair: chosen and rejected (device/preference.h); without pairs, 2 p is desirable and 2 p + 1
- *            undesirable. A completion's labels are adjacent, and completions ascend
- * reference  log-probability of the label under the reference model */
+ * segments   number of the completion to which the token's label belongs, from 0 on; -1: none. With
+ *            losses of preferences, completions 2 p and 2 p + 1 are a pair: chosen and rejected (device/preference.h);
+ *            without pairs, 2 p is desirable and 2 p + 1 undesirable. A completion's labels are adjacent, and
+ * completions ascend reference  log-probability of the label under the reference model advantage, normaliser, old,
+ * behaviour  of a label of a completion that was sampled (device/policy.h) */
 #define TRI_SAMPLE_COLUMNS(X)                                                                                          \
   X(ids, int32_t, 0, OWN, ALWAYS)                                                                                      \
   X(labels, int32_t, 0, OWN, ALWAYS)                                                                                   \
   X(positions, int32_t, (int32_t)i, OWN, ALWAYS)                                                                       \
   X(weights, float, 1, OWN, ALWAYS)                                                                                    \
   X(segments, int32_t, -1, WHOLE, OBJECTIVE)                                                                           \
-  X(reference, double, 0, WHOLE, OBJECTIVE)
+  X(reference, double, 0, WHOLE, OBJECTIVE)                                                                            \
+  X(advantage, double, 0, WHOLE, OBJECTIVE)                                                                            \
+  X(normaliser, double, 0, WHOLE, OBJECTIVE)                                                                           \
+  X(old, double, 0, WHOLE, OBJECTIVE)                                                                                  \
+  X(behaviour, double, 0, WHOLE, OBJECTIVE)
 
 /* Columns that follow from the cut of a micro-batch over context ranks (made by engine/batch.h). X(name, type, rows):
  * the rows that have a value.

@@ -5,9 +5,12 @@
 
 static tri_status append_loss(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,
                               tri_logits logits, int32_t hidden, int32_t head_weight) {
-  const tri_preference_settings *preference = objective->of_completions ? &objective->preference : NULL;
+  const double temperature = objective->temperature > 0 ? objective->temperature : 1;
+  logits.scale /= temperature;
+  logits.soft_cap /= temperature; /* cap tanh(x / cap), divided by the temperature, has the same form */
   TRI_TRY(tri_op_enter_tensor(list, hidden, &hidden));
-  return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, logits, preference, hidden, head_weight);
+  return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, logits, &objective->loss, hidden,
+                              head_weight);
 }
 
 const tri_train_objective tri_objective_cross_entropy = {
@@ -25,9 +28,29 @@ tri_train_objective tri_objective_preference(const tri_preference_settings *pref
   return (tri_train_objective){.name = names[preference->loss],
                                .columns = TRI_COLUMN_BIT(segments) | reference,
                                .label_scale = cross_entropy,
-                               .of_completions = true,
-                               .preference = *preference,
+                               .loss = {.kind = TRI_LABEL_LOSS_PREFERENCE, .preference = *preference},
                                .append = append_loss};
+}
+
+tri_train_objective tri_objective_policy(const tri_policy_settings *policy, double temperature) {
+  const unsigned old = policy->has_old ? TRI_COLUMN_BIT(old) : 0;
+  const unsigned reference = policy->beta > 0 ? TRI_COLUMN_BIT(reference) : 0;
+  return (tri_train_objective){.name = "policy",
+                               .columns = TRI_COLUMN_BIT(segments) | TRI_COLUMN_BIT(advantage) |
+                                          TRI_COLUMN_BIT(normaliser) | TRI_COLUMN_BIT(behaviour) | old | reference,
+                               .loss = {.kind = TRI_LABEL_LOSS_POLICY, .policy = *policy},
+                               .temperature = temperature,
+                               .append = append_loss};
+}
+
+bool tri_objective_has_completions(const tri_train_objective *objective) {
+  if (objective == NULL) return false;
+  switch (objective->loss.kind) {
+    case TRI_LABEL_LOSS_CROSS_ENTROPY: return false;
+    case TRI_LABEL_LOSS_PREFERENCE:
+    case TRI_LABEL_LOSS_POLICY: break;
+  }
+  return true;
 }
 
 unsigned tri_objective_columns(const tri_train_objective *objective) {

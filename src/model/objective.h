@@ -10,17 +10,17 @@
 #include "ops/list.h"
 #include "ops/ops.h"
 
-/* An objective: cross entropy, or any loss of completions (device/preference.h). tri_list_request.objective selects it.
- */
+/* An objective: cross entropy, a loss of preferences (device/preference.h) or a policy-gradient loss (device/policy.h).
+ * tri_list_request.objective selects it. */
 typedef struct tri_train_objective tri_train_objective;
 struct tri_train_objective {
   const char *name;
   unsigned columns;   /* columns of a sample besides those that every objective has (TRI_COLUMN_BIT) */
   double label_scale; /* factor of the cross entropy's weighted mean over the labels of the global batch */
-  /* Labels belong to completions, with a loss of its own: a mean over the pairs of the global batch, or over its
-   * completions if they are not paired. */
-  bool of_completions;
-  tri_preference_settings preference; /* the loss of completions; unused without of_completions */
+  /* The loss of preferences is a mean over the pairs of the global batch, or over its completions if they are not
+   * paired; a policy-gradient loss is a sum over labels, each with its normaliser. */
+  tri_label_loss loss;
+  double temperature; /* divides the logits of a policy-gradient loss, as in sampling; 0 counts as 1 */
   /* Appends the calls after the hidden states [rows, hidden_size] of the last layer. `head_weight`: the output
    * projection's parameter; `logits`: scale and cap of its outputs. The last call must make the loss
    * (tri_op.makes_loss): it adds the loss of the labels to the run. For cross entropy this is the weighted sum over
@@ -36,6 +36,12 @@ extern const tri_train_objective tri_objective_cross_entropy;
 /* Returns a loss of completions (device/preference.h), plus `cross_entropy` times the mean cross entropy of labels with
  * a weight. */
 tri_train_objective tri_objective_preference(const tri_preference_settings *preference, double cross_entropy);
+
+/* Returns a policy-gradient loss (device/policy.h) of completions that were sampled at this temperature. */
+tri_train_objective tri_objective_policy(const tri_policy_settings *policy, double temperature);
+
+/* Returns whether labels belong to completions (NULL: cross entropy, they do not). */
+bool tri_objective_has_completions(const tri_train_objective *objective);
 
 /* Returns the columns of a batch of an objective (NULL: cross entropy), including those of every objective. */
 unsigned tri_objective_columns(const tri_train_objective *objective);

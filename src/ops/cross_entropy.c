@@ -10,10 +10,13 @@
  * times loss_scale = 1 / the weights of the global batch, which is known before the forward, so that micro-batches and
  * ranks are simply summed.
  *
- * With an objective of completions (device/completions.h) a row's gradient depends on all labels of its completion, and
- * of the other completion of a pair. So first the statistics of all chunks are computed; then the sums of completions,
- * over context ranks too, and each row's gradient factor; then the gradients, chunk by chunk from the last one, whose
- * logits are still in memory. The logits of the other chunks are computed a second time.
+ * Other losses (tri_label_loss) multiply a row's gradient by a factor that is a function of the label's log-probability
+ * and of columns of the batch. It is computed for each chunk between the statistics and the gradient.
+ *
+ * If the factor depends on all labels of a completion, and of the other completion of a pair (device/completions.h,
+ * tri_policy_has_sums), there are two passes. First the statistics of all chunks are computed; then the sums of
+ * completions, over context ranks too, and each row's gradient factor; then the gradients, chunk by chunk from the last
+ * one, whose logits are still in memory. The logits of the other chunks are computed a second time.
  *
  * A list of scores (tri_op_list.scores) has no backward, and needs the loss of each row: the losses are the call's
  * output.
@@ -39,8 +42,10 @@ typedef struct cross_entropy {
   int64_t slices;    /* number of slices */
   tri_lora_up factors;
   tri_logit_form form;
-  bool of_completions; /* false: cross entropy is the only objective */
-  tri_completions completions;
+  tri_label_loss_kind kind; /* of a list that scores: cross entropy */
+  bool two_passes;
+  tri_completions completions;   /* preferences */
+  tri_policy_batch policy;       /* policy-gradient losses */
   int64_t context, context_rank; /* ranks that share the sequences */
 } cross_entropy;
 
@@ -104,21 +109,33 @@ static char *u_from(const tri_op_call *call, void *const *slots, int32_t slot, i
   return slot < 0 ? NULL : from_row(call, slots[slot], at->factors.b.in, first);
 }
 
-/* The call's workspace, in order: the logits of a chunk, then columns of one number per row of the chunk (with an
- * objective of completions: per row of the micro-batch), then scratch of the GEMMs. */
+/* The call's workspace, in order: the logits of a chunk, then columns of one number per row of the chunk (with two
+ * passes: per row of the micro-batch), then scratch of the GEMMs. */
 typedef struct chunk_memory {
   char *logits, *maximum, *sum, *label_logit, *losses, *own_maximum, *scratch;
 } chunk_memory;
 
-/* The part of the workspace before chunk_memory, with an objective of completions. log_probs, factors, row_losses: one
- * number per row; `whole`: log-probabilities per token of the whole sequences, if context ranks share them; slopes,
- * pair_losses: two numbers and one per pair. */
+/* The part of the workspace before chunk_memory, with other losses than cross entropy. log_probs, factors, row_losses:
+ * one number per row; `whole`: log-probabilities per token of the whole sequences, if context ranks share them; slopes,
+ * pair_losses: two numbers and one per pair; sums: a tri_policy_sums per token of the whole sequences. */
 typedef struct completions_memory {
-  double *log_probs, *factors, *row_losses, *whole, *slopes, *pair_losses;
+  double *log_probs, *factors, *row_losses, *whole, *slopes, *pair_losses, *sums;
 } completions_memory;
 
 static int64_t num_pairs(const cross_entropy *at) { return at->completions.sequences * at->completions.pairs; }
-static int64_t whole_rows(const cross_entropy *at) { return at->completions.sequences * at->completions.tokens; }
+static int64_t whole_rows(const cross_entropy *at) { return at->policy.sequences * at->policy.tokens; }
+
+static bool is_cross_entropy(const cross_entropy *at) {
+  switch (at->kind) {
+    case TRI_LABEL_LOSS_CROSS_ENTROPY: return true;
+    case TRI_LABEL_LOSS_PREFERENCE:
+    case TRI_LABEL_LOSS_POLICY: break;
+  }
+  return false;
+}
+
+/* Returns a column from element `first` on; NULL if it is NULL. */
+static const double *column(const double *values, int64_t first) { return values == NULL ? NULL : values + first; }
 
 static double *allocate_doubles(char *base, size_t *used, int64_t count) {
   char *at = base + *used;
@@ -131,13 +148,22 @@ static size_t lay_out_completions(const tri_op_call *call, char *base, completio
   const cross_entropy *at = call->attributes;
   size_t used = 0;
   *out = (completions_memory){0};
-  if (!at->of_completions) return 0;
+  if (is_cross_entropy(at)) return 0;
   out->log_probs = allocate_doubles(base, &used, call->rows);
   out->factors = allocate_doubles(base, &used, call->rows);
   out->row_losses = allocate_doubles(base, &used, call->rows);
+  if (!at->two_passes) return used;
   out->whole = allocate_doubles(base, &used, at->context > 1 ? whole_rows(at) : 0);
-  out->slopes = allocate_doubles(base, &used, 2 * num_pairs(at));
-  out->pair_losses = allocate_doubles(base, &used, num_pairs(at));
+  switch (at->kind) {
+    case TRI_LABEL_LOSS_CROSS_ENTROPY: break;
+    case TRI_LABEL_LOSS_PREFERENCE:
+      out->slopes = allocate_doubles(base, &used, 2 * num_pairs(at));
+      out->pair_losses = allocate_doubles(base, &used, num_pairs(at));
+      break;
+    case TRI_LABEL_LOSS_POLICY:
+      out->sums = allocate_doubles(base, &used, whole_rows(at) * (int64_t)(sizeof(tri_policy_sums) / sizeof(double)));
+      break;
+  }
   return used;
 }
 
@@ -148,7 +174,7 @@ static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
   base += before;
   size_t wide = tri_dtype_bytes(tri_dtype_wide(call->type));
   size_t rows = (size_t)chunk_rows(call);
-  size_t column = tri_bytes_in_lines((at->of_completions ? (size_t)call->rows : rows) * wide);
+  size_t column = tri_bytes_in_lines((at->two_passes ? (size_t)call->rows : rows) * wide);
   size_t logits = tri_bytes_in_lines(rows * (size_t)padded_vocabulary(at) * wide);
   out->logits = base;
   out->maximum = base + logits;
@@ -269,6 +295,24 @@ static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t f
   return tri_weight_accumulate(run, call, &at->weight, &p->weight, hidden, m->logits, m->scratch);
 }
 
+/* Computes the log-probabilities of a chunk's labels, in run->log_probs if these are requested, then the losses and the
+ * factors of the gradients. */
+static tri_status find_chunk_factors(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows,
+                                     const chunk_memory *m, const completions_memory *c) {
+  const cross_entropy *at = call->attributes;
+  const int32_t *labels = run->labels + first, *places = run->global_rows == NULL ? NULL : run->global_rows + first;
+  const int64_t shift = places == NULL ? first : 0; /* without places, row 0 of the chunk is row 0 of the columns */
+  double *log_probs = (run->log_probs != NULL ? run->log_probs : c->log_probs) + first;
+  TRI_KERNEL_CALL(run->queue, label_log_probs, call->type, rows, labels, NULL, m->maximum, m->sum, m->label_logit,
+                  log_probs, NULL);
+  if (!run->training) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, policy_factors, &at->policy, rows, labels, places, run->segments + shift,
+                  run->advantage + shift, run->normaliser + shift, column(run->old, shift), run->behaviour + shift,
+                  column(run->reference, shift), NULL, log_probs, c->factors + first, c->row_losses + first);
+  TRI_KERNEL_CALL(run->queue, sum_doubles, rows, c->row_losses + first, run->loss_sum, first > 0);
+  return TRI_OK;
+}
+
 /* Processes rows [first, first + rows): logits, losses, and, if a backward follows, all gradients. */
 static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
   const cross_entropy *at = call->attributes;
@@ -283,12 +327,19 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   TRI_KERNEL_CALL(queue, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
                   at->first_id, m.maximum, m.sum, m.label_logit);
   TRI_TRY(join_slices(run, call, rows, &m));
+  if (!is_cross_entropy(at)) {
+    completions_memory c;
+    lay_out_completions(call, run->workspace, &c);
+    TRI_TRY(find_chunk_factors(run, call, first, rows, &m, &c));
+    return run->training ? run_gradients(run, call, first, &p, &m, c.factors + first) : TRI_OK;
+  }
   TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, weights, m.maximum, m.sum, m.label_logit, losses);
   TRI_KERNEL_CALL(queue, sum, call->type, rows, losses, run->loss_sum, first > 0);
   return run->training ? run_gradients(run, call, first, &p, &m, NULL) : TRI_OK;
 }
 
-/* ---- an objective of completions --------------------------------------------------------------------------------- */
+/* ---- two passes -----------------------------------------------------------------------------------------------------
+ */
 
 /* Returns the workspace of a chunk of rows from `first` on. */
 static chunk_memory memory_of_chunk(const tri_run *run, const tri_op_call *call, int64_t first) {
@@ -328,15 +379,10 @@ static tri_status find_log_probs(tri_run *run, const tri_op_call *call, completi
   return TRI_OK;
 }
 
-/* Computes the loss and each row's gradient factor. The first context rank adds the losses of pairs, and each rank
- * those of its own labels. */
-static tri_status find_factors(tri_run *run, const tri_op_call *call, const completions_memory *c) {
+/* The first context rank adds the losses of pairs, and each rank those of its own labels. */
+static tri_status find_preference_factors(tri_run *run, const tri_op_call *call, const completions_memory *c,
+                                          const double *log_probs) {
   const cross_entropy *at = call->attributes;
-  const double *log_probs = at->context > 1 ? c->whole : c->log_probs;
-  if (at->context > 1) { /* each number comes from one rank, the others have zeros */
-    TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_INNER, TRI_FP64, whole_rows(at), c->whole));
-    TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_OUTER, TRI_FP64, whole_rows(at), c->whole));
-  }
   TRI_KERNEL_CALL(run->queue, completion_slopes, &at->completions, run->segments, log_probs, run->reference,
                   run->values, c->slopes, c->pair_losses);
   TRI_KERNEL_CALL(run->queue, label_factors, &at->completions, call->rows, run->labels, run->weights, run->global_rows,
@@ -345,6 +391,34 @@ static tri_status find_factors(tri_run *run, const tri_op_call *call, const comp
   if (at->context_rank == 0)
     TRI_KERNEL_CALL(run->queue, sum_doubles, num_pairs(at), c->pair_losses, run->loss_sum, true);
   return TRI_OK;
+}
+
+static tri_status find_policy_factors(tri_run *run, const tri_op_call *call, const completions_memory *c,
+                                      const double *log_probs) {
+  const cross_entropy *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, policy_sums, &at->policy, run->segments, run->advantage, run->normaliser, run->old,
+                  run->behaviour, run->reference, log_probs, c->sums);
+  TRI_KERNEL_CALL(run->queue, policy_factors, &at->policy, call->rows, run->labels, run->global_rows, run->segments,
+                  run->advantage, run->normaliser, run->old, run->behaviour, run->reference, c->sums, c->log_probs,
+                  c->factors, c->row_losses);
+  TRI_KERNEL_CALL(run->queue, sum_doubles, call->rows, c->row_losses, run->loss_sum, false);
+  return TRI_OK;
+}
+
+/* Computes the loss and each row's gradient factor. */
+static tri_status find_factors(tri_run *run, const tri_op_call *call, const completions_memory *c) {
+  const cross_entropy *at = call->attributes;
+  const double *log_probs = at->context > 1 ? c->whole : c->log_probs;
+  if (at->context > 1) { /* each number comes from one rank, the others have zeros */
+    TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_INNER, TRI_FP64, whole_rows(at), c->whole));
+    TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_OUTER, TRI_FP64, whole_rows(at), c->whole));
+  }
+  switch (at->kind) {
+    case TRI_LABEL_LOSS_CROSS_ENTROPY: break;
+    case TRI_LABEL_LOSS_PREFERENCE: return find_preference_factors(run, call, c, log_probs);
+    case TRI_LABEL_LOSS_POLICY: return find_policy_factors(run, call, c, log_probs);
+  }
+  return tri_fail_internal("cross entropy has no factors");
 }
 
 /* A row's gradient factor depends on the log-probabilities of its whole completion, so all chunks are computed before
@@ -375,7 +449,9 @@ static tri_status run_completions(tri_run *run, const tri_op_call *call) {
 
 static tri_status op_cross_entropy_forward(tri_run *run, const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
-  if (at->of_completions) return run_completions(run, call);
+  if (at->two_passes) return run_completions(run, call);
+  if (!is_cross_entropy(at) && !run->training)
+    TRI_KERNEL_CALL(run->queue, fill_zero, sizeof *run->loss_sum, run->loss_sum);
   int64_t chunk = chunk_rows(call);
   int64_t total = tri_run_rows(run, call);
   for (int64_t first = 0; first < total; first += chunk) {
@@ -403,17 +479,17 @@ static double copied_bytes(const tri_op_call *call) {
   return (has_form(call) ? 2.0 * wide : 0.0) + (sums ? (double)tri_dtype_bytes(call->type) : 0.0);
 }
 
-/* Returns the fraction of logits that are computed twice: with an objective of completions all chunks but one. */
+/* Returns the fraction of logits that are computed twice: with two passes all chunks but one. */
 static double products_again(const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
-  if (!at->of_completions || !call->training) return 0;
+  if (!at->two_passes || !call->training) return 0;
   return 1.0 - (double)chunk_rows(call) / (double)call->rows;
 }
 
 /* Returns the bytes of log-probabilities that the context ranks reduce. */
 static double whole_bytes(const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
-  return at->of_completions && call->training ? (double)whole_rows(at) * sizeof(double) : 0;
+  return at->two_passes && call->training ? (double)whole_rows(at) * sizeof(double) : 0;
 }
 
 /* If a backward follows, the forward computes the gradients too: three GEMMs of one size, two if the weight is frozen.
@@ -464,19 +540,30 @@ static const tri_op op_cross_entropy = {
     .cost = op_cross_entropy_cost,
 };
 
+static bool has_two_passes(const cross_entropy *at) {
+  switch (at->kind) {
+    case TRI_LABEL_LOSS_CROSS_ENTROPY: return false;
+    case TRI_LABEL_LOSS_PREFERENCE: return true;
+    case TRI_LABEL_LOSS_POLICY: break;
+  }
+  return tri_policy_has_sums(&at->policy.settings) != 0;
+}
+
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits,
-                                const tri_preference_settings *preference, int32_t hidden, int32_t weight) {
+                                const tri_label_loss *given, int32_t hidden, int32_t weight) {
+  static const tri_label_loss plain = {.kind = TRI_LABEL_LOSS_CROSS_ENTROPY};
+  const tri_label_loss *loss = given == NULL ? &plain : given;
   const void *at = NULL;
   cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN},
                               .slices = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR),
                               .form = {logits.scale, logits.soft_cap},
-                              .of_completions = preference != NULL && !list->scores,
+                              .kind = list->scores ? TRI_LABEL_LOSS_CROSS_ENTROPY : loss->kind,
                               .context = tri_op_list_ranks(list, TRI_DOMAIN_CONTEXT),
                               .context_rank = tri_op_list_rank(list, TRI_DOMAIN_CONTEXT)};
-  if (attributes.of_completions) {
-    attributes.completions = (tri_completions){
-        .preference = *preference, .sequences = list->batch, .tokens = list->tokens, .pairs = list->tokens};
-  }
+  attributes.completions = (tri_completions){
+      .preference = loss->preference, .sequences = list->batch, .tokens = list->tokens, .pairs = list->tokens};
+  attributes.policy = (tri_policy_batch){loss->policy, list->batch, list->tokens};
+  attributes.two_passes = has_two_passes(&attributes);
   tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.weight.out);
   tri_op_call call = tri_op_call_of(&op_cross_entropy, NULL);
   TRI_TRY(tri_lora_up_of_head(list, width, attributes.weight.out, weight, hidden, &call, &attributes.factors));

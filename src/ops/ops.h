@@ -4,6 +4,7 @@
 #define TRI_OPS_OPS_H
 
 #include "device/activation.h"
+#include "device/policy.h"
 #include "device/preference.h"
 #include "ops/list.h"
 #include "ops/rope_scaling.h"
@@ -141,11 +142,24 @@ typedef struct tri_logits {
   int32_t bias;
 } tri_logits;
 
-/* Output projection with weight[V, C] and cross entropy with the run's labels, in chunks of rows: the end of a list.
- * vocab_size is that of the whole model. `preference`: a loss on completions; labels may have a weight in an additional
- * cross entropy (device/completions.h); NULL: the cross entropy alone. */
+/* The kinds of losses of labels: cross entropy; a loss of preferences, with an additional cross entropy of labels that
+ * have a weight (device/completions.h); a policy-gradient loss (device/policy.h). */
+typedef enum tri_label_loss_kind {
+  TRI_LABEL_LOSS_CROSS_ENTROPY,
+  TRI_LABEL_LOSS_PREFERENCE,
+  TRI_LABEL_LOSS_POLICY
+} tri_label_loss_kind;
+
+typedef struct tri_label_loss {
+  tri_label_loss_kind kind;
+  tri_preference_settings preference; /* used if that is the kind */
+  tri_policy_settings policy;         /* used if that is the kind */
+} tri_label_loss;
+
+/* Output projection with weight[V, C] and a loss of the run's labels, in chunks of rows: the end of a list. vocab_size
+ * is that of the whole model. loss NULL: cross entropy. */
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits,
-                                const tri_preference_settings *preference, int32_t hidden, int32_t weight);
+                                const tri_label_loss *loss, int32_t hidden, int32_t weight);
 
 /* logits[L, V] (wide) of the rows run->logit_rows, at most list->logit_rows: the end of a list for generation. */
 tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,

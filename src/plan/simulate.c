@@ -101,8 +101,13 @@ double tri_step_time_sum(const tri_step_time *time) {
 
 tri_preference_rules tri_step_preference_rules(const tri_simulation_request *request) {
   const tri_train_objective *objective = request->objective;
-  if (objective == NULL || !objective->of_completions) return (tri_preference_rules){0};
-  return tri_preference_rules_of((tri_preference_loss)objective->preference.loss);
+  if (objective == NULL) return (tri_preference_rules){0};
+  switch (objective->loss.kind) {
+    case TRI_LABEL_LOSS_CROSS_ENTROPY:
+    case TRI_LABEL_LOSS_POLICY: return (tri_preference_rules){0};
+    case TRI_LABEL_LOSS_PREFERENCE: break;
+  }
+  return tri_preference_rules_of((tri_preference_loss)objective->loss.preference.loss);
 }
 
 double tri_step_attention_fraction(const tri_simulation_request *request) {

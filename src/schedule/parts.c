@@ -136,7 +136,7 @@ tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts
       .num_batches = of->micro_batches + 1,
   };
   const tri_op_list *last = parts->lists[parts->num_chunks - 1];
-  request.label_results = of->objective != NULL && of->objective->of_completions && last->num_calls > 0 &&
+  request.label_results = tri_objective_has_completions(of->objective) && last->num_calls > 0 &&
                           last->calls[last->num_calls - 1].op->makes_loss;
   memcpy(request.num_frozen, parts->buckets->frozen_elements, sizeof request.num_frozen);
   request.num_sink = sink_elements(parts->table);

@@ -85,7 +85,7 @@ static tri_status make_room(tri_training *t) {
   tri_preference_training *p = NULL;
   TRI_TRY(tri_alloc("a run on preferences", 1, sizeof *p, &p));
   t->task_state = p;
-  p->settings = config->objective.trained.preference;
+  p->settings = config->objective.trained.loss.preference;
   p->rules = tri_preference_rules_of(tri_objective_preference_loss(&config->objective));
   TRI_TRY(tri_alloc("answers", (size_t)units, sizeof *p->units, &p->units));
   return tri_alloc("log-probabilities of a batch", (size_t)(samples * config->data.sequence), sizeof *p->rows,

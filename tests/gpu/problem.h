@@ -138,6 +138,8 @@ typedef struct kernel_cases {
   X(label_log_probs) \
   X(completion_slopes) \
   X(label_factors) \
+  X(policy_sums) \
+  X(policy_factors) \
   X(sum_doubles) \
   X(adamw) \
   X(lion) \

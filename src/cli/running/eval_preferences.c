@@ -191,7 +191,7 @@ static tri_status set_up(session *s) {
 
 static tri_status evaluate(session *s) {
   const tri_preference_at at = {.source = &s->source, .in_order = true}, other = {&s->source, 0, true, true};
-  tri_preference_settings settings = s->config->objective.trained.preference;
+  tri_preference_settings settings = s->config->objective.trained.loss.preference;
   if (s->asked->reference != NULL) TRI_TRY(score_reference(s));
   TRI_TRY(score_all(s, &s->model, &s->weights));
   if (s->mismatched != NULL) {

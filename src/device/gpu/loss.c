@@ -82,6 +82,28 @@ static tri_status gpu_label_factors(tri_queue *queue, const tri_completions *com
   return TRI_OK;
 }
 
+static tri_status gpu_policy_sums(tri_queue *queue, const tri_policy_batch *policy, const int32_t *segments,
+                                  const double *advantage, const double *normaliser, const double *old,
+                                  const double *behaviour, const double *reference, const double *log_probs,
+                                  void *sums) {
+  TRI_GPU_LAUNCH(policy_sums, TRI_FP64, threads_of_rows(policy->sequences * policy->tokens, policy_sums_threads),
+                 .policy = *policy, .columns = {advantage, normaliser, old, behaviour, reference}, .segments = segments,
+                 .log_probs = log_probs, .sums = sums);
+  return TRI_OK;
+}
+
+static tri_status gpu_policy_factors(tri_queue *queue, const tri_policy_batch *policy, int64_t rows,
+                                     const int32_t *labels, const int32_t *places, const int32_t *segments,
+                                     const double *advantage, const double *normaliser, const double *old,
+                                     const double *behaviour, const double *reference, const void *sums,
+                                     const double *log_probs, double *factors, double *losses) {
+  TRI_GPU_LAUNCH(policy_factors, TRI_FP64, threads_of_rows(rows, policy_factors_threads), .policy = *policy,
+                 .columns = {advantage, normaliser, old, behaviour, reference}, .labels = labels, .places = places,
+                 .segments = segments, .sums = sums, .log_probs = log_probs, .factors = factors, .losses = losses,
+                 .rows = rows);
+  return TRI_OK;
+}
+
 static tri_status gpu_sum_doubles(tri_queue *queue, int64_t count, const double *in, double *out, bool accumulate) {
   TRI_GPU_LAUNCH(sum_doubles, TRI_FP64, ((tri_gpu_shape){.x = 1}), .in = in, .out = out, .count = count,
                  .accumulate = accumulate);
@@ -97,5 +119,7 @@ void tri_gpu_fill_loss(tri_device_kernels *out) {
   out->label_log_probs = gpu_label_log_probs;
   out->completion_slopes = gpu_completion_slopes;
   out->label_factors = gpu_label_factors;
+  out->policy_sums = gpu_policy_sums;
+  out->policy_factors = gpu_policy_factors;
   out->sum_doubles = gpu_sum_doubles;
 }

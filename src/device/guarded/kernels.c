@@ -33,6 +33,7 @@
            const tri_row_copy *: sizeof(tri_row_copy),                                                                 \
            const tri_nf4_cut *: sizeof(tri_nf4_cut),                                                                   \
            const tri_completions *: sizeof(tri_completions),                                                           \
+           const tri_policy_batch *: sizeof(tri_policy_batch),                                                                     \
            default: 0)
 
 /* Offset of the pointer to a number of rows in device memory, in an argument that is not a pointer itself or in a

@@ -186,6 +186,31 @@ tri_status tri_reference_label_factors(tri_queue *queue, const tri_completions *
   return TRI_OK;
 }
 
+tri_status tri_reference_policy_sums(tri_queue *queue, const tri_policy_batch *policy, const int32_t *segments,
+                                     const double *advantage, const double *normaliser, const double *old,
+                                     const double *behaviour, const double *reference, const double *log_probs,
+                                     void *sums) {
+  (void)queue;
+  const tri_policy_columns columns = {advantage, normaliser, old, behaviour, reference};
+  for (int64_t b = 0; b < policy->sequences; b++) {
+    const int64_t count = tri_policy_count(policy->tokens, segments + b * policy->tokens);
+    for (int64_t c = 0; c < count; c++) tri_policy_sum(policy, b, c, segments, &columns, log_probs, sums);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_policy_factors(tri_queue *queue, const tri_policy_batch *policy, int64_t rows,
+                                        const int32_t *labels, const int32_t *places, const int32_t *segments,
+                                        const double *advantage, const double *normaliser, const double *old,
+                                        const double *behaviour, const double *reference, const void *sums,
+                                        const double *log_probs, double *factors, double *losses) {
+  (void)queue;
+  const tri_policy_columns columns = {advantage, normaliser, old, behaviour, reference};
+  for (int64_t r = 0; r < rows; r++)
+    tri_policy_row(policy, r, labels, places, segments, &columns, sums, log_probs, factors, losses);
+  return TRI_OK;
+}
+
 tri_status tri_reference_sum_doubles(tri_queue *queue, int64_t count, const double *in, double *out, bool accumulate) {
   (void)queue;
   double sum = 0;

@@ -218,6 +218,30 @@ static tri_status label_factors(tri_queue *queue, const tri_completions *complet
   return TRI_OK;
 }
 
+static tri_status policy_sums(tri_queue *queue, const tri_policy_batch *policy, const int32_t *segments,
+                              const double *advantage, const double *normaliser, const double *old,
+                              const double *behaviour, const double *reference, const double *log_probs, void *sums) {
+  (void)queue;
+  const tri_policy_columns columns = {advantage, normaliser, old, behaviour, reference};
+  for (int64_t b = 0; b < policy->sequences; b++) {
+    const int64_t count = tri_policy_count(policy->tokens, segments + b * policy->tokens);
+    for (int64_t c = 0; c < count; c++) tri_policy_sum(policy, b, c, segments, &columns, log_probs, sums);
+  }
+  return TRI_OK;
+}
+
+static tri_status policy_factors(tri_queue *queue, const tri_policy_batch *policy, int64_t rows, const int32_t *labels,
+                                 const int32_t *places, const int32_t *segments, const double *advantage,
+                                 const double *normaliser, const double *old, const double *behaviour,
+                                 const double *reference, const void *sums, const double *log_probs, double *factors,
+                                 double *losses) {
+  (void)queue;
+  const tri_policy_columns columns = {advantage, normaliser, old, behaviour, reference};
+  for (int64_t r = 0; r < rows; r++)
+    tri_policy_row(policy, r, labels, places, segments, &columns, sums, log_probs, factors, losses);
+  return TRI_OK;
+}
+
 static tri_status sum_doubles(tri_queue *queue, int64_t count, const double *in, double *out, bool accumulate) {
   (void)queue;
   double sum = 0;
@@ -235,5 +259,7 @@ void TRI_KERNEL(table_loss)(tri_device_kernels *table) {
   table->label_log_probs = label_log_probs;
   table->completion_slopes = completion_slopes;
   table->label_factors = label_factors;
+  table->policy_sums = policy_sums;
+  table->policy_factors = policy_factors;
   table->sum_doubles = sum_doubles;
 }

@@ -192,6 +192,18 @@ KERNEL(label_factors) {
                       a.factors, a.losses);
 }
 
+KERNEL(policy_sums) {
+  const int64_t i = block_x() * threads() + thread();
+  if (i >= a.policy.sequences * a.policy.tokens) return;
+  tri_policy_sum(&a.policy, i / a.policy.tokens, i % a.policy.tokens, a.segments, &a.columns, a.log_probs, a.sums);
+}
+
+KERNEL(policy_factors) {
+  const int64_t r = block_x() * threads() + thread();
+  if (r >= a.rows) return;
+  tri_policy_row(&a.policy, r, a.labels, a.places, a.segments, &a.columns, a.sums, a.log_probs, a.factors, a.losses);
+}
+
 typedef struct doubles_shared {
   double each[MOST_WARPS];
 } doubles_shared;

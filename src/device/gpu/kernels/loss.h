@@ -4,6 +4,7 @@
 
 #include "device/completions.h"
 #include "device/gpu/kernels/threads.h"
+#include "device/policy.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
@@ -17,6 +18,8 @@
   K(label_log_probs, 256)                                                                                              \
   K(completion_slopes, 64)                                                                                             \
   K(label_factors, 256)                                                                                                \
+  K(policy_sums, 64)                                                                                                   \
+  K(policy_factors, 256)                                                                                               \
   K(sum_doubles, 256)
 enum { TRI_GPU_KERNELS_loss(TRI_GPU_THREADS) };
 
@@ -94,6 +97,26 @@ typedef struct label_factors_arguments {
   double *factors, *losses;
   int64_t rows;
 } label_factors_arguments;
+
+/* One thread per possible completion: policy.sequences * policy.tokens of them. */
+typedef struct policy_sums_arguments {
+  tri_policy_batch policy;
+  tri_policy_columns columns;
+  const int32_t *segments;
+  const double *log_probs;
+  tri_policy_sums *sums;
+} policy_sums_arguments;
+
+/* One thread per row. */
+typedef struct policy_factors_arguments {
+  tri_policy_batch policy;
+  tri_policy_columns columns;
+  const int32_t *labels, *places, *segments;
+  const tri_policy_sums *sums;
+  const double *log_probs;
+  double *factors, *losses;
+  int64_t rows;
+} policy_factors_arguments;
 
 /* One block. */
 typedef struct sum_doubles_arguments {
