@@ -2,11 +2,11 @@
  * adjacent ranks (replicas.h), with a generator (generator.h) on the first of these ranks.
  *
  * The first rank of all calls the *verbs*, functions that begin, continue and end sequences. It gets the *events*
- * (tokens, scores and ends of sequences), and calls the observers. A tri_sequence of the dispatcher has the tokens, the
- * finish and the observer of a sequence that a replica reads and continues. A new sequence goes to the
- * replica with the fewest outstanding tokens (left to read or to sample); a fork goes to the replica of its original,
- * whose pages it shares. For its own replica, the first rank calls its generator directly. All other ranks call
- * tri_dispatcher_follow.
+ * (tokens, scores and ends of sequences), and calls the observers. A tri_sequence that the dispatcher returns is the
+ * first rank's record of a sequence: its tokens, its finish and its observer. Its keys and values are on the replica
+ * that generates it. A new sequence goes to the replica with the fewest outstanding tokens (left to read or to sample);
+ * a fork goes to the replica of its original, whose pages it shares. For its own replica, the first rank calls its
+ * generator directly. All other ranks call tri_dispatcher_follow.
  *
  * The tokens of a sequence do not depend on the number of replicas, since they do not depend on the other sequences of
  * its replica. The order in which events of different sequences arrive does depend on the number of replicas.
@@ -34,8 +34,10 @@ int tri_dispatcher_replicas(const tri_dispatcher *dispatcher);
 
 /* ---- verbs, on the first rank ------------------------------------------------------------------------------------ */
 
-/* They work like the generator's functions of the same names (generator.h), and fail with the same errors. The options
- * are copied; `ends`, `scores` and the observer's context must remain valid, as for the generator. */
+/* They work like the generator's functions of the same names (generator.h), and fail with the same errors.
+ * tri_dispatcher_fork, tri_dispatcher_extend and tri_dispatcher_rewind also fail with TRI_UNSUPPORTED if the sequence
+ * to continue was stopped or cancelled on another rank and may have grown beyond the runner's positions there. The
+ * options are copied; `ends`, `scores` and the observer's context must remain valid, as for the generator. */
 
 tri_status tri_dispatcher_begin(tri_dispatcher *dispatcher, const int32_t *ids, int64_t count,
                                 const tri_sequence_options *options, tri_sequence **out);

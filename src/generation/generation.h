@@ -15,7 +15,7 @@ typedef struct tri_generation_request {
   const char *checkpoint;
   const char *stops[TRI_MOST_STOPS]; /* [num_stops], a text ends before the first of these strings */
   int num_stops;
-  int64_t tokens; /* largest number of tokens to write; 0: no such number, and those of the folder are not used */
+  int64_t tokens; /* largest number of tokens to write; 0: not set, and the folder's number is ignored */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;

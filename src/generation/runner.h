@@ -39,10 +39,10 @@ tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
 tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor);
 
 /* Creates a runner. If the model has an adapter (model->tuning), its factors stay beside the frozen matrices, as in
- * training, without dropout; else the runner computes the model without factors, whatever is trained. `shared`: weights
- * of the same model that the runner reads in place (tri_runner_can_share); NULL: the runner has weights of its own,
- * which are zero until they are written through tri_runner_executor. `mesh`: the tensor ranks, which must outlive the
- * runner; NULL: this rank alone. Release with tri_runner_destroy. */
+ * training, without dropout. Without an adapter, all weights are frozen, even if the model's settings say that some are
+ * trained. `shared`: weights of the same model that the runner reads in place (tri_runner_can_share); NULL: the runner
+ * has weights of its own, which are zero until they are written through tri_runner_executor. `mesh`: the tensor ranks,
+ * which must outlive the runner; NULL: this rank alone. Release with tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
                              const tri_weights *shared, const tri_mesh *mesh, tri_device *device, tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);

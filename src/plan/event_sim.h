@@ -47,9 +47,9 @@ typedef struct tri_step_sample {
 /* A probe tests whether the middle of a step repeats every `period` micro-batches, and measures the time of a
  * period.
  *
- * The step repeats if, from one period to the next, the turns of all micro-batches in flight are later by the same
- * time. All later turns depend only on these, so they are later by this time as well. It is not enough to compare
- * fewer turns: a slightly slower stage may delay the others once in many micro-batches. */
+ * The step repeats if the turns of all micro-batches in flight occur at the same times as one period before, shifted by
+ * one constant. All later turns depend only on these, so they are shifted by the same constant. It is not enough to
+ * compare fewer turns: a slightly slower stage may delay the others once in many micro-batches. */
 typedef struct tri_step_probe {
   int64_t first, count, period; /* micro-batches first .. first + count - 1 are compared */
   bool settled;                 /* result: the step repeats */

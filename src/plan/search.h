@@ -2,17 +2,17 @@
  *
  * The candidates are all valid combinations of the values that are tried for each layout key
  * (schedule/layout_values.h). Each candidate gets a lower bound of its time and one of its memory, from the prices of
- * one layer, the embedding and the head (bounds.h). Candidates are simulated in the order of their bounds of time. The
- * search ends when the next bound is above the slowest of the `top` fastest layouts so far, since no other candidate
- * can be faster.
+ * one layer of each kind, of the embedding and of the head (bounds.h). Candidates are simulated in the order of their
+ * bounds of time. The search ends when the next bound is above the slowest of the `top` fastest layouts so far, since
+ * no other candidate can be faster.
  *
  * The search does not try the following layouts, unless a fixed key requests them: GPipe (1F1B is as fast and needs
- * less memory); micro-batches of more than 64 sequences; full recompute of fewer than one layer in four, or with
- * sequence_regather (except in systems that always gather again); context ranks with fewer than 8192 tokens of a
- * sequence; interleaved schedules with more than 16 chunks per rank, or with chunks of unequal length (in layers, or
- * with the embedding and the head counted as a layer each). Keys without values to try, such as micro_batch_group,
- * have their defaults. They cannot be fixed, except `data` and `stage_layers`. context_row_pairs is computed from
- * prices (row_pairs.h). */
+ * less memory); micro-batches of more than 64 sequences; full recompute of fewer than one layer in four; full recompute
+ * with sequence_regather (except in systems that always gather again); context ranks with fewer than 8192 tokens of a
+ * sequence; interleaved schedules with more than 16 chunks per rank; interleaved schedules whose chunks have unequal
+ * lengths, both in layers and if the embedding and the head count as a layer each. Keys without values to try, such as
+ * micro_batch_group, have their defaults. They cannot be fixed, except `data` and `stage_layers`. context_row_pairs is
+ * computed from prices (row_pairs.h). */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
@@ -69,8 +69,9 @@ typedef struct tri_search_result {
   int64_t valid, simulated; /* numbers of valid and of simulated candidates */
   bool exhaustive;          /* as in the request. If true, candidates that were not simulated do not fit */
   tri_alternative
-      alternatives[TRI_SEARCH_EXPLAINED]; /* [num_alternatives], distinct, fastest first. Only the first TRI_SEARCH_TOLD
-                                             are certainly the fastest of all. Empty after an exhaustive search */
+      alternatives[TRI_SEARCH_EXPLAINED]; /* [num_alternatives], distinct, fastest first. The first TRI_SEARCH_TOLD
+                                             are exact; a later one may be slower than the fastest layout with another
+                                             value of its keys. Empty after an exhaustive search */
   int64_t num_alternatives;
   const tri_config_key *only[TRI_SEARCH_EXPLAINED]; /* keys for which no layout with another value fits [num_only] */
   int64_t num_only;
@@ -78,7 +79,7 @@ typedef struct tri_search_result {
 
 /* Searches for the fastest layouts. Fails with TRI_BAD_LAYOUT if no combination is valid (the message has the rule
  * and the numbers), and with TRI_OUT_OF_MEMORY if no layout fits (the message has the bytes that the smallest layout
- * lacks, and a number of devices that is enough). Release with tri_search_release. */
+ * lacks, and a number of devices that is enough, if one was found). Release with tri_search_release. */
 tri_status tri_search(const tri_search_request *request, tri_search_result *out);
 /* Writes the names of the layout keys that a search varies, separated by ", ": all searched keys that are not in
  * `fixed` (NULL: all). Returns buffer. */

@@ -11,8 +11,8 @@
  * 1. */
 typedef struct tri_chunk_prices {
   tri_price *forward, *backward_input, *backward_weight;
-  tri_price *recompute; /* recomputed forwards of a layer, all added at the last call of the layer, because they run
-                           before its backward */
+  tri_price *recompute; /* recomputed forwards. Those of a layer are all added at its last call, where its
+                           backward begins */
   tri_price *together;  /* added if one instruction computes both backwards (tri_call_price) */
   int64_t num_calls;
   tri_attention_price uneven; /* seconds of attention in all calls of the chunk that grow with the attention fraction of
@@ -24,11 +24,11 @@ typedef struct tri_stage_kind {
   tri_layout listed;        /* layout of the lists of operations, adapted to the system (tri_system_listed) */
   tri_parts parts;          /* parts of one stage of this kind; without a program */
   tri_chunk_prices *chunks; /* [parts.num_chunks] */
-  double *reduce_s, *gather_s,
-      *partial_s; /* seconds of the collectives of each bucket [buckets]; partial_s: the sum of its partial gradients */
+  double *reduce_s, *gather_s, *partial_s;    /* seconds of the collectives of each bucket [buckets]: reduction of
+                                                 gradients, gather of parameters, and all-reduce of partial gradients */
   double prepare_s, update_s, clip_s, tied_s; /* seconds of work once per step; prepare_s: packing and converting new
-                                                 weights; tied_s: the sum of the gradients of tied embeddings */
-  bool tied;                                  /* the stage takes part in this sum */
+                                                 weights; tied_s: adding up the gradients of tied embeddings */
+  bool tied;                                  /* the stage has a tied embedding, and takes the time tied_s */
 } tri_stage_kind;
 
 typedef struct tri_stages {

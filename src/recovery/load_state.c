@@ -92,8 +92,8 @@ static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint,
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
 
-/* Reads all slices. If that fails, verifies the checksums: a mismatch means that the checkpoint is damaged, a match
- * that the checkpoint belongs to another model. */
+/* Reads all slices. If that fails, verifies the checksums to find out whether the checkpoint is damaged. If it is not
+ * (it belongs to another model, for example), returns the failure of the read. */
 static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -114,8 +114,9 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
 }
 
 /* Returns whether run state `state` is missing in the checkpoint although the run keeps it. The state then begins as a
- * copy of the weights (tri_engine_begin_states). That call would overwrite the states of schedule_free, too, but a run
- * with schedule_free keeps no average (tri_average_check), so no average is missing in its checkpoints. */
+ * copy of the weights (tri_engine_begin_states). tri_engine_begin_states also overwrites the states of schedule_free.
+ * It is not called for a missing average in a run with schedule_free, because such a run keeps no average
+ * (tri_average_check). */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);
@@ -147,10 +148,11 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
-  /* The checksums are those of the bytes that a save would write now. With an averaging optimizer, a save computes each
-   * weight in the file from the weight in memory and a state (checkpoint_conversions.h). If the state was not read, it
-   * is set to the weight in memory here: a save would then write just this weight, which was read from the file.
-   * resume.c sets the states again once all weights are final. */
+  /* Memory is verified by computing the checksums of the bytes that a save of this state would write, and comparing
+   * them with the checkpoint's. With an averaging optimizer, a save computes each weight in the file from the weight in
+   * memory and a state (checkpoint_conversions.h). If the state was not read, set it to the weight in memory: the save
+   * would then write the weight unchanged, as it was read. resume.c sets the states again once all weights are final.
+   */
   if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,

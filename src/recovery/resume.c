@@ -43,8 +43,8 @@ static tri_status load_named(tri_loading *l, const char *given, bool optimizer, 
   return tri_load_state(l, path, &damaged);
 }
 
-/* Logs how many tensors of an adapter are not LoRA factors and so are not loaded, and checks that PEFT would read the
- * factors (peft_targets.h). */
+/* Logs how many tensors of an adapter are not loaded because they are neither LoRA factors nor weights of the base, and
+ * checks that PEFT would read the factors (peft_targets.h). */
 static tri_status note_others(const char *folder, const tri_model *base) {
   tri_checkpoint *adapter = NULL;
   const char *first = NULL;

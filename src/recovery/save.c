@@ -163,8 +163,8 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 
 /* ---- extra files ------------------------------------------------------------------------------------------------- */
 
-/* Finds the folder to copy extra files from: the folder of the weights that the run begins with, else the tokenizer's.
- * "" if the run has neither. */
+/* Finds the folder to copy extra files from: the folder that `--resume` names (`from`), else the one that `init` names,
+ * else the tokenizer's. "" if the run has none of them. */
 static tri_status find_extra_files(const tri_saver *saver, const char *from, char out[TRI_PATH_BYTES]) {
   const tri_checkpoint_use use = {.settings_only = true};
   const bool named = strcmp(from, "auto") != 0 && strcmp(from, "never") != 0;

@@ -44,7 +44,7 @@ typedef struct tri_gpu_lt tri_gpu_lt;
 
 struct tri_gpu_gemm_library {
   const char *name;     /* "cuBLASLt" */
-  const tri_gpu_lt *lt; /* numbers of a vendor's library (lt.c); NULL: this program's own kernel */
+  const tri_gpu_lt *lt; /* enum values and sizes of a vendor's library (lt.c); NULL: this program's own kernel */
   /* Opens the library. If it is not available or of an unknown version, the error message says where it was looked for
    * and how to get it. */
   tri_status (*open)(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri_gpu_gemm_state **out);
@@ -81,7 +81,7 @@ typedef struct tri_gpu_gemm_entry {
   bool planned; /* requested while planning */
   bool chosen;
   tri_gpu_gemm_choice choice;
-  int passed; /* number of leading candidates that were refused or are the current choice; 0 before the first refusal */
+  int passed; /* index of the candidate to try after the next refusal; 0 before the first refusal */
 } tri_gpu_gemm_entry;
 
 struct tri_gpu_gemms {

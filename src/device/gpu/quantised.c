@@ -3,7 +3,8 @@
 
 _Static_assert((int)QUANTISED_BLOCK == (int)TRI_QUANTISED_BLOCK, "kernels know blocks by a name of their own");
 
-/* Returns the shape with a warp (at least 32 threads) for each block. */
+/* Returns a launch shape with 32 threads for each block of QUANTISED_BLOCK elements. A warp processes one block at a
+ * time; a warp of 64 threads processes twice as many blocks as one of 32. */
 static tri_gpu_shape shape_of(int64_t count, int threads) {
   return tri_gpu_shape_of((count + QUANTISED_BLOCK - 1) / QUANTISED_BLOCK * 32, threads);
 }

@@ -214,7 +214,7 @@ static void runtime_host_destroy(tri_gpu_context *context, void *memory) {
   if (use_quietly(context)) (void)context->calls->host_destroy(memory);
 }
 
-/* Returns the address unchanged, because all libraries of a process share one address space. */
+/* Returns the address unchanged: with CUDA and HIP, MPI uses the same addresses of device memory as this program. */
 static void *runtime_peer_address(tri_gpu_context *context, void *memory) {
   (void)context;
   return memory;
@@ -352,9 +352,8 @@ static tri_status wait_for(const tri_gpu_event *event) {
  * "work up to" the newest kernel. */
 static tri_status runtime_event_wait(const tri_gpu_event *event) {
   char what[96], work[256];
-  /* Only for CUDA. With HIP, whose errors are stored, tri_gpu_use could return the error of the work that is waited
-   * for, and the message would lack the kernel's name; wait_for returns the same error, and the message below adds the
-   * name. */
+  /* Only for CUDA. With HIP, the error of the work that is waited for may be stored already. If tri_gpu_use returned it
+   * here, the message would lack the kernel's name. wait_for returns it too, and the message below adds the name. */
   if (event->context->vendor->is_lasting == NULL) TRI_TRY(tri_gpu_use(event->context));
   const tri_status status = wait_for(event);
   if (status == TRI_OK || event->last.kernel == NULL) return status;

@@ -122,9 +122,10 @@ typedef struct dropout_arguments {
   int32_t no_padding;
 } dropout_arguments;
 
-/* Rotates x in place: element d of a head's first half with element d of its second half, by the angle of the row's
- * position. `inverse` rotates back, for the backward. A row has row_elements elements, a head begins each head_stride.
- */
+/* Rotates the first head_dim elements of each head of x in place; a model may rotate only a part of each head. Element
+ * d of the first half of these elements is rotated with element d of the second half, by the angle of the row's
+ * position. `inverse` rotates back, for the backward. A row has row_elements elements; its heads
+ * are head_stride elements apart. */
 typedef struct rope_arguments {
   void *x;
   const int32_t *positions;

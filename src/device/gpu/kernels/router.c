@@ -173,7 +173,8 @@ DEVICE void add_loads(const router_loads_arguments *a, int64_t first, int rows, 
   }
 }
 
-/* One block per slab and sequence. Slabs begin at the same rows of a sequence, wherever the sequence begins. */
+/* One block per slab and sequence. Slab s begins at row s * slab_rows of its sequence, even if the sequence begins
+ * before the first row of this call (a.first_row). */
 KERNEL(router_loads) {
   SHARED(load_rows, shared);
   const int64_t sequence = quotient(block_x(), a.num_slabs), slab = block_x() - sequence * a.num_slabs;
