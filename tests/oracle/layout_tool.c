@@ -11,7 +11,9 @@
  * with, in the same order; else ("" or none) they are drawn. OBJECTIVE: a loss of completions, as "NUMBER BETA
  * SMOOTHING GAMMA TAU DESIRABLE UNDESIRABLE KL CROSS_ENTROPY"; TOKENS then have segments and, as doubles, the
  * reference's log-probabilities behind the weights, and OUT/NAME.log-probs gets those of the first step's labels
- * [batch, sequence], which tri_engine_log_probs must find, too. */
+ * [batch, sequence], which tri_engine_log_probs must find, too. Or a policy-gradient loss, as "policy OBJECTIVE
+ * IMPORTANCE BY_SEQUENCE HAS_OLD EPSILON EPSILON_HIGH DELTA BETA MIN MAX OFF_POLICY_LIMIT TEMPERATURE"; then the tokens
+ * also have the doubles advantage, normaliser, old and behaviour. */
 #include "global.h"
 
 #include "base/memory.h"
@@ -75,6 +77,12 @@ static tri_status report_bytes(tri_engine *engine) {
   return status;
 }
 
+/* Returns a column of doubles that begins at column number `first`; NULL if the tokens do not have it. */
+static const double *doubles_at(const arguments *a, const int32_t *ids, int64_t first) {
+  if (a->columns <= first) return NULL;
+  return (const double *)(const void *)(ids + first * a->global_batch * a->sequence);
+}
+
 /* Returns the tokens of a step. */
 static tri_tokens tokens_at(const arguments *a, const int32_t *tokens, int64_t step) {
   int64_t count = a->global_batch * a->sequence;
@@ -84,7 +92,11 @@ static tri_tokens tokens_at(const arguments *a, const int32_t *tokens, int64_t s
                       .positions = a->columns > 2 ? ids + 2 * count : NULL,
                       .weights = a->columns > 3 ? (const float *)(const void *)(ids + 3 * count) : NULL,
                       .segments = a->columns > 4 ? ids + 4 * count : NULL,
-                      .reference = a->columns > 4 ? (const double *)(const void *)(ids + 5 * count) : NULL};
+                      .reference = doubles_at(a, ids, 5),
+                      .advantage = doubles_at(a, ids, 7),
+                      .normaliser = doubles_at(a, ids, 9),
+                      .old = doubles_at(a, ids, 11),
+                      .behaviour = doubles_at(a, ids, 13)};
 }
 
 /* One tensor of the values, from where it begins in a file. */
@@ -238,6 +250,14 @@ static tri_status run_all(arguments *a, const char *model_path) {
 }
 
 static void read_objective(const char *text, arguments *a) {
+  tri_policy_settings policy = {0};
+  double temperature = 1;
+  if (sscanf(text, "policy %d %d %d %d %lf %lf %lf %lf %lf %lf %lf %lf", &policy.objective, &policy.importance,
+             &policy.by_sequence, &policy.has_old, &policy.epsilon, &policy.epsilon_high, &policy.delta, &policy.beta,
+             &policy.importance_min, &policy.importance_max, &policy.off_policy_limit, &temperature) == 12) {
+    a->objective = tri_objective_policy(&policy, temperature);
+    return;
+  }
   tri_preference_settings s = {0};
   double cross_entropy = 0;
   if (sscanf(text, "%d %lf %lf %lf %lf %lf %lf %lf %lf", &s.loss, &s.beta, &s.label_smoothing, &s.simpo_gamma,
