@@ -42,7 +42,7 @@ typedef struct cross_entropy {
   int64_t slices;    /* number of slices */
   tri_lora_up factors;
   tri_logit_form form;
-  tri_label_loss_kind kind; /* of a list that scores: cross entropy */
+  tri_label_loss_kind kind; /* cross entropy in a list that scores */
   bool two_passes;
   tri_completions completions;   /* preferences */
   tri_policy_batch policy;       /* policy-gradient losses */
