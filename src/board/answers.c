@@ -327,7 +327,7 @@ typedef struct curves {
 static void write_run(FILE *to, const curves *c, const tri_board_item *item, int64_t number) {
   const tri_series *s = &item->series;
   const int64_t points = c->request->points;
-  tri_series_buckets(s, c->request, c->places, c->buckets);
+  tri_series_places(s, c->request, c->places);
   fprintf(to, "{\"id\":%" PRId64 ",\"version\":%" PRId64 ",\"range\":[", number, s->version);
   if (s->count > 0) {
     tri_board_axis axis = c->request->axis;
@@ -335,11 +335,9 @@ static void write_run(FILE *to, const curves *c, const tri_board_item *item, int
   }
   fprintf(to, "],");
   write_places(to, c->places, points);
-  for (int column = 0; column < TRI_BOARD_COLUMNS; column++) {
-    write_column(to, tri_board_column_name((tri_board_column)column), c->places, &c->buckets[column * points], points);
-  }
-  for (int64_t k = 0; k < s->num_named; k++) {
-    write_column(to, s->named[k].name, c->places, &c->buckets[(TRI_BOARD_COLUMNS + k) * points], points);
+  for (int64_t column = 0; column < TRI_BOARD_COLUMNS + s->num_named; column++) {
+    tri_series_buckets(s, c->request, column, c->buckets);
+    write_column(to, tri_series_name(s, column), c->places, c->buckets, points);
   }
   write_bad_steps(to, s, c->request->axis);
   write_checkpoints(to, item, c->request->axis);
@@ -371,8 +369,7 @@ tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *r
   tri_answer answer = {0};
   const size_t points = (size_t)request->points;
   TRI_TRY_GOTO(tri_alloc("curves", points, sizeof *c.places, &c.places), done);
-  TRI_TRY_GOTO(tri_alloc("curves", points * (TRI_BOARD_COLUMNS + TRI_BOARD_NAMED), sizeof *c.buckets, &c.buckets),
-               done);
+  TRI_TRY_GOTO(tri_alloc("curves", points, sizeof *c.buckets, &c.buckets), done);
   to = open_memstream(&answer.text, &answer.bytes);
   if (to == NULL) {
     status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: curves");
