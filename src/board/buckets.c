@@ -45,38 +45,34 @@ static int64_t bucket_of(const tri_bucket_request *r, double x) {
   return at < r->points ? at : r->points - 1;
 }
 
-/* Replaces ends that are NaN by those of the series, which has steps. */
-static tri_bucket_request with_ends(const tri_series *s, const tri_bucket_request *request) {
+void tri_series_buckets(const tri_series *s, const tri_bucket_request *request, tri_bucket_place *places,
+                        tri_bucket *buckets) {
   tri_bucket_request r = *request;
+  enum { MOST_COLUMNS = TRI_BOARD_COLUMNS + TRI_MOST_NAMED_METRICS };
+  const float *values[MOST_COLUMNS];
+  bool smoothed[MOST_COLUMNS];
+  mean means[MOST_COLUMNS] = {{0}};
+  const int64_t columns = TRI_BOARD_COLUMNS + s->num_named;
+  memset(places, 0, (size_t)r.points * sizeof *places);
+  memset(buckets, 0, (size_t)(r.points * columns) * sizeof *buckets);
+  if (s->count == 0) return;
   if (isnan(r.from)) r.from = tri_series_place(s, r.axis, 0);
   if (isnan(r.to)) r.to = tri_series_place(s, r.axis, s->count - 1);
-  return r;
-}
-
-void tri_series_places(const tri_series *s, const tri_bucket_request *request, tri_bucket_place *places) {
-  memset(places, 0, (size_t)request->points * sizeof *places);
-  if (s->count == 0) return;
-  const tri_bucket_request r = with_ends(s, request);
-  for (int64_t i = 0; i < s->count; i++) {
-    const double x = tri_series_place(s, r.axis, i);
-    const int64_t at = bucket_of(&r, x);
-    if (at >= 0) bucket_place_add(&places[at], x);
-  }
-}
-
-void tri_series_buckets(const tri_series *s, const tri_bucket_request *request, int64_t column, tri_bucket *buckets) {
-  const float *values = tri_series_values(s, column);
-  mean smooth = {0};
-  memset(buckets, 0, (size_t)request->points * sizeof *buckets);
-  if (s->count == 0 || values == NULL) return;
-  const tri_bucket_request r = with_ends(s, request);
   const double keep = r.smoothing > 1 ? 1 - 1 / r.smoothing : 0;
-  const bool smoothed = keep > 0 && tri_series_is_noisy(s, column);
+  for (int64_t c = 0; c < columns; c++) {
+    values[c] = tri_series_values(s, c);
+    smoothed[c] = keep > 0 && tri_series_is_noisy(s, c);
+  }
   for (int64_t i = 0; i < s->count; i++) {
-    const double value = (double)values[i];
-    if (!isfinite(value)) continue;
-    const double shown = smoothed ? mean_after(&smooth, keep, value) : value;
-    const int64_t at = bucket_of(&r, tri_series_place(s, r.axis, i));
-    if (at >= 0) bucket_add(&buckets[at], value, shown, smoothed);
+    double x = tri_series_place(s, r.axis, i);
+    int64_t at = bucket_of(&r, x);
+    if (at >= 0) bucket_place_add(&places[at], x);
+    for (int64_t c = 0; c < columns; c++) {
+      if (values[c] == NULL) continue;
+      double value = (double)values[c][i];
+      if (!isfinite(value)) continue;
+      double shown = smoothed[c] ? mean_after(&means[c], keep, value) : value;
+      if (at >= 0) bucket_add(&buckets[c * r.points + at], value, shown, smoothed[c]);
+    }
   }
 }

@@ -86,11 +86,10 @@ typedef struct tri_bucket_place {
   double first, last; /* positions of the first and the last step on the axis */
 } tri_bucket_place;
 
-/* LOCAL. Compute places[points], and buckets[points] of a column (tri_series_values). Smoothing is an exponential mean
- * that starts at the first step, whatever range is drawn, and is normalised: after n values the k-th last has the
- * weight w^k / (sum of all w^k), w = 1 - 1 / smoothing. */
-void tri_series_places(const tri_series *series, const tri_bucket_request *request, tri_bucket_place *places);
-void tri_series_buckets(const tri_series *series, const tri_bucket_request *request, int64_t column,
+/* LOCAL. Computes places[points], and buckets[TRI_BOARD_COLUMNS + num_named][points], column after column. Smoothing is
+ * an exponential mean that starts at the first step, whatever range is drawn, and is normalised: after n values the
+ * k-th last has the weight w^k / (sum of all w^k), w = 1 - 1 / smoothing. */
+void tri_series_buckets(const tri_series *series, const tri_bucket_request *request, tri_bucket_place *places,
                         tri_bucket *buckets);
 
 /* Returns the i-th step's value in a column, or NaN. */

@@ -54,7 +54,7 @@ def test_metrics_of_a_task(tmp_path):
     before = (tmp_path / "metrics.jsonl").read_text().splitlines()
     write(tmp_path, 3, 5, 512)
     named = {name: value for name, value in lines(tmp_path)[1].items() if "/" in name}
-    assert len(named) == 341 and named["rewards/part.1/mean"] == 3 and max(map(len, named)) == 98
+    assert len(named) == 341 and named["rewards/part.1/mean"] == 3 and max(map(len, named)) == 103
     assert (tmp_path / "metrics.jsonl").read_text().splitlines()[:4] == before
     events = accumulate(tmp_path)
     assert {tag for tag in events.Tags()["scalars"] if "/" in tag} == set(named)

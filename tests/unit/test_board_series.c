@@ -518,7 +518,7 @@ static void check_bucket(const tri_series *s, const tri_bucket_request *r, int64
 static void columns_are_what_lies_in_them(void **state) {
   fixture *f = *state;
   static tri_bucket_place places[POINTS];
-  static tri_bucket buckets[POINTS];
+  static tri_bucket buckets[(TRI_BOARD_COLUMNS + 2) * POINTS];
   /* Columns begin at halves of steps or tokens, so that no step is on a boundary. A time is on a boundary only by
    * chance. */
   const tri_bucket_request requests[] = {{TRI_BOARD_AXIS_STEP, 0.25, 37 * 40 + 0.25, POINTS, 1},
@@ -528,10 +528,9 @@ static void columns_are_what_lies_in_them(void **state) {
   make_series(f, 77);
   assert_int_equal(f->series.num_named, 2);
   for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
-    tri_series_places(&f->series, &requests[k], places);
-    for (int c = 0; c < TRI_BOARD_COLUMNS + 2; c++) {
-      tri_series_buckets(&f->series, &requests[k], c, buckets);
-      for (int64_t i = 0; i < POINTS; i++) check_bucket(&f->series, &requests[k], i, c, &buckets[i]);
+    tri_series_buckets(&f->series, &requests[k], places, buckets);
+    for (int64_t i = 0; i < (int64_t)POINTS * (TRI_BOARD_COLUMNS + 2); i++) {
+      check_bucket(&f->series, &requests[k], i % POINTS, (int)(i / POINTS), &buckets[i]);
     }
   }
 }
@@ -540,24 +539,20 @@ static void columns_are_what_lies_in_them(void **state) {
 static void columns_at_the_ends(void **state) {
   fixture *f = *state;
   tri_bucket_place places[2];
-  tri_bucket buckets[2];
+  tri_bucket buckets[2 * TRI_BOARD_COLUMNS];
   tri_bucket_request all = {TRI_BOARD_AXIS_STEP, NAN, NAN, 2, 1}, outside = {TRI_BOARD_AXIS_STEP, 1e6, 2e6, 2, 1};
-  tri_series_places(&f->series, &all, places);
-  tri_series_buckets(&f->series, &all, TRI_BOARD_LOSS, buckets);
+  tri_series_buckets(&f->series, &all, places, buckets);
   assert_int_equal(places[0].count + places[1].count, 0); /* contains no steps */
   write_steps(f, "w", 1, 1, 0);
   read_all(f);
-  tri_series_places(&f->series, &all, places);
-  tri_series_buckets(&f->series, &all, TRI_BOARD_LOSS, buckets);
+  tri_series_buckets(&f->series, &all, places, buckets);
   assert_int_equal(places[0].count, 1);
   write_steps(f, "a", 2, 5, 0);
   read_all(f);
-  tri_series_places(&f->series, &all, places);
-  tri_series_buckets(&f->series, &all, TRI_BOARD_LOSS, buckets);
+  tri_series_buckets(&f->series, &all, places, buckets);
   assert_true(places[0].count == 2 && places[1].count == 3 && places[0].first == 1 && places[1].last == 5);
   assert_true(buckets[0].middle == 1.5 && buckets[1].low == 3 && buckets[1].high == 5);
-  tri_series_places(&f->series, &outside, places);
-  tri_series_buckets(&f->series, &outside, TRI_BOARD_LOSS, buckets);
+  tri_series_buckets(&f->series, &outside, places, buckets);
   assert_int_equal(places[0].count + places[1].count, 0);
 }
 
