@@ -846,7 +846,7 @@ def test_experts_and_sources(tmp_path):
 
 @needs_chromium
 def test_names_that_a_run_makes(tmp_path):
-    """Numbers whose names come from a run file: of one part, or grouped by the first of several; those of the board's own answers are no names."""
+    """Numbers whose names come from a run file: of one part, or grouped by the first of several; a member of the answers themselves is not taken for one."""
     rewards = {f"rewards/reward.{i}-with_a_name_of_its_own/mean": i / 2 for i in range(64)}
     others = {"reward": 3, "entropy": 0.5, "wait_s": 2, "completions/mean_length": 90, "completions/max_length": 100, "completions/clipped_ratio": 0.25}
     path = make_run(tmp_path / "runs/rl", 9, **rewards, **others, x=1, id=2, range=3, bad=4, share=5)
