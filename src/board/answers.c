@@ -321,12 +321,15 @@ static void write_checkpoints(FILE *to, const tri_board_item *item, tri_board_ax
 typedef struct curves {
   const tri_bucket_request *request;
   tri_bucket_place *places;
-  tri_bucket *buckets;
+  tri_bucket *buckets; /* room for `room` ones: as many as the columns of a run so far need */
+  size_t room;
 } curves;
 
-static void write_run(FILE *to, const curves *c, const tri_board_item *item, int64_t number) {
+static tri_status write_run(FILE *to, curves *c, const tri_board_item *item, int64_t number) {
   const tri_series *s = &item->series;
   const int64_t points = c->request->points;
+  const size_t buckets = (size_t)(points * (TRI_BOARD_COLUMNS + s->num_named));
+  TRI_TRY(tri_reserve("curves", sizeof *c->buckets, buckets, &c->room, &c->buckets));
   tri_series_buckets(s, c->request, c->places, c->buckets);
   fprintf(to, "{\"id\":%" PRId64 ",\"version\":%" PRId64 ",\"range\":[", number, s->version);
   if (s->count > 0) {
@@ -335,32 +338,32 @@ static void write_run(FILE *to, const curves *c, const tri_board_item *item, int
   }
   fprintf(to, "],");
   write_places(to, c->places, points);
-  for (int column = 0; column < TRI_BOARD_COLUMNS; column++) {
-    write_column(to, tri_board_column_name((tri_board_column)column), c->places, &c->buckets[column * points], points);
-  }
-  for (int64_t k = 0; k < s->num_named; k++) {
-    write_column(to, s->named[k].name, c->places, &c->buckets[(TRI_BOARD_COLUMNS + k) * points], points);
+  for (int64_t column = 0; column < TRI_BOARD_COLUMNS + s->num_named; column++) {
+    write_column(to, tri_series_name(s, column), c->places, &c->buckets[column * points], points);
   }
   write_bad_steps(to, s, c->request->axis);
   write_checkpoints(to, item, c->request->axis);
   fprintf(to, "}");
+  return TRI_OK;
 }
 
 /* Writes the curves of runs. Locks the board for one run at a time. */
-static void write_runs(FILE *to, const curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
+static tri_status write_runs(FILE *to, curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
   const char *separator = "";
+  tri_status status = TRI_OK;
   fprintf(to, "{\"runs\":[");
-  for (int64_t i = 0; i < num_runs; i++) {
+  for (int64_t i = 0; i < num_runs && status == TRI_OK; i++) {
     tri_board_lock(board);
     const tri_board_item *item = item_of(board, runs[i], TRI_FOUND_RUN);
     if (item != NULL) {
       fprintf(to, "%s", separator);
-      write_run(to, c, item, runs[i]);
+      status = write_run(to, c, item, runs[i]);
       separator = ",";
     }
     tri_board_unlock(board);
   }
   fprintf(to, "]}");
+  return status;
 }
 
 tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *request, const int64_t *runs,
@@ -371,20 +374,15 @@ tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *r
   tri_answer answer = {0};
   const size_t points = (size_t)request->points;
   TRI_TRY_GOTO(tri_alloc("curves", points, sizeof *c.places, &c.places), done);
-  TRI_TRY_GOTO(tri_alloc("curves", points * (TRI_BOARD_COLUMNS + TRI_BOARD_NAMED), sizeof *c.buckets, &c.buckets),
-               done);
   to = open_memstream(&answer.text, &answer.bytes);
   if (to == NULL) {
     status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: curves");
     goto done;
   }
-  write_runs(to, &c, board, runs, num_runs);
-  if (fclose(to) == 0) {
-    *out = answer;
-  } else {
-    free(answer.text);
-    status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: curves");
-  }
+  status = write_runs(to, &c, board, runs, num_runs);
+  if (fclose(to) != 0 && status == TRI_OK) status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: curves");
+  if (status == TRI_OK) *out = answer;
+  if (status != TRI_OK) free(answer.text);
 done:
   tri_free(c.places);
   tri_free(c.buckets);

@@ -14,8 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A step takes about 64 bytes of memory, and four more for each named number (TRI_BOARD_NAMED). A line made to fill
- * memory may be only a dozen bytes long, hence the limits. */
+/* A step takes about 64 bytes of memory, and four more for each named number; for limits, a step of a run that has many
+ * of these counts as several (tri_series_size). A line made to fill memory may be only a dozen bytes long, hence the
+ * limits. */
 enum {
   SLICE_BYTES = 4 << 20,
   MOST_SUMMARY_BYTES = 1 << 18,
@@ -317,7 +318,7 @@ static void warn_of_full(bool *said, const char *who, int64_t steps) {
 bool tri_board_read(tri_board *board) {
   bool any = false;
   int64_t held = 0;
-  for (int64_t i = 0; i < board->num_items; i++) held += board->items[i]->series.count;
+  for (int64_t i = 0; i < board->num_items; i++) held += tri_series_size(&board->items[i]->series);
   for (int64_t i = 0; i < board->num_items; i++) {
     tri_board_item *item = board->items[i];
     bool more = false;
@@ -326,11 +327,11 @@ bool tri_board_read(tri_board *board) {
       warn_of_full(&board->said_full, "all runs", held);
       break;
     }
-    held -= item->series.count;
+    held -= tri_series_size(&item->series);
     tri_board_lock(board);
     (void)tri_series_read(&item->series, SLICE_BYTES, &more); /* if it cannot be read now, the series is unchanged */
     tri_board_unlock(board);
-    held += item->series.count;
+    held += tri_series_size(&item->series);
     if (tri_series_is_full(&item->series)) warn_of_full(&item->said_full, item->name, item->series.count);
     any = any || more;
   }

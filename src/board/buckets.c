@@ -48,9 +48,10 @@ static int64_t bucket_of(const tri_bucket_request *r, double x) {
 void tri_series_buckets(const tri_series *s, const tri_bucket_request *request, tri_bucket_place *places,
                         tri_bucket *buckets) {
   tri_bucket_request r = *request;
-  const float *values[TRI_BOARD_COLUMNS + TRI_BOARD_NAMED];
-  bool smoothed[TRI_BOARD_COLUMNS + TRI_BOARD_NAMED];
-  mean means[TRI_BOARD_COLUMNS + TRI_BOARD_NAMED] = {{0}};
+  enum { MOST_COLUMNS = TRI_BOARD_COLUMNS + TRI_MOST_NAMED_METRICS };
+  const float *values[MOST_COLUMNS];
+  bool smoothed[MOST_COLUMNS];
+  mean means[MOST_COLUMNS] = {{0}};
   const int64_t columns = TRI_BOARD_COLUMNS + s->num_named;
   memset(places, 0, (size_t)r.points * sizeof *places);
   memset(buckets, 0, (size_t)(r.points * columns) * sizeof *buckets);

@@ -221,25 +221,19 @@ static int column_of(const char *text, size_t bytes, int *next) {
   return -1;
 }
 
-static bool is_of_name(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
-}
-
-/* Matches "a/b", "a/b/c" and so on. */
-static bool is_name(const char *text, size_t bytes) {
-  int64_t slashes = 0;
-  bool inside = false; /* inside a part */
-  if (bytes >= TRI_BOARD_NAME_BYTES) return false;
-  for (size_t i = 0; i < bytes; i++) {
-    if (!is_of_name(text[i]) && (text[i] != '/' || !inside)) return false;
-    inside = text[i] != '/';
-    slashes += !inside;
-  }
-  return inside && slashes > 0;
+/* Returns whether lines, or a run's curves, have a member of this name that is not a named number. */
+static bool is_taken(const char *text, size_t bytes) {
+  static const char *const others[] = {"step",    "tokens", "sources", "experts", "share", "id",
+                                       "version", "range",  "x",       "steps",   "bad",   "checkpoints"};
+  if (memchr(text, '/', bytes) != NULL) return false;
+  bool taken = false;
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) taken = taken || is_key(text, bytes, others[i]);
+  for (int i = TRI_BOARD_OWN_COLUMNS; i < TRI_BOARD_COLUMNS; i++) taken = taken || is_key(text, bytes, names[i]);
+  return taken;
 }
 
 static void add_named(tri_board_line *out, const char *key, size_t bytes, double value) {
-  if (out->num_named == TRI_BOARD_NAMED || !is_name(key, bytes)) return;
+  if (out->num_named == TRI_MOST_NAMED_METRICS || !tri_metric_name_is_valid(key, bytes) || is_taken(key, bytes)) return;
   out->named[out->num_named++] = (tri_board_named){key, bytes, value};
 }
 

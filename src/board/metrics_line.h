@@ -3,6 +3,8 @@
 #ifndef TRI_BOARD_METRICS_LINE_H
 #define TRI_BOARD_METRICS_LINE_H
 
+#include "run/named_metrics.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -41,18 +43,18 @@ enum { TRI_BOARD_COLUMNS = 21, TRI_BOARD_OWN_COLUMNS = 11 /* with a key of their
 const char *tri_board_column_name(tri_board_column column);
 bool tri_board_column_is_noisy(tri_board_column column);
 
-/* A number under a name such as "rewards/chosen": parts of letters, digits, '_', '-' and '.', separated by '/'. */
-enum { TRI_BOARD_NAMED = 24 /* limit for a line, and for a run */, TRI_BOARD_NAME_BYTES = 64 };
+/* A number under a name that is valid (run/named_metrics.h), such as "rewards/chosen" or "reward", and not the name of
+ * another member of a run's curves (tri_board_answer_series). */
 typedef struct tri_board_named {
   const char *name; /* points into the line */
-  size_t bytes;     /* bytes of the name, fewer than TRI_BOARD_NAME_BYTES */
+  size_t bytes;     /* bytes of the name, fewer than TRI_METRIC_NAME_BYTES */
   double value;
 } tri_board_named;
 
 typedef struct tri_board_line {
   int64_t step, tokens;
-  double values[TRI_BOARD_COLUMNS]; /* NaN if missing or null */
-  tri_board_named named[TRI_BOARD_NAMED];
+  double values[TRI_BOARD_COLUMNS];              /* NaN if missing or null */
+  tri_board_named named[TRI_MOST_NAMED_METRICS]; /* the first ones; others are ignored */
   int64_t num_named;
   const char *share; /* share of time by category, a JSON object in the line; NULL: the line does not have it */
   size_t share_bytes;

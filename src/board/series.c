@@ -58,20 +58,25 @@ static bool is_named(const tri_series_named *column, const tri_board_named *numb
   return strncmp(column->name, number->name, number->bytes) == 0 && column->name[number->bytes] == '\0';
 }
 
-/* Returns the column of a named number; -1: none. Most lines have the same names in the same order, so column `likely`
- * is tried first. */
-static int64_t named_column(const tri_series *s, const tri_board_named *number, int64_t likely) {
-  if (likely < s->num_named && is_named(&s->named[likely], number)) return likely;
-  for (int64_t k = 0; k < s->num_named; k++) {
-    if (is_named(&s->named[k], number)) return k;
+/* Returns the column of a named number; -1: none. Lines have their names in one order, so the column after the last one
+ * found is tried first. */
+static int64_t named_column(const tri_series *s, const tri_board_named *number, int64_t *next) {
+  for (int64_t i = 0; i < s->num_named; i++) {
+    const int64_t k = (*next + i) % s->num_named;
+    if (!is_named(&s->named[k], number)) continue;
+    *next = k + 1;
+    return k;
   }
   return -1;
 }
 
 static tri_status make_named(tri_series *s, const tri_board_line *line) {
+  int64_t next = 0;
   for (int64_t i = 0; i < line->num_named; i++) {
     const tri_board_named *number = &line->named[i];
-    if (s->num_named == TRI_BOARD_NAMED || !isfinite(number->value) || named_column(s, number, i) >= 0) continue;
+    if (!isfinite(number->value) || named_column(s, number, &next) >= 0) continue;
+    if (s->num_named == TRI_MOST_NAMED_METRICS) return TRI_OK;
+    TRI_TRY(tri_grow("the metrics of a run", sizeof *s->named, s->num_named, &s->room_named, &s->named));
     tri_series_named *column = &s->named[s->num_named];
     TRI_TRY(begin_column(s, &column->values));
     memcpy(column->name, number->name, number->bytes);
@@ -82,9 +87,10 @@ static tri_status make_named(tri_series *s, const tri_board_line *line) {
 }
 
 static void add_named(tri_series *s, const tri_board_line *line, int64_t at) {
+  int64_t next = 0;
   for (int64_t k = 0; k < s->num_named; k++) s->named[k].values[at] = NAN;
   for (int64_t i = 0; i < line->num_named; i++) {
-    const int64_t column = named_column(s, &line->named[i], i);
+    const int64_t column = named_column(s, &line->named[i], &next);
     if (column >= 0) s->named[column].values[at] = (float)line->named[i].value;
   }
 }
@@ -139,6 +145,11 @@ double tri_series_value(const tri_series *s, tri_board_column column, int64_t i)
   return s->columns[column] == NULL ? NAN : (double)s->columns[column][i];
 }
 
+const char *tri_series_name(const tri_series *s, int64_t column) {
+  if (column < TRI_BOARD_COLUMNS) return tri_board_column_name((tri_board_column)column);
+  return s->named[column - TRI_BOARD_COLUMNS].name;
+}
+
 const float *tri_series_values(const tri_series *s, int64_t column) {
   return column < TRI_BOARD_COLUMNS ? s->columns[column] : s->named[column - TRI_BOARD_COLUMNS].values;
 }
@@ -151,8 +162,9 @@ bool tri_series_is_noisy(const tri_series *s, int64_t column) {
 
 static void drop_named(tri_series *s) {
   for (int64_t k = 0; k < s->num_named; k++) tri_free(s->named[k].values);
-  memset(s->named, 0, sizeof s->named);
-  s->num_named = 0;
+  tri_free(s->named);
+  s->named = NULL;
+  s->num_named = s->room_named = 0;
 }
 
 /* ---- file -------------------------------------------------------------------------------------------------------- */
@@ -183,7 +195,9 @@ static void keep_tail(tri_series *s, const char *text, size_t bytes) {
   s->tail_bytes = kept;
 }
 
-bool tri_series_is_full(const tri_series *s) { return s->most > 0 && s->count >= s->most; }
+int64_t tri_series_size(const tri_series *s) { return s->count * (1 + s->num_named / 24); }
+
+bool tri_series_is_full(const tri_series *s) { return s->most > 0 && tri_series_size(s) >= s->most; }
 
 /* Adds the complete lines at the beginning of the buffer; *used: their length. */
 static tri_status add_lines(tri_series *s, const char *text, size_t bytes, size_t *used) {

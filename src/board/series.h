@@ -15,7 +15,7 @@ enum { TRI_SERIES_TAIL_BYTES = 64 };
 
 /* Values under a name that only some kinds of training have. */
 typedef struct tri_series_named {
-  char name[TRI_BOARD_NAME_BYTES];
+  char name[TRI_METRIC_NAME_BYTES];
   float *values;
 } tri_series_named;
 
@@ -27,11 +27,11 @@ typedef struct tri_series {
   int64_t *steps, *tokens;
   double *seconds;
   float *columns[TRI_BOARD_COLUMNS]; /* [count]; NULL until there is a finite value, since most runs have no experts */
-  tri_series_named named[TRI_BOARD_NAMED]; /* the first names that occur; others are ignored */
-  int64_t num_named;
+  tri_series_named *named; /* [num_named]: the first TRI_MOST_NAMED_METRICS names that occur; others are ignored */
+  int64_t num_named, room_named;
   int64_t count, room;
   char *share;     /* share of time by category in the last line that has it: JSON, or NULL */
-  int64_t most;    /* limit of `count`, after which reading stops; 0: no limit */
+  int64_t most;    /* limit of tri_series_size, after which reading stops; 0: no limit */
   int64_t version; /* changes whenever a member above does */
   int64_t rewinds; /* how often, during reading, the file went back to an earlier step, or was cut or replaced */
   int64_t num_odd; /* lines that are not a step */
@@ -53,6 +53,9 @@ void tri_series_release(tri_series *series);
 /* Returns whether the series has reached its limit. The rest of the file is not read, unless the file is cut or
  * replaced. */
 bool tri_series_is_full(const tri_series *series);
+/* Returns the number of steps, times a factor above 1 for a run with many named numbers, whose steps take more memory.
+ */
+int64_t tri_series_size(const tri_series *series);
 
 /* ---- drawing (buckets.c) ----------------------------------------------------------------------------------------- */
 
@@ -92,6 +95,8 @@ void tri_series_buckets(const tri_series *series, const tri_bucket_request *requ
 /* Returns the i-th step's value in a column, or NaN. */
 double tri_series_value(const tri_series *series, tri_board_column column, int64_t i);
 
+/* Returns the name of a column in the file and on the page. */
+const char *tri_series_name(const tri_series *series, int64_t column);
 /* Returns the values of a column, or, from TRI_BOARD_COLUMNS on, of a named number, [count]; NULL: no values. */
 const float *tri_series_values(const tri_series *series, int64_t column);
 /* Returns whether smoothing a column is useful. It is not for values that are rarely measured (on held-out samples) or

@@ -192,8 +192,10 @@ static void print_line(FILE *to, const tri_step_metrics *s) {
   fprintf(to, ", \"mfu\": %s", real_text(s->mfu, text, sizeof text));
   fprintf(to, ", \"peak_bytes\": %zu", s->peak_bytes);
   fprintf(to, ", \"bad_steps\": %lld", (long long)s->bad_steps);
-  for (int64_t i = 0; i < s->num_named; i++)
-    fprintf(to, ", \"%s\": %s", s->named[i].name, real_text(s->named[i].value, text, sizeof text));
+  for (int64_t i = 0; i < s->named.count; i++) {
+    const tri_named_metric *m = &s->named.list[i];
+    if (isfinite(m->value)) fprintf(to, ", \"%s\": %s", m->name, real_text(m->value, text, sizeof text));
+  }
   print_sources(to, s);
   print_experts(to, s);
   print_shares(to, s->time);
@@ -216,12 +218,19 @@ static tri_status add_source_scalars(tri_metrics *metrics, const tri_step_metric
   return TRI_OK;
 }
 
-/* Adds scalars with the same names as in metrics.jsonl. */
+/* Adds scalars with the same names as in metrics.jsonl, at most EVENT_SCALARS in one event. */
 static tri_status add_named_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
-  tri_scalar scalars[TRI_MOST_NAMED_METRICS];
-  for (int64_t i = 0; i < step->num_named; i++) scalars[i] = (tri_scalar){step->named[i].name, step->named[i].value};
-  if (step->num_named == 0) return TRI_OK;
-  return tri_event_file_scalars(metrics->events, step->step, scalars, (int)step->num_named);
+  enum { EVENT_SCALARS = 64 };
+  tri_scalar scalars[EVENT_SCALARS];
+  int count = 0;
+  for (int64_t i = 0; i < step->named.count; i++) {
+    const tri_named_metric *metric = &step->named.list[i];
+    if (isfinite(metric->value)) scalars[count++] = (tri_scalar){metric->name, metric->value};
+    if (count == 0 || (count < EVENT_SCALARS && i + 1 < step->named.count)) continue;
+    TRI_TRY(tri_event_file_scalars(metrics->events, step->step, scalars, count));
+    count = 0;
+  }
+  return TRI_OK;
 }
 
 static tri_status add_expert_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
@@ -242,24 +251,16 @@ static tri_status add_expert_scalars(tri_metrics *metrics, const tri_step_metric
   return TRI_OK;
 }
 
-static const tri_named_metric *find_named(const tri_step_metrics *step, const char *name) {
-  for (int64_t i = 0; i < step->num_named; i++) {
-    if (strcmp(step->named[i].name, name) == 0) return &step->named[i];
-  }
-  return NULL;
-}
-
 /* Copies a step for the progress line, without its pointers to the caller's memory. */
 static void keep_last(tri_metrics *metrics, const tri_step_metrics *step) {
-  const tri_named_metric *accuracy = find_named(step, TRI_ACCURACY);
+  const tri_named_metric *accuracy = tri_named_metrics_find(&step->named, TRI_ACCURACY);
   metrics->last = *step;
   metrics->last.sources = NULL;
   metrics->last.num_sources = 0;
   metrics->last.experts = NULL;
   metrics->last.num_expert_layers = 0;
   metrics->last.time = NULL;
-  metrics->last.named = &metrics->accuracy;
-  metrics->last.num_named = accuracy != NULL;
+  metrics->last.named = (tri_named_metrics){.list = &metrics->accuracy, .count = accuracy != NULL};
   if (accuracy != NULL) metrics->accuracy = *accuracy;
 }
 
@@ -305,14 +306,15 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
   if (!isnan(validation_loss)) snprintf(validation, sizeof validation, " val %.4f", validation_loss);
   if (isfinite(step->mfu) && !step->small_products) snprintf(peak, sizeof peak, " %.0f%% of peak", 100 * step->mfu);
   if (step->bad_steps > 0) snprintf(bad, sizeof bad, " %lld bad", (long long)step->bad_steps);
-  const tri_named_metric *accuracy = find_named(step, TRI_ACCURACY);
+  const tri_named_metric *accuracy = tri_named_metrics_find(&step->named, TRI_ACCURACY);
   snprintf(buffer, buffer_bytes, "step %lld/%lld loss %.4f%s lr %.2e %s tokens/s%s %s left%s", (long long)step->step,
            (long long)steps, step->loss, validation, step->lr,
            tri_format_count(step->tokens_per_s, speed, sizeof speed), peak,
            tri_format_seconds(left_s, left, sizeof left), bad);
   const size_t bytes = strlen(buffer);
   char more[32];
-  const int wide = accuracy == NULL ? 0 : snprintf(more, sizeof more, " accuracy %.2f", accuracy->value);
+  const bool known = accuracy != NULL && isfinite(accuracy->value);
+  const int wide = !known ? 0 : snprintf(more, sizeof more, " accuracy %.2f", accuracy->value);
   if (wide > 0 && bytes + (size_t)wide <= MOST_COLUMNS && bytes + (size_t)wide < buffer_bytes) {
     memcpy(buffer + bytes, more, (size_t)wide + 1);
   }

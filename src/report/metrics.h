@@ -4,6 +4,7 @@
 #define TRI_REPORT_METRICS_H
 
 #include "base/status.h"
+#include "run/named_metrics.h"
 #include "timeline/timeline.h"
 
 #include <stdbool.h>
@@ -35,17 +36,6 @@ tri_expert_metrics tri_expert_metrics_of(int64_t layer, const int64_t *load, int
  * long. */
 enum { TRI_METRICS_LOADS = 1024 };
 
-/* A number that a kind of training adds to a line, such as "rewards/chosen". */
-enum { TRI_MOST_NAMED_METRICS = 24 };
-typedef struct tri_named_metric {
-  const char *name; /* static */
-  double value;
-} tri_named_metric;
-
-/* The share of pairs whose chosen answer has the higher reward. */
-#define TRI_ACCURACY "rewards/accuracies"
-#define TRI_HELD_OUT_ACCURACY "validation/" TRI_ACCURACY
-
 /* One step. In the file a number that is not finite is null, and validation_loss is present only if `evaluated`. */
 typedef struct tri_step_metrics {
   int64_t step; /* 1 is the first */
@@ -63,9 +53,8 @@ typedef struct tri_step_metrics {
   int64_t num_sources;
   const tri_expert_metrics *experts; /* [num_expert_layers], if the model has experts; not read back */
   int64_t num_expert_layers;
-  double router_loss;            /* only with experts; not read back */
-  const tri_named_metric *named; /* [num_named]; accuracies alone are read back, into tri_metrics_history */
-  int64_t num_named;
+  double router_loss;              /* only with experts; not read back */
+  tri_named_metrics named;         /* those of a task; accuracies alone are read back, into tri_metrics_history */
   const tri_timeline_shares *time; /* shares of time of the timed steps up to this one; NULL: none */
 } tri_step_metrics;
 

@@ -17,10 +17,10 @@
 #include "files/hub.h"
 #include "files/shell_word.h"
 #include "model/model_config.h"
-#include "model/preference_losses.h"
 #include "model/trainable_config.h"
 #include "optimizers/keys.h"
 #include "run/allowed_changes.h"
+#include "run/named_metrics.h"
 #include "run/preference_keys.h"
 #include "schedule/layout_config.h"
 
@@ -390,14 +390,17 @@ static tri_status check_device(const tri_run_config *c) {
   return tri_device_check_type(c->device, c->precision);
 }
 
-/* Refuses the metric accuracy without preference pairs, and keys that need a validation loss if there is none. */
+/* Refuses a metric that the task does not have, and keys that need a validation loss if there is none. */
 static tri_status check_evaluation(const tri_run_config *c) {
+  tri_named_metrics task;
+  const tri_status status = tri_named_metrics_of(c, &task);
+  const bool has_accuracy = tri_named_metrics_find(&task, TRI_HELD_OUT_ACCURACY) != NULL;
+  tri_named_metrics_release(&task);
+  TRI_TRY(status);
   switch (c->evaluation.metric) {
     case TRI_BEST_BY_LOSS: break;
     case TRI_BEST_BY_ACCURACY:
-      if (tri_objective_is_preference(&c->objective) &&
-          tri_preference_rules_of(tri_objective_preference_loss(&c->objective)).paired)
-        break;
+      if (has_accuracy) break;
       return tri_fail(TRI_BAD_CONFIG,
                       "`evaluation.metric` accuracy is of preference pairs, and objective.name is %s; use loss",
                       tri_objective_config_name(&c->objective));

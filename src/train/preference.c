@@ -21,22 +21,16 @@ static tri_preference_training *state_of(const tri_training *t) { return t->task
 
 /* ---- metrics of answers ------------------------------------------------------------------------------------------ */
 
-/* Adds a metric under its name in TRL: `name` for a training step, `held_out` for held-out answers (`validation`). */
-static void tell(tri_training *t, bool validation, const char *name, const char *held_out, double value) {
-  if (!isfinite(value) || t->num_named == TRI_MOST_NAMED_METRICS) return;
-  t->named[t->num_named++] = (tri_named_metric){validation ? held_out : name, value};
+/* Sets the metrics of answers; `of`: "", or "validation/" for those of held-out answers. */
+static void set_means(tri_training *t, const char *of, const tri_preference_means *means) {
+  tri_named_metrics *to = &t->named;
+  tri_named_metrics_set(to, means->rewards[0], "%srewards/chosen", of);
+  tri_named_metrics_set(to, means->rewards[1], "%srewards/rejected", of);
+  tri_named_metrics_set(to, means->margins, "%srewards/margins", of);
+  tri_named_metrics_set(to, means->accuracies, "%s" TRI_ACCURACY, of);
+  tri_named_metrics_set(to, means->logps[0], "%slogps/chosen", of);
+  tri_named_metrics_set(to, means->logps[1], "%slogps/rejected", of);
 }
-
-#define TELL(NAME, VALUE) tell(t, validation, NAME, "validation/" NAME, VALUE)
-static void add_means_to_metrics(tri_training *t, bool validation, const tri_preference_means *means) {
-  TELL("rewards/chosen", means->rewards[0]);
-  TELL("rewards/rejected", means->rewards[1]);
-  TELL("rewards/margins", means->margins);
-  if (state_of(t)->rules.paired) TELL("rewards/accuracies", means->accuracies);
-  TELL("logps/chosen", means->logps[0]);
-  TELL("logps/rejected", means->logps[1]);
-}
-#undef TELL
 
 /* Adds all pairs or answers of `count` samples, whose log-probabilities are in p->rows, to the sums. */
 static tri_status add_samples(tri_training *t, const tri_preference_at *at, int64_t count, double kl,
@@ -126,9 +120,9 @@ static tri_status preference_step(tri_training *t, double lr, tri_step *out) {
   tri_status status = add_samples(t, &samples, batch, kl, sums);
   if (status == TRI_OK) {
     const tri_preference_means means = tri_preference_sums_means(sums, 0);
-    add_means_to_metrics(t, false, &means);
+    set_means(t, "", &means);
   }
-  if (status == TRI_OK && state_of(t)->rules.kl) tell(t, false, "kl", "kl", kl);
+  if (status == TRI_OK) tri_named_metrics_set(&t->named, kl, "kl");
   tri_free(sums);
   return status;
 }
@@ -147,8 +141,7 @@ static tri_status judge_held_out(tri_training *t, tri_preference_sums *sums) {
   if (weight != 0) TRI_TRY(tri_preference_sums_add_cross_entropy(sums, &at, count, state_of(t)->rows));
   const tri_preference_means means = tri_preference_sums_means(sums, weight);
   t->validation_loss = means.loss;
-  if (state_of(t)->rules.paired) t->validation_accuracy = means.accuracies;
-  add_means_to_metrics(t, true, &means);
+  set_means(t, "validation/", &means);
   return TRI_OK;
 }
 

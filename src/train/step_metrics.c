@@ -85,12 +85,11 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
       .num_expert_layers = measure_experts(t, t->experts),
       .router_loss = step->router_loss,
       .named = t->named,
-      .num_named = t->num_named,
       .time = new_shares(t),
   };
   t->loss = step->loss;
   TRI_TRY(tri_metrics_step(t->metrics, &line));
-  t->num_named = 0;
+  tri_named_metrics_forget(&t->named);
   tri_metrics_progress(t->metrics, t->config->optimizer.steps);
   return TRI_OK;
 }

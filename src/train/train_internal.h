@@ -35,8 +35,7 @@ typedef struct tri_training {
   tri_identity identity;
   tri_run_data data;
   tri_metrics *metrics;
-  tri_named_metric named[TRI_MOST_NAMED_METRICS]; /* metrics that a task adds to the next line */
-  int64_t num_named;
+  tri_named_metrics named; /* metrics of the task: values for the next line */
   tri_progress progress;
   double peak_flops, measured_flops; /* FLOP/s of this rank's device: the best known peak; measured by this process */
   bool peak_doubted;                 /* a step was faster than the peak, so it was measured again */
@@ -45,7 +44,6 @@ typedef struct tri_training {
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
   int64_t first_steps;               /* number of steps that first_losses is the mean of: the tenth, or 1 */
   double validation_loss;            /* loss of the last evaluation; NaN before the first */
-  double validation_accuracy;        /* accuracy of the last evaluation on preference pairs; NaN before the first */
   bool unjudged;                     /* a warning was given that no label of the validation corpus counts */
   int64_t evaluated_step;            /* step of the last evaluation, if its loss was finite; else -1 */
   size_t predicted_bytes;

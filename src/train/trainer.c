@@ -57,6 +57,7 @@ static void release(tri_training *t) {
   tri_snapshots_destroy(t->snapshots);
   tri_engine_destroy(t->engine);
   tri_free(t->experts);
+  tri_named_metrics_release(&t->named);
   tri_run_data_close(&t->data);
   tri_device_destroy(t->device);
   tri_run_output_close(&t->output);
@@ -81,6 +82,7 @@ static tri_status set_layout(tri_training *t, const tri_train_options *options) 
 static tri_status start(tri_training *t, const tri_train_options *options) {
   tri_group world = tri_group_world();
   TRI_TRY(tri_common_status(&world, set_layout(t, options)));
+  TRI_TRY(tri_common_status(&world, tri_named_metrics_of(t->config, &t->named)));
   const int threads = t->config->threads > 0 ? (int)t->config->threads : options->threads;
   TRI_TRY(tri_rank_device_create(t->config->device, threads, &t->device));
   tri_device_limit_memory(t->device, (size_t)t->config->device_memory);
@@ -97,7 +99,6 @@ tri_status tri_train(const tri_train_options *options) {
                     .first_losses = NAN,
                     .last_losses = NAN,
                     .validation_loss = NAN,
-                    .validation_accuracy = NAN,
                     .evaluated_step = -1,
                     .sampled_step = -1,
                     .stop_at = options->stop_at,

@@ -18,12 +18,18 @@ static tri_status trainer_evaluate(tri_training *t) {
   return TRI_OK;
 }
 
+/* Returns the accuracy of the evaluation; NaN: unknown, or no metric of the task. */
+static double accuracy_of(const tri_training *t) {
+  const tri_named_metric *accuracy = tri_named_metrics_find(&t->named, TRI_HELD_OUT_ACCURACY);
+  return accuracy == NULL ? NAN : accuracy->value;
+}
+
 static bool is_better(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   if (progress->best_step == 0) return true;
   switch (t->config->evaluation.metric) {
     case TRI_BEST_BY_LOSS: break;
-    case TRI_BEST_BY_ACCURACY: return t->validation_accuracy > progress->best_accuracy;
+    case TRI_BEST_BY_ACCURACY: return accuracy_of(t) > progress->best_accuracy;
   }
   return t->validation_loss < progress->best_loss;
 }
@@ -38,7 +44,7 @@ static void compare_with_best(tri_training *t) {
   if (!is_better(t)) return;
   progress->best_step = progress->step;
   progress->best_loss = t->validation_loss;
-  if (isfinite(t->validation_accuracy)) progress->best_accuracy = t->validation_accuracy;
+  if (isfinite(accuracy_of(t))) progress->best_accuracy = accuracy_of(t);
   progress->not_better = 0;
 }
 

@@ -16,13 +16,13 @@ static void compare(const json_t *object, const tri_board_line *found) {
     bool same = (isnan(wanted) && isnan(got)) || fabs(got - wanted) <= 1e-13 * fabs(wanted) + 1e-300;
     if (!same) abort();
   }
-  if (found->num_named < 0 || found->num_named > TRI_BOARD_NAMED) abort();
+  if (found->num_named < 0 || found->num_named > TRI_MOST_NAMED_METRICS) abort();
   for (int64_t i = 0; i < found->num_named; i++) {
     const tri_board_named *number = &found->named[i];
-    char name[TRI_BOARD_NAME_BYTES] = "";
+    char name[TRI_METRIC_NAME_BYTES] = "";
     memcpy(name, number->name, number->bytes);
     const json_t *value = json_object_get(object, name);
-    if (strchr(name, '/') == NULL || !json_is_number(value)) abort();
+    if (!tri_metric_name_is_valid(name, number->bytes) || !json_is_number(value)) abort();
   }
 }
 

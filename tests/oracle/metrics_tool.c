@@ -1,5 +1,5 @@
-/* metrics_tool DIRECTORY FIRST_STEP LAST_STEP: writes a run's metrics with a falling loss, every 10th step evaluated,
- * step 7 not finite; then summary.json and loss.svg from what the file holds. */
+/* metrics_tool DIRECTORY FIRST_STEP LAST_STEP [NAMED]: writes a run's metrics, NAMED of them of a task, with a falling
+ * loss, every 10th step evaluated, step 7 not finite; then summary.json and loss.svg from what the file holds. */
 #include "files/file.h"
 #include "report/loss_curve.h"
 #include "report/metrics.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static tri_status write_steps(const char *directory, int64_t first, int64_t last) {
+static tri_status write_steps(const char *directory, int64_t first, int64_t last, tri_named_metrics named) {
   tri_metrics *metrics = NULL;
   TRI_TRY(tri_metrics_open(directory, first, &metrics));
   tri_status status = TRI_OK;
@@ -26,8 +26,10 @@ static tri_status write_steps(const char *directory, int64_t first, int64_t last
                              .mfu = 0.71,
                              .peak_bytes = 1 << 30,
                              .bad_steps = step >= 7,
+                             .named = named,
                              .evaluated = step % 10 == 0,
                              .validation_loss = loss + 0.1};
+    for (int64_t i = 0; i < named.count; i++) named.list[i].value = i % 3 == 0 ? NAN : (double)(i + step);
     status = tri_metrics_step(metrics, &line);
   }
   tri_status closed = tri_metrics_close(metrics);
@@ -57,11 +59,17 @@ release_history:
 }
 
 int main(int count, char **arguments) {
-  if (count != 4) {
-    fprintf(stderr, "usage: metrics_tool DIRECTORY FIRST_STEP LAST_STEP\n");
+  tri_named_metrics named = {0};
+  tri_status status = TRI_OK;
+  if (count != 4 && count != 5) {
+    fprintf(stderr, "usage: metrics_tool DIRECTORY FIRST_STEP LAST_STEP [NAMED]\n");
     return 2;
   }
-  tri_status status = write_steps(arguments[1], atoll(arguments[2]), atoll(arguments[3]));
+  for (int64_t i = 0; status == TRI_OK && count == 5 && i < atoll(arguments[4]); i++) {
+    status = tri_named_metrics_add(&named, "rewards/part.%0*lld/mean", (int)(i % 86), (long long)i);
+  }
+  if (status == TRI_OK) status = write_steps(arguments[1], atoll(arguments[2]), atoll(arguments[3]), named);
+  tri_named_metrics_release(&named);
   if (status == TRI_OK) status = write_reports(arguments[1]);
   if (status != TRI_OK) fprintf(stderr, "metrics_tool: %s\n", tri_status_message());
   return tri_status_exit(status);

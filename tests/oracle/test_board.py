@@ -844,6 +844,31 @@ def test_experts_and_sources(tmp_path):
         assert browser.said == []
 
 
+@needs_chromium
+def test_names_that_a_run_makes(tmp_path):
+    """Numbers whose names come from a run file: of one part, or grouped by the first of several; a member of the answers themselves is not taken for one."""
+    rewards = {f"rewards/reward.{i}-with_a_name_of_its_own/mean": i / 2 for i in range(64)}
+    others = {"reward": 3, "entropy": 0.5, "wait_s": 2, "completions/mean_length": 90, "completions/max_length": 100, "completions/clipped_ratio": 0.25}
+    path = make_run(tmp_path / "runs/rl", 9, **rewards, **others, x=1, id=2, range=3, bad=4, share=5)
+    with path.open("a") as file:
+        file.write(line_of(10, **others, **{"validation/reward": 1, "validation/rewards/reward.9-with_a_name_of_its_own/mean": 2}))
+    with board(tmp_path / "runs") as b, Browser(tmp_path / "profile") as browser:
+        run, = b.wait(lambda found: [run["step"] for run in found["runs"]] == [10])["runs"]
+        assert run["named"] == {**rewards, **others, "validation/reward": 1, "validation/rewards/reward.9-with_a_name_of_its_own/mean": 2}
+        curves = b.json("/api/series", runs=run["id"], points=4000)["runs"][0]
+        assert curves["reward"] == [3] * 10 and curves["validation/reward"] == [None] * 9 + [1] and curves["steps"] == [1] * 10 and curves["id"] == run["id"]
+        assert curves["rewards/reward.63-with_a_name_of_its_own/mean"] == [31.5] * 9 + [None]
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('#charts .card[id^=chart-named]').length === 13")
+        titles = browser.value("[...document.querySelectorAll('#charts .card:not([hidden])[id^=chart-named] h3')].map(e => e.textContent)")
+        assert sorted(titles) == ["Rewards", *(f"Rewards ({i})" for i in range(2, 9)), "completions", "completions/clipped_ratio", "entropy", "reward", "wait_s"]
+        count = {name: browser.value(f"document.querySelectorAll('[id=\"chart-named-{name}\"] .curve').length") for name in ("rewards", "rewards:2", "rewards:8", "completions", "completions/clipped_ratio", "reward")}
+        assert count == {"rewards": 8, "rewards:2": 9, "rewards:8": 8, "completions": 2, "completions/clipped_ratio": 1, "reward": 2}
+        keys = browser.value("[...document.querySelectorAll('[id=\"chart-named-rewards:2\"] .keys span')].map(e => e.textContent.trim())")
+        assert keys == [f"reward.{i}-with_a_name_of_its_own/mean" for i in range(8, 16)] + ["reward.9-with_a_name_of_its_own/mean, held out"]
+        assert browser.said == []
+
+
 PREFERENCES = "objective:\n  name: {name}\n  beta: {beta}\noptimizer:\n  steps: 20\n"
 
 
@@ -866,7 +891,7 @@ def test_preferences(tmp_path):
         (runs / name / "config.yaml").write_text(PREFERENCES.format(name=name, beta=beta))
     make_run(runs / "plain", 20)
     (runs / "plain/config.yaml").write_text(PREFERENCES.format(name="cross_entropy", beta=0.1))
-    later = make_run(runs / "later", 20, **{"a/b/accuracy": 0.25, "a/b/speed": 7, "<img src=x onerror=alert(1)>/x": 1, "n/" + "x" * 80: 1, "/": 1, "a/": 1, "sources/1": 1, "loss/loss": 3, "kl": 0.5})
+    later = make_run(runs / "later", 20, **{"a/b/accuracy": 0.25, "a/b/speed": 7, "<img src=x onerror=alert(1)>/x": 1, "n/" + "x" * 130: 1, "/": 1, "a/": 1, "sources/1": 1, "loss/loss": 3, "kl": 0.5})
     with later.open("a") as file:
         file.write(line_of(21, **{f"many/{i}": i for i in range(50)}) + '{"step": 22, "new/one": 1' + "\n" + line_of(23, **{"a/b/speed": "x", "a/b/accuracy": None}))
     with board(runs) as b, Browser(tmp_path / "profile") as browser:
@@ -874,19 +899,19 @@ def test_preferences(tmp_path):
         listed = {run["name"]: run for run in found["runs"]}
         assert {name: run["objective"] for name, run in listed.items()} == dict(dpo="dpo", ipo="ipo", plain=None, later=None)
         assert listed["dpo"]["named"]["validation/rewards/accuracies"] == 0.5 and listed["dpo"]["named"]["rewards/margins"] == 4 and "named" not in listed["plain"]
-        assert listed["later"]["odd_lines"] == 1 and len(listed["later"]["named"]) == 24
-        assert {"a/b/accuracy", "a/b/speed", "sources/1", "loss/loss", "many/0", "many/19"} <= set(listed["later"]["named"]) and not any("<" in name or "xx" in name for name in listed["later"]["named"])
+        assert listed["later"]["odd_lines"] == 1 and len(listed["later"]["named"]) == 54
+        assert {"a/b/accuracy", "a/b/speed", "sources/1", "loss/loss", "many/0", "many/49"} <= set(listed["later"]["named"]) and not any("<" in name or "xx" in name for name in listed["later"]["named"])
         curves = {name: b.json("/api/series", runs=run["id"], points=4000)["runs"][0] for name, run in listed.items()}
         assert curves["dpo"]["rewards/chosen"] == pytest.approx([step / 10 for step in range(1, 21)])
         assert curves["dpo"]["validation/logps/chosen"] == [-15 if step % 5 == 0 else None for step in range(1, 21)]
         assert not any("/" in key for key in curves["plain"]) and curves["later"]["kl"][:20] == [0.5] * 20
 
         browser.open(b.url)
-        browser.wait("document.querySelectorAll('#charts .card[id^=chart-named]').length === 8")
+        browser.wait("document.querySelectorAll('#charts .card[id^=chart-named]').length === 14")
         titles = browser.value("[...document.querySelectorAll('#charts .card:not([hidden])[id^=chart-named] h3')].map(e => e.textContent)")
-        assert sorted(titles) == ["Accuracy of rewards", "Log-probabilities of answers", "Rewards", "a/b", "a/b/accuracy", "loss", "many", "sources"]
-        count = {name: browser.value(f"document.querySelectorAll('[id=\"chart-named-{name}\"] .curve').length") for name in ("rewards", "rewards/accuracies", "logps", "a/b", "a/b/accuracy", "many")}
-        assert count == {"rewards": 12, "rewards/accuracies": 4, "logps": 8, "a/b": 1, "a/b/accuracy": 1, "many": 8}
+        assert sorted(titles) == ["Accuracy of rewards", "Log-probabilities of answers", "Rewards", "a", "a/b/accuracy", "loss", "many", *(f"many ({i})" for i in range(2, 8)), "sources"]
+        count = {name: browser.value(f"document.querySelectorAll('[id=\"chart-named-{name}\"] .curve').length") for name in ("rewards", "rewards/accuracies", "logps", "a", "a/b/accuracy", "many", "many:7")}
+        assert count == {"rewards": 12, "rewards/accuracies": 4, "logps": 8, "a": 1, "a/b/accuracy": 1, "many": 8, "many:7": 2}
         assert browser.value("document.querySelectorAll('[id=\"chart-named-rewards\"] circle.mark').length") == 2 * 3 * 4
         keys = browser.value("[...document.querySelectorAll('#chart-named-rewards .keys span')].map(e => e.textContent.trim())")
         assert keys == ["chosen", "rejected", "margins", "chosen, held out", "rejected, held out", "margins, held out"]

@@ -12,8 +12,8 @@ import pytest
 TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "metrics_tool")
 
 
-def write(folder, first, last):
-    subprocess.run([TOOL, str(folder), str(first), str(last)], check=True)
+def write(folder, first, last, *named):
+    subprocess.run([TOOL, str(folder), str(first), str(last), *map(str, named)], check=True)
 
 
 def lines(folder):
@@ -46,6 +46,22 @@ def test_tensorboard_reads_every_step(tmp_path):
     assert [s.step for s in events.Scalars("validation_loss")] == [10, 20, 30, 40]
     times = [s.wall_time for s in events.Scalars("loss")]
     assert times == sorted(times) and times[0] > 1.6e9
+
+
+def test_metrics_of_a_task(tmp_path):
+    """As many as a task may have: each under its own name, and only with the values that are known. A resumed run continues their lines."""
+    write(tmp_path, 1, 4, 512)
+    before = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    write(tmp_path, 3, 5, 512)
+    named = {name: value for name, value in lines(tmp_path)[1].items() if "/" in name}
+    assert len(named) == 341 and named["rewards/part.1/mean"] == 3 and max(map(len, named)) == 103
+    assert (tmp_path / "metrics.jsonl").read_text().splitlines()[:4] == before
+    events = accumulate(tmp_path)
+    assert {tag for tag in events.Tags()["scalars"] if "/" in tag} == set(named)
+    for tag, value in named.items():
+        assert [(s.step, s.value) for s in events.Scalars(tag)] == [(step, value + step - 2) for step in range(1, 6)]
+    refused = subprocess.run([TOOL, str(tmp_path), "1", "1", "513"], capture_output=True, text=True)
+    assert refused.returncode != 0 and "a run may have 512 metrics of its task" in refused.stderr
 
 
 def test_a_resumed_run_takes_back_what_came_after_its_checkpoint(tmp_path):

@@ -114,7 +114,9 @@ static void reads_what_jansson_reads(void **state) {
       "{\"step\": 2, \"rewards/chosen\": null, \"validation/x_1/b.c-d\": \"7\"}",
       "{\"step\": 2, \"rewards/chosen\": [1], \"/\": 2, \"a/\": 3, \"/a\": 4, \"a//b\": 5, \"a b/c\": 6}",
       "{\"step\": 2, \"<b>/c\": 1, \"a/b'c\": 2, \"a\\\"/b\": 3, \"\u00e9/b\": 4, \"rewards/chosen\": 5}",
-      "{\"step\": 2, \"a/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\": 1, \"kl\": 5}",
+      "{\"step\": 2, "
+      "\"a/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+      "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\": 1, \"kl\": 5}",
       "{\"step\": 4, \"loss\": true, \"x\": \"}\", \"y\": {\"]\": []}}",
       "{\"step\": 5.0, \"loss\": 3}",
       "{\"step\": 1e3}",
@@ -404,7 +406,8 @@ static void write_named(const fixture *f, int step, const char *name, double val
   fclose(to);
 }
 
-/* Numbers with any names, up to TRI_BOARD_NAMED of them. The names of an earlier run are removed with its file. */
+/* Numbers with any names, up to TRI_MOST_NAMED_METRICS of them. The names of an earlier run are removed with its file.
+ */
 static void holds_named_numbers(void **state) {
   fixture *f = *state;
   const tri_series *s = &f->series;
@@ -429,15 +432,33 @@ static void holds_named_numbers(void **state) {
   assert_true(tri_series_is_noisy(s, TRI_BOARD_COLUMNS + 1) && !tri_series_is_noisy(s, TRI_BOARD_COLUMNS + 2));
 
   put(f, "w", "");
-  for (int i = 1; i <= 2 * TRI_BOARD_NAMED; i++) {
+  for (int i = 1; i <= 2 * TRI_MOST_NAMED_METRICS; i++) {
     char name[20];
     snprintf(name, sizeof name, "n/%d", i);
     write_named(f, i, name, i);
   }
   read_all(f);
-  assert_int_equal(s->count, 2 * TRI_BOARD_NAMED);
-  assert_int_equal(s->num_named, TRI_BOARD_NAMED);
-  assert_string_equal(s->named[TRI_BOARD_NAMED - 1].name, "n/23");
+  assert_int_equal(s->count, 2 * TRI_MOST_NAMED_METRICS);
+  assert_int_equal(s->num_named, TRI_MOST_NAMED_METRICS);
+  assert_string_equal(s->named[TRI_MOST_NAMED_METRICS - 1].name, "n/511"); /* and "b/first" */
+  assert_true(tri_series_size(s) > s->count);
+}
+
+/* Names without a part before '/', but for the keys of all lines and the other members of a run's curves. */
+static void holds_names_of_one_part(void **state) {
+  fixture *f = *state;
+  const tri_series *s = &f->series;
+  put(f, "w",
+      "{\"step\": 1, \"x\": 1, \"reward\": 2, \"steps\": 3, \"source_1\": 4, \"tokens\": 5, \"lr\": 6, \"a b\": 7, "
+      "\"wait_s\": "
+      "8, \"no\": null, \"\": 9, \"text\": \"10\", \"/a\": 11, \"a//b\": 12, \"id\": 13}\n"
+      "{\"step\": 2, \"wait_s\": 9}\n{\"step\": 3, \"reward\": 1, \"kl\": 2, \"wait_s\": 10}\n");
+  read_all(f);
+  assert_int_equal(s->num_named, 2);
+  assert_string_equal(tri_series_name(s, TRI_BOARD_COLUMNS), "reward");
+  assert_string_equal(tri_series_name(s, TRI_BOARD_COLUMNS + 1), "wait_s");
+  assert_true(s->named[0].values[0] == 2 && isnan(s->named[0].values[1]) && s->named[0].values[2] == 1);
+  assert_true(s->named[1].values[0] == 8 && s->named[1].values[1] == 9 && s->named[1].values[2] == 10);
 }
 
 /* ---- columns of pixels ------------------------------------------------------------------------------------------- */
@@ -553,6 +574,7 @@ int main(void) {
       WITH_FILE(does_not_depend_on_when_it_is_read),
       WITH_FILE(begins_columns_late),
       WITH_FILE(holds_named_numbers),
+      WITH_FILE(holds_names_of_one_part),
       WITH_FILE(columns_are_what_lies_in_them),
       WITH_FILE(columns_at_the_ends),
   };

@@ -311,17 +311,16 @@ static void test_progress_text(void **state) {
 static void test_progress_of_preferences(void **state) {
   (void)state;
   char text[256];
-  const tri_named_metric named[] = {{"rewards/chosen", 1}, {TRI_ACCURACY, 0.8125}};
+  tri_named_metric named[] = {{"rewards/chosen", 1}, {TRI_ACCURACY, 0.8125}};
   tri_step_metrics s = step_of(4);
-  s.named = named;
-  s.num_named = 2;
+  s.named = (tri_named_metrics){.list = named, .count = 2};
   tri_metrics_progress_text(&s, 500, NAN, 130, text, sizeof text);
   assert_non_null(strstr(text, " 2m10s left accuracy 0.81"));
   s.loss = 1e30; /* no room on the line */
   tri_metrics_progress_text(&s, 500, 1.5, 130, text, sizeof text);
   assert_null(strstr(text, "accuracy"));
   s.loss = 1;
-  s.num_named = 1;
+  named[1].value = NAN;
   tri_metrics_progress_text(&s, 500, 1.5, 130, text, sizeof text);
   assert_null(strstr(text, "accuracy"));
 }
@@ -332,10 +331,10 @@ static void test_summary_of_preferences(void **state) {
   tri_metrics *metrics = NULL;
   assert_ok(tri_metrics_open(p->directory, 1, &metrics));
   for (int64_t i = 1; i <= 5; i++) {
-    const tri_named_metric named[] = {{TRI_ACCURACY, 0.1 * (double)i}, {TRI_HELD_OUT_ACCURACY, 0.125 * (double)i}};
+    tri_named_metric named[] = {{TRI_ACCURACY, 0.1 * (double)i},
+                                {TRI_HELD_OUT_ACCURACY, i == 3 ? 0.125 * (double)i : NAN}};
     tri_step_metrics s = step_of(i);
-    s.named = named;
-    s.num_named = i == 3 ? 2 : 1;
+    s.named = (tri_named_metrics){.list = named, .count = 2};
     assert_ok(tri_metrics_step(metrics, &s));
   }
   assert_ok(tri_metrics_close(metrics));

@@ -2,7 +2,7 @@
 /* The page of `trireme board`. It asks /api/list every two seconds, and for the curves of those runs alone that are shown
  * and have changed. Curves come as columns of pixels: least, greatest and middle of the steps of each. */
 
-const PERIOD_MS = 2000, POINTS = 320, RUNS_AT_ONCE = 8, MOST_BANDS = 8, MOST_IN_TIP = 14, MOST_WORDS = 12, MOST_SAMPLES = 50, MOST_NAMED_CHARTS = 24;
+const PERIOD_MS = 2000, POINTS = 320, RUNS_AT_ONCE = 8, MOST_BANDS = 8, MOST_IN_TIP = 14, MOST_WORDS = 12, MOST_SAMPLES = 50, MOST_NAMED_CHARTS = 64;
 const token = new URLSearchParams(location.search).get("token");
 const $ = (id) => document.getElementById(id);
 
@@ -175,23 +175,24 @@ function curves_of(spec) {
   return shown_runs().flatMap((run) => (spec.parts ?? [spec.key]).map((key, part) => ({ run, key, part, data: state.curves.get(run.id).data }))).filter(({ key, data }) => data[key]);
 }
 
-/* The chart of a named number: those of a group share one, but for accuracies, which have a scale of their own. */
+/* The chart of a named number: names with the same first part share it, but for accuracies and ratios, which have a scale of their own. */
 function named_place(name) {
-  const held = name.startsWith(HELD_OUT) && name.indexOf("/", HELD_OUT.length) > 0, own = held ? name.slice(HELD_OUT.length) : name, cut = own.lastIndexOf("/");
-  const accuracy = /^accurac(y|ies)$/.test(own.slice(cut + 1));
-  return { held, accuracy, group: accuracy ? own : own.slice(0, cut), leaf: own.slice(cut + 1) };
+  const held = name.startsWith(HELD_OUT), own = held ? name.slice(HELD_OUT.length) : name, cut = own.indexOf("/");
+  const accuracy = /(^|[/_])(accurac(y|ies)|ratio)$/.test(own), group = accuracy || cut < 0 ? own : own.slice(0, cut);
+  return { held, accuracy, group, leaf: accuracy ? own.slice(own.lastIndexOf("/") + 1) : own.slice(cut + 1) };
 }
 
-/* Adds to the charts what curves of runs that are shown have under such names: of a group up to as many as there are dashes. */
+/* Adds to the charts what curves of runs that are shown have under such names: a chart of a group has up to as many as there are dashes, the next has the others. */
 function find_named_charts() {
-  for (const { id } of shown_runs()) {
-    for (const name of Object.keys(state.curves.get(id).data).filter((key) => key.includes("/"))) {
-      const { held, accuracy, group, leaf } = named_place(name);
-      let chart = charts.find(({ spec }) => spec.named && spec.group === group);
+  for (const { id, named } of shown_runs()) {
+    for (const name of Object.keys(named ?? {}).filter((key) => state.curves.get(id).data[key])) {
+      const { held, accuracy, group, leaf } = named_place(name), of_group = charts.filter(({ spec }) => spec.named && spec.group === group);
+      let chart = of_group.find(({ spec }) => spec.leaves.includes(leaf) || spec.leaves.length < DASHES.length);
       if (!chart && named_charts() >= MOST_NAMED_CHARTS) continue;
-      if (!chart) charts.push((chart = chart_card({ key: "named-" + group, group, named: [], leaves: [], parts: [], title: NAMED_TITLES.get(group) ?? group, kind: accuracy ? "share" : "", zero: accuracy })));
+      const [key, title] = of_group.length === 0 ? ["", ""] : [`:${of_group.length + 1}`, ` (${of_group.length + 1})`];
+      if (!chart) charts.push((chart = chart_card({ key: "named-" + group + key, group, named: [], leaves: [], parts: [], title: (NAMED_TITLES.get(group) ?? group) + title, kind: accuracy ? "share" : "", zero: accuracy })));
       const { spec } = chart;
-      if (spec.parts.includes(name) || (!spec.leaves.includes(leaf) && spec.leaves.length === DASHES.length)) continue;
+      if (spec.parts.includes(name)) continue;
       if (!spec.leaves.includes(leaf)) spec.leaves.push(leaf);
       spec.parts.push(name);
       spec.named.push({ held, dash: spec.leaves.indexOf(leaf), text: held ? leaf + ", held out" : leaf });
