@@ -79,10 +79,22 @@ typedef struct tri_policy_value {
   double loss, through_ratio, direct;
 } tri_policy_value;
 
+/* Returns whether q is a function of a sum over the completion. */
+TRI_HOST_AND_GPU int tri_policy_weighs_sequences(const tri_policy_settings *settings) {
+  switch ((tri_policy_importance)settings->importance) {
+    case TRI_POLICY_IMPORTANCE_NONE:
+    case TRI_POLICY_TOKEN_TRUNCATE:
+    case TRI_POLICY_TOKEN_MASK: return 0;
+    case TRI_POLICY_SEQUENCE_TRUNCATE:
+    case TRI_POLICY_SEQUENCE_MASK: break;
+  }
+  return 1;
+}
+
 /* Returns whether a label's loss needs the sums over its completion. */
 TRI_HOST_AND_GPU int tri_policy_has_sums(const tri_policy_settings *settings) {
-  return settings->by_sequence || settings->importance == TRI_POLICY_SEQUENCE_TRUNCATE ||
-         settings->importance == TRI_POLICY_SEQUENCE_MASK || settings->off_policy_limit < TRI_POLICY_NO_LIMIT;
+  return settings->by_sequence || tri_policy_weighs_sequences(settings) ||
+         settings->off_policy_limit < TRI_POLICY_NO_LIMIT;
 }
 
 TRI_HOST_AND_GPU double tri_policy_limited(double x, double low, double high) {
@@ -103,33 +115,47 @@ TRI_HOST_AND_GPU double tri_policy_old(const tri_policy_settings *settings, cons
 /* Returns q. */
 TRI_HOST_AND_GPU double tri_policy_weight(const tri_policy_settings *settings, const tri_policy_label *label, double lp,
                                           const tri_policy_sums *sums) {
-  const int of_sequence =
-      settings->importance == TRI_POLICY_SEQUENCE_TRUNCATE || settings->importance == TRI_POLICY_SEQUENCE_MASK;
-  const double x = of_sequence ? sums->importance : tri_policy_old(settings, label, lp) - label->behaviour;
+  const double x =
+      tri_policy_weighs_sequences(settings) ? sums->importance : tri_policy_old(settings, label, lp) - label->behaviour;
   const double ratio = tri_policy_ratio(x);
-  if (settings->importance == TRI_POLICY_IMPORTANCE_NONE) return 1.0;
-  if (settings->importance == TRI_POLICY_TOKEN_TRUNCATE || settings->importance == TRI_POLICY_SEQUENCE_TRUNCATE)
-    return tri_policy_limited(ratio, settings->importance_min, settings->importance_max);
+  switch ((tri_policy_importance)settings->importance) {
+    case TRI_POLICY_IMPORTANCE_NONE: return 1.0;
+    case TRI_POLICY_TOKEN_TRUNCATE:
+    case TRI_POLICY_SEQUENCE_TRUNCATE:
+      return tri_policy_limited(ratio, settings->importance_min, settings->importance_max);
+    case TRI_POLICY_TOKEN_MASK:
+    case TRI_POLICY_SEQUENCE_MASK: break;
+  }
   return ratio < settings->importance_min || ratio > settings->importance_max ? 0.0 : ratio;
 }
 
-/* Returns P(r). */
-TRI_HOST_AND_GPU tri_policy_value tri_policy_surrogate(const tri_policy_settings *settings, double advantage,
-                                                       double log_ratio, double lp) {
+/* Returns the clipped objective. */
+TRI_HOST_AND_GPU tri_policy_value tri_policy_clipped(const tri_policy_settings *settings, double advantage,
+                                                     double log_ratio) {
   const double ratio = tri_policy_ratio(log_ratio);
   const double bounded = ratio > settings->delta ? settings->delta : ratio;
   const double clipped = tri_policy_limited(ratio, 1.0 - settings->epsilon, 1.0 + settings->epsilon_high);
   const int live = advantage >= 0 ? ratio <= 1.0 + settings->epsilon_high
                                   : ratio >= 1.0 - settings->epsilon && ratio <= settings->delta;
   tri_policy_value out;
-  out.through_ratio = out.direct = 0.0;
-  if (settings->objective == TRI_POLICY_CISPO) {
-    out.direct = -(ratio > settings->epsilon_high ? settings->epsilon_high : ratio) * advantage;
-    out.loss = out.direct * lp;
-    return out;
-  }
+  out.through_ratio = live ? -tri_policy_ratio_slope(log_ratio) * advantage : 0.0;
+  out.direct = 0.0;
   out.loss = bounded * advantage < clipped * advantage ? -bounded * advantage : -clipped * advantage;
-  if (live) out.through_ratio = -tri_policy_ratio_slope(log_ratio) * advantage;
+  return out;
+}
+
+/* Returns P(r). */
+TRI_HOST_AND_GPU tri_policy_value tri_policy_surrogate(const tri_policy_settings *settings, double advantage,
+                                                       double log_ratio, double lp) {
+  const double ratio = tri_policy_ratio(log_ratio);
+  tri_policy_value out;
+  switch ((tri_policy_objective)settings->objective) {
+    case TRI_POLICY_CLIPPED: return tri_policy_clipped(settings, advantage, log_ratio);
+    case TRI_POLICY_CISPO: break;
+  }
+  out.through_ratio = 0.0;
+  out.direct = -(ratio > settings->epsilon_high ? settings->epsilon_high : ratio) * advantage;
+  out.loss = out.direct * lp;
   return out;
 }
 
