@@ -57,6 +57,7 @@ typedef struct tri_policy_settings {
   double delta; /* upper bound of r in the clipped objective; TRI_POLICY_NO_LIMIT: no such bound */
   double beta;  /* factor of the KL divergence from the reference; 0: no reference */
   double importance_min, importance_max;
+  double entropy_coef; /* factor of the mean entropy of the labels' distributions, which is subtracted from the loss */
   double off_policy_limit; /* P of a completion with A < 0 is 0 if the mean of (behaviour - lp) is above */
 } tri_policy_settings;
 

@@ -109,17 +109,28 @@ static char *u_from(const tri_op_call *call, void *const *slots, int32_t slot, i
   return slot < 0 ? NULL : from_row(call, slots[slot], at->factors.b.in, first);
 }
 
+/* Returns whether the loss has an entropy bonus. */
+static bool has_entropy(const cross_entropy *at) {
+  switch (at->kind) {
+    case TRI_LABEL_LOSS_CROSS_ENTROPY:
+    case TRI_LABEL_LOSS_PREFERENCE: return false;
+    case TRI_LABEL_LOSS_POLICY: break;
+  }
+  return at->policy.settings.entropy_coef != 0;
+}
+
 /* The call's workspace, in order: the logits of a chunk, then columns of one number per row of the chunk (with two
  * passes: per row of the micro-batch), then scratch of the GEMMs. */
 typedef struct chunk_memory {
-  char *logits, *maximum, *sum, *label_logit, *losses, *own_maximum, *scratch;
+  char *logits, *maximum, *sum, *label_logit, *losses, *own_maximum, *spread, *scratch;
 } chunk_memory;
 
-/* The part of the workspace before chunk_memory, with other losses than cross entropy. log_probs, factors, row_losses:
- * one number per row; `whole`: log-probabilities per token of the whole sequences, if context ranks share them; slopes,
- * pair_losses: two numbers and one per pair; sums: a tri_policy_sums per token of the whole sequences. */
+/* The part of the workspace before chunk_memory, with other losses than cross entropy. log_probs, factors, row_losses,
+ * entropy_slopes, entropy_means: one number per row; `whole`: log-probabilities per token of the whole sequences, if
+ * context ranks share them; slopes, pair_losses: two numbers and one per pair; sums: a tri_policy_sums per token of the
+ * whole sequences. */
 typedef struct completions_memory {
-  double *log_probs, *factors, *row_losses, *whole, *slopes, *pair_losses, *sums;
+  double *log_probs, *factors, *row_losses, *entropy_slopes, *entropy_means, *whole, *slopes, *pair_losses, *sums;
 } completions_memory;
 
 static int64_t num_pairs(const cross_entropy *at) { return at->completions.sequences * at->completions.pairs; }
@@ -152,6 +163,8 @@ static size_t lay_out_completions(const tri_op_call *call, char *base, completio
   out->log_probs = allocate_doubles(base, &used, call->rows);
   out->factors = allocate_doubles(base, &used, call->rows);
   out->row_losses = allocate_doubles(base, &used, call->rows);
+  out->entropy_slopes = allocate_doubles(base, &used, has_entropy(at) ? call->rows : 0);
+  out->entropy_means = allocate_doubles(base, &used, has_entropy(at) ? call->rows : 0);
   if (!at->two_passes) return used;
   out->whole = allocate_doubles(base, &used, at->context > 1 ? whole_rows(at) : 0);
   switch (at->kind) {
@@ -182,8 +195,9 @@ static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
   out->label_logit = out->sum + column;
   out->losses = out->label_logit + column;
   out->own_maximum = out->losses + column;
-  out->scratch = out->own_maximum + column;
-  return before + logits + 5 * column;
+  out->spread = out->own_maximum + column;
+  out->scratch = out->spread + (has_entropy(at) ? column : 0);
+  return before + logits + (has_entropy(at) ? 6 : 5) * column;
 }
 
 static tri_status op_cross_entropy_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -275,16 +289,31 @@ static void *losses_of(const tri_run *run, const tri_op_call *call, int64_t firs
   return (char *)run->slots[call->outputs[0]] + (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type));
 }
 
-/* Computes the gradients of a chunk of rows from `first` on, whose logits are in memory. A row's gradient is multiplied
- * by its element of `factors` or, if that is NULL, by the label's weight. */
+/* Replaces the logits of a chunk by their gradient. A row's gradient is multiplied by its factor in `c` or, if that is
+ * NULL, by the label's weight. */
+static tri_status make_gradient(tri_run *run, const tri_op_call *call, int64_t first, const chunk_products *p,
+                                const chunk_memory *m, const completions_memory *c) {
+  const cross_entropy *at = call->attributes;
+  const int64_t rows = p->logits.m;
+  if (has_entropy(at)) {
+    TRI_KERNEL_CALL(run->queue, softmax_gradient_entropy, call->type, rows, at->weight.out, p->logits.ldc, at->form,
+                    m->logits, run->labels + first, c->factors + first, c->entropy_slopes + first,
+                    c->entropy_means + first, at->first_id, m->maximum, m->sum, p->hidden.lda, m->logits);
+    return TRI_OK;
+  }
+  TRI_KERNEL_CALL(run->queue, softmax_gradient, call->type, rows, at->weight.out, p->logits.ldc, at->form, m->logits,
+                  run->labels + first, run->weights + first, c == NULL ? NULL : c->factors + first, at->first_id,
+                  run->values, m->maximum, m->sum, p->hidden.lda, m->logits);
+  return TRI_OK;
+}
+
+/* Computes the gradients of a chunk of rows from `first` on, whose logits are in memory. c NULL: cross entropy. */
 static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t first, const chunk_products *p,
-                                const chunk_memory *m, const double *factors) {
+                                const chunk_memory *m, const completions_memory *c) {
   const cross_entropy *at = call->attributes;
   const int64_t rows = p->logits.m;
   const char *hidden = from_row(call, run->slots[call->inputs[0]], at->weight.in, first);
-  TRI_KERNEL_CALL(run->queue, softmax_gradient, call->type, rows, at->weight.out, p->logits.ldc, at->form, m->logits,
-                  run->labels + first, run->weights + first, factors, at->first_id, run->values, m->maximum, m->sum,
-                  p->hidden.lda, m->logits);
+  TRI_TRY(make_gradient(run, call, first, p, m, c));
   TRI_TRY(add_bias_gradient(run, call, rows, p->weight.lda, m->logits));
   char *gradient_hidden = from_row(call, run->slots[call->outputs[0]], at->weight.in, first);
   TRI_TRY(
@@ -293,6 +322,28 @@ static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t f
                                 u_from(call, run->slots, call->inputs[TRI_UP_U], first),
                                 u_from(call, run->slots, call->outputs[TRI_UP_U], first), m->scratch));
   return tri_weight_accumulate(run, call, &at->weight, &p->weight, hidden, m->logits, m->scratch);
+}
+
+/* Computes the sums of which entropies are a function, for an entropy bonus, from the logits of a chunk and the maximum
+ * of the whole vocabulary. */
+static tri_status find_spread(tri_run *run, const tri_op_call *call, int64_t rows, const chunk_memory *m) {
+  const cross_entropy *at = call->attributes;
+  if (!has_entropy(at)) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, softmax_spread, call->type, rows, at->weight.out, padded_vocabulary(at), m->logits,
+                  m->maximum, m->spread);
+  if (at->slices == 1) return TRI_OK;
+  return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, tri_dtype_wide(call->type), rows, m->spread);
+}
+
+/* Adds the entropy bonus to the losses of rows from `first` on. `m`: statistics of these rows. */
+static tri_status add_entropy(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows, const chunk_memory *m,
+                              const completions_memory *c) {
+  const cross_entropy *at = call->attributes;
+  if (!has_entropy(at)) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, entropy_terms, call->type, rows, run->labels + first, run->weights + first,
+                  at->policy.settings.entropy_coef, run->values, m->sum, m->spread, c->entropy_slopes + first,
+                  c->entropy_means + first, c->row_losses + first);
+  return TRI_OK;
 }
 
 /* Computes the log-probabilities of a chunk's labels, in run->log_probs if these are requested, then the losses and the
@@ -309,6 +360,8 @@ static tri_status find_chunk_factors(tri_run *run, const tri_op_call *call, int6
   TRI_KERNEL_CALL(run->queue, policy_factors, &at->policy, rows, labels, places, run->segments + shift,
                   run->advantage + shift, run->normaliser + shift, column(run->old, shift), run->behaviour + shift,
                   column(run->reference, shift), NULL, log_probs, c->factors + first, c->row_losses + first);
+  TRI_TRY(find_spread(run, call, rows, m));
+  TRI_TRY(add_entropy(run, call, first, rows, m, c));
   TRI_KERNEL_CALL(run->queue, sum_doubles, rows, c->row_losses + first, run->loss_sum, first > 0);
   return TRI_OK;
 }
@@ -331,7 +384,7 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
     completions_memory c;
     lay_out_completions(call, run->workspace, &c);
     TRI_TRY(find_chunk_factors(run, call, first, rows, &m, &c));
-    return run->training ? run_gradients(run, call, first, &p, &m, c.factors + first) : TRI_OK;
+    return run->training ? run_gradients(run, call, first, &p, &m, &c) : TRI_OK;
   }
   TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, weights, m.maximum, m.sum, m.label_logit, losses);
   TRI_KERNEL_CALL(queue, sum, call->type, rows, losses, run->loss_sum, first > 0);
@@ -349,6 +402,7 @@ static chunk_memory memory_of_chunk(const tri_run *run, const tri_op_call *call,
   m.maximum += into;
   m.sum += into;
   m.label_logit += into;
+  m.spread += into;
   return m;
 }
 
@@ -364,7 +418,8 @@ static tri_status find_statistics(tri_run *run, const tri_op_call *call, int64_t
   TRI_TRY(make_chunk_logits(run, call, first, rows));
   TRI_KERNEL_CALL(run->queue, softmax_statistics, call->type, rows, at->weight.out, padded_vocabulary(at), m.logits,
                   run->labels + first, at->first_id, m.maximum, m.sum, m.label_logit);
-  return join_slices(run, call, rows, &m);
+  TRI_TRY(join_slices(run, call, rows, &m));
+  return find_spread(run, call, rows, &m);
 }
 
 /* Computes the log-probabilities of this rank's labels, in run->log_probs if these are requested. */
@@ -401,6 +456,8 @@ static tri_status find_policy_factors(tri_run *run, const tri_op_call *call, con
   TRI_KERNEL_CALL(run->queue, policy_factors, &at->policy, call->rows, run->labels, run->global_rows, run->segments,
                   run->advantage, run->normaliser, run->old, run->behaviour, run->reference, c->sums, c->log_probs,
                   c->factors, c->row_losses);
+  const chunk_memory m = memory_of_chunk(run, call, 0);
+  TRI_TRY(add_entropy(run, call, 0, call->rows, &m, c));
   TRI_KERNEL_CALL(run->queue, sum_doubles, call->rows, c->row_losses, run->loss_sum, false);
   return TRI_OK;
 }
@@ -442,7 +499,7 @@ static tri_status run_completions(tri_run *run, const tri_op_call *call) {
     const chunk_products p = products_of(call, rows);
     const chunk_memory m = memory_of_chunk(run, call, first);
     if (i < chunks - 1) TRI_TRY(make_chunk_logits(run, call, first, rows));
-    TRI_TRY(run_gradients(run, call, first, &p, &m, c.factors + first));
+    TRI_TRY(run_gradients(run, call, first, &p, &m, &c));
   }
   return TRI_OK;
 }

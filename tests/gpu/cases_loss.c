@@ -11,6 +11,7 @@
 typedef struct loss_call {
   int64_t rows, vocabulary, ld, gradient_ld, first_id;
   int logits, labels, weights, values, maximum, sum, label_logit, out;
+  int factors, slopes, means, losses, spread; /* of an entropy bonus */
   tri_logit_form form;
 } loss_call;
 
@@ -234,18 +235,31 @@ static int add_logits_below(problem *p, loss_call *x) {
   return number;
 }
 
-void cases_softmax_gradient(checker *c, tri_dtype type) {
+static tri_status run_gradient_entropy(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, softmax_gradient_entropy, p->type, x->rows, x->vocabulary, x->ld, x->form, AT(x->logits),
+                AT(x->labels), AT(x->factors), AT(x->slopes), AT(x->means), x->first_id, AT(x->maximum), AT(x->sum),
+                x->gradient_ld, AT(x->out));
+}
+
+static void cases_gradient(checker *c, tri_dtype type, bool entropy) {
   loss_call x;
   for (int i = 0; next_loss(c, i, &x); i++) {
     problem p = problem_make(c, type);
     const tri_step_values values = {.loss_scale = 0.125, .lr = NAN, .gradient_scale = NAN};
     const bool in_place = i % 2 == 1;
-    p.run = run_gradient;
+    p.run = entropy ? run_gradient_entropy : run_gradient;
     p.with = &x;
     x.form = form_of(i / 2);
     x.labels = add_labels(&p, &x);
-    x.weights = add_input(&p, "weights", TRI_FP32, x.rows, 1, 0.3);
-    x.values = add_bytes(&p, "values", &values, sizeof values);
+    if (entropy) {
+      x.factors = add_input(&p, "factors", TRI_FP64, x.rows, 0, 0.1);
+      x.slopes = add_input(&p, "slopes", TRI_FP64, x.rows, 0.1, 0.03);
+      x.means = add_input(&p, "means", TRI_FP64, x.rows, -3, 1);
+    } else {
+      x.weights = add_input(&p, "weights", TRI_FP32, x.rows, 1, 0.3);
+      x.values = add_bytes(&p, "values", &values, sizeof values);
+    }
     add_statistics(&p, &x, 3);
     if (in_place) {
       x.out = x.logits = add_logits_below(&p, &x);
@@ -258,6 +272,59 @@ void cases_softmax_gradient(checker *c, tri_dtype type) {
     }
     p.arguments[x.out].yardstick = 1e-3; /* times loss_scale, and most are of unlikely ids */
     say(&p, &x, x.form.soft_cap > 0 ? in_place ? ", capped, in place" : ", capped" : in_place ? ", in place" : "");
+    check(&p);
+  }
+}
+
+void cases_softmax_gradient(checker *c, tri_dtype type) { cases_gradient(c, type, false); }
+void cases_softmax_gradient_entropy(checker *c, tri_dtype type) { cases_gradient(c, type, true); }
+
+/* ---- entropy ----------------------------------------------------------------------------------------------------- */
+
+static tri_status run_spread(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, softmax_spread, p->type, x->rows, x->vocabulary, x->ld, AT(x->logits), AT(x->maximum),
+                AT(x->spread));
+}
+
+void cases_softmax_spread(checker *c, tri_dtype type) {
+  loss_call x;
+  for (int i = 0; next_loss(c, i, &x); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_spread;
+    p.with = &x;
+    add_statistics(&p, &x, 3);
+    x.logits = add_array(&p, "logits", p.wide, x.rows * x.ld);
+    fill(&p, x.logits, matrix_of(x.rows, x.ld, x.vocabulary), 0, 3);
+    x.spread = add_output(&p, "spread", p.wide, x.rows, false);
+    say(&p, &x, "");
+    check(&p);
+  }
+}
+
+static tri_status run_entropy(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, entropy_terms, p->type, x->rows, AT(x->labels), AT(x->weights), 0.3, AT(x->values), AT(x->sum),
+                AT(x->spread), AT(x->slopes), AT(x->means), AT(x->losses));
+}
+
+void cases_entropy_terms(checker *c, tri_dtype type) {
+  loss_call x;
+  for (int i = 0; next_loss(c, i, &x); i++) {
+    problem p = problem_make(c, type);
+    const tri_step_values values = {.loss_scale = 0.125, .lr = NAN, .gradient_scale = NAN};
+    p.run = run_entropy;
+    p.with = &x;
+    x.labels = add_labels(&p, &x);
+    x.weights = add_input(&p, "weights", TRI_FP32, x.rows, 1, 0.3);
+    x.values = add_bytes(&p, "values", &values, sizeof values);
+    add_statistics(&p, &x, 3);
+    x.spread = add_input(&p, "spread", p.wide, x.rows, -6, 1);
+    x.slopes = add_output(&p, "slopes", TRI_FP64, x.rows, false);
+    x.means = add_output(&p, "means", TRI_FP64, x.rows, false);
+    x.losses = add_output(&p, "losses", TRI_FP64, x.rows, true);
+    for (int of = x.slopes; of <= x.losses; of++) p.arguments[of].tolerance = 1e-12;
+    say(&p, &x, "");
     check(&p);
   }
 }

@@ -138,6 +138,9 @@ typedef struct kernel_cases {
   X(label_log_probs) \
   X(completion_slopes) \
   X(label_factors) \
+  X(softmax_spread) \
+  X(entropy_terms) \
+  X(softmax_gradient_entropy) \
   X(policy_sums) \
   X(policy_factors) \
   X(sum_doubles) \

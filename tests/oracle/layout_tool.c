@@ -12,8 +12,8 @@
  * SMOOTHING GAMMA TAU DESIRABLE UNDESIRABLE KL CROSS_ENTROPY"; TOKENS then have segments and, as doubles, the
  * reference's log-probabilities behind the weights, and OUT/NAME.log-probs gets those of the first step's labels
  * [batch, sequence], which tri_engine_log_probs must find, too. Or a policy-gradient loss, as "policy OBJECTIVE
- * IMPORTANCE BY_SEQUENCE HAS_OLD EPSILON EPSILON_HIGH DELTA BETA MIN MAX OFF_POLICY_LIMIT TEMPERATURE"; then the tokens
- * also have the doubles advantage, normaliser, old and behaviour. */
+ * IMPORTANCE BY_SEQUENCE HAS_OLD EPSILON EPSILON_HIGH DELTA BETA MIN MAX OFF_POLICY_LIMIT TEMPERATURE ENTROPY_COEF";
+ * then the tokens also have the doubles advantage, normaliser, old and behaviour. */
 #include "global.h"
 
 #include "base/memory.h"
@@ -252,9 +252,10 @@ static tri_status run_all(arguments *a, const char *model_path) {
 static void read_objective(const char *text, arguments *a) {
   tri_policy_settings policy = {0};
   double temperature = 1;
-  if (sscanf(text, "policy %d %d %d %d %lf %lf %lf %lf %lf %lf %lf %lf", &policy.objective, &policy.importance,
+  if (sscanf(text, "policy %d %d %d %d %lf %lf %lf %lf %lf %lf %lf %lf %lf", &policy.objective, &policy.importance,
              &policy.by_sequence, &policy.has_old, &policy.epsilon, &policy.epsilon_high, &policy.delta, &policy.beta,
-             &policy.importance_min, &policy.importance_max, &policy.off_policy_limit, &temperature) == 12) {
+             &policy.importance_min, &policy.importance_max, &policy.off_policy_limit, &temperature,
+             &policy.entropy_coef) == 13) {
     a->objective = tri_objective_policy(&policy, temperature);
     return;
   }

@@ -29,8 +29,8 @@ NOISE = dict(old=0.4, reference=0.5, behaviour=0.3)
 
 def asked():
     """Cases: the loss type and arguments of GRPOConfig; `has_old`: whether the update is not the first; importance: mode, or None."""
-    def case(loss_type, *, beta=0.0, mode=None, level="token", delta=None, temperature=1.0, has_old=True, limit=None):
-        return dict(loss_type=loss_type, beta=beta, mode=mode, level=level, delta=delta, temperature=temperature, has_old=has_old, limit=limit)
+    def case(loss_type, *, beta=0.0, mode=None, level="token", delta=None, temperature=1.0, has_old=True, limit=None, entropy=0.0):
+        return dict(loss_type=loss_type, beta=beta, mode=mode, level=level, delta=delta, temperature=temperature, has_old=has_old, limit=limit, entropy=entropy)
     modes = (None, "token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
     for loss in ("grpo", "dapo", "dr_grpo", "cispo"):
         for beta in (0.0, 0.04):
@@ -45,6 +45,8 @@ def asked():
         yield case("dapo", beta=beta, level="sequence", delta=1.5)
         yield case("dapo", beta=beta, delta=1.5)
         yield case("dapo", beta=beta, limit=0.05, mode="token_mask")
+        yield case("dapo", beta=beta, mode="token_mask", entropy=0.3, temperature=0.7)
+        yield case("grpo", beta=beta, level="sequence", entropy=0.3)
         yield case("grpo", beta=beta, limit=0.05, level="sequence", temperature=1.3)
 
 
@@ -68,7 +70,7 @@ def trainer_of(one, model, folder):
     config = trl.GRPOConfig(output_dir=folder, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[], per_device_train_batch_size=6, num_generations=6,
                             max_completion_length=LONGEST, save_strategy="no", disable_tqdm=True, loss_type=one["loss_type"], beta=0.0, epsilon=0.2,
                             epsilon_high=2.0 if one["loss_type"] == "cispo" else 0.28, delta=one["delta"], importance_sampling_level=one["level"], temperature=one["temperature"],
-                            off_policy_mask_threshold=one["limit"])
+                            off_policy_mask_threshold=one["limit"], entropy_coef=one["entropy"])
     made = trl.GRPOTrainer(model=model, reward_funcs=lambda completions, **_: [0.0] * len(completions), args=config,
                            train_dataset=datasets.Dataset.from_dict({"prompt": ["2 3"] * 8}), processing_class=preference.tokenizer_of())
     def plain(self, model, ids, mask, keep, **_):

@@ -11,17 +11,19 @@ STEPS, SEQUENCE = 3, 23
 NONE, TOKEN_TRUNCATE, TOKEN_MASK, SEQUENCE_TRUNCATE, SEQUENCE_MASK = range(5)
 
 
-def settings(cispo=0, importance=NONE, by_sequence=0, has_old=1, high=0.28, delta=1e300, beta=0.0, low=0.5, most=3.0, limit=1e300, temperature=1.0):
-    return f"policy {cispo} {importance} {by_sequence} {has_old} 0.2 {high} {delta} {beta} {low} {most} {limit} {temperature}"
+def settings(cispo=0, importance=NONE, by_sequence=0, has_old=1, high=0.28, delta=1e300, beta=0.0, low=0.5, most=3.0, limit=1e300, temperature=1.0, entropy=0.0):
+    return f"policy {cispo} {importance} {by_sequence} {has_old} 0.2 {high} {delta} {beta} {low} {most} {limit} {temperature} {entropy}"
 
 
 CASES = {
     "on policy": settings(has_old=0),
     "dapo": settings(importance=TOKEN_MASK, beta=0.04),
-    "temperature": settings(has_old=0, importance=TOKEN_TRUNCATE, beta=0.04, temperature=0.7),
+    "temperature": settings(has_old=0, importance=TOKEN_TRUNCATE, beta=0.04, temperature=0.7, entropy=0.02),
     "delta": settings(delta=1.5, importance=SEQUENCE_MASK),
     "cispo": settings(cispo=1, high=1.5, importance=TOKEN_TRUNCATE),
     "gspo": settings(by_sequence=1, importance=TOKEN_MASK, beta=0.1),
+    "entropy": settings(importance=TOKEN_MASK, entropy=0.05, temperature=0.8),
+    "entropy of sequences": settings(by_sequence=1, entropy=0.05),
     "off policy mask": settings(has_old=0, importance=SEQUENCE_TRUNCATE, limit=0.2),
 }
 
@@ -34,7 +36,7 @@ def draw_completions(model, steps, seed=5, batch=BATCH, sequence=SEQUENCE):
         ids, labels, positions, weights, segments = (out[step, c] for c in range(5))
         doubles = {name: numpy.zeros((batch, sequence)) for name in ("reference", "advantage", "normaliser", "old", "behaviour")}
         labels[:], segments[:] = -2, -1
-        weights[:] = numpy.zeros((batch, sequence), numpy.float32).view(numpy.int32)
+        weights[:] = numpy.ones((batch, sequence), numpy.float32).view(numpy.int32)
         positions[:] = numpy.arange(sequence)
         for row in range(batch):
             at, number = 0, 0

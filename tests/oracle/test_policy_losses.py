@@ -35,6 +35,7 @@ def columns_of(case, placing, log_probs=None):
     doubles = numpy.zeros((5, BATCH, SEQUENCE))
     ids, labels, positions, _, segments = out[:5]
     labels[:], segments[:], positions[:] = -2, -1, numpy.arange(SEQUENCE)
+    out[3] = numpy.ones((BATCH, SEQUENCE), numpy.float32).view(numpy.int32)
     for row, units in placing.items():
         at = 0
         for number, unit in enumerate(units):
@@ -58,7 +59,7 @@ def columns_of(case, placing, log_probs=None):
 def objective_of(case):
     cispo = case["loss_type"] == "cispo"
     return settings(cispo=int(cispo), importance=MODES[case["mode"]], by_sequence=int(case["level"] == "sequence"), has_old=int(case["has_old"]), high=2.0 if cispo else 0.28,
-                    delta=case["delta"] or 1e300, beta=case["beta"], limit=case["limit"] or 1e300, temperature=case["temperature"])
+                    delta=case["delta"] or 1e300, beta=case["beta"], limit=case["limit"] or 1e300, temperature=case["temperature"], entropy=case["entropy"])
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def test_loss_and_gradients(engine, case):
 
 @pytest.mark.parametrize("level,limit", [("token", None), ("sequence", None), ("token", 0.05)])
 def test_packed_is_alone(engine, level, limit):
-    case = dict(loss_type="grpo", beta=0.04, mode="token_mask", level=level, delta=None, temperature=0.9, has_old=True, limit=limit)
+    case = dict(loss_type="grpo", beta=0.04, mode="token_mask", level=level, delta=None, temperature=0.9, has_old=True, limit=limit, entropy=0.02)
     alone = found(engine, case, ALONE, [dict(micro_batch=1), dict(micro_batch=8)])
     packed = found(engine, case, PACKED)["one"]
     for loss, gradients, _ in alone.values():

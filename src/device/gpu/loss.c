@@ -51,6 +51,37 @@ static tri_status gpu_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t
   return TRI_OK;
 }
 
+static tri_status gpu_softmax_spread(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                     const void *logits, const void *maximum, void *spread) {
+  const tri_gpu_shape a_block_each = {.x = rows};
+  TRI_GPU_LAUNCH(softmax_spread, type, a_block_each, .logits = logits, .maximum = maximum, .spread = spread,
+                 .vocabulary = vocabulary, .ld = ld);
+  return TRI_OK;
+}
+
+static tri_status gpu_entropy_terms(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
+                                    const float *weights, double coefficient, const tri_step_values *values,
+                                    const void *sum, const void *spread, double *slopes, double *means,
+                                    double *losses) {
+  TRI_GPU_LAUNCH(entropy_terms, type, threads_of_rows(rows, entropy_terms_threads), .labels = labels,
+                 .weights = weights, .values = values, .sum = sum, .spread = spread, .slopes = slopes, .means = means,
+                 .losses = losses, .coefficient = coefficient, .rows = rows);
+  return TRI_OK;
+}
+
+static tri_status gpu_softmax_gradient_entropy(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
+                                               int64_t ld, tri_logit_form form, const void *logits,
+                                               const int32_t *labels, const double *factors, const double *slopes,
+                                               const double *means, int64_t first_id, const void *maximum,
+                                               const void *sum, int64_t gradient_ld, void *gradient) {
+  const tri_gpu_shape a_block_each = {.x = rows};
+  TRI_GPU_LAUNCH(softmax_gradient_entropy, type, a_block_each, .logits = logits, .labels = labels, .factors = factors,
+                 .slopes = slopes, .means = means, .maximum = maximum, .sum = sum, .gradient = gradient,
+                 .vocabulary = vocabulary, .ld = ld, .gradient_ld = gradient_ld, .first_id = first_id,
+                 .scale = form.scale, .soft_cap = form.soft_cap);
+  return TRI_OK;
+}
+
 /* ---- objectives of completions ----------------------------------------------------------------------------------- */
 
 static tri_status gpu_label_log_probs(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
@@ -119,6 +150,9 @@ void tri_gpu_fill_loss(tri_device_kernels *out) {
   out->label_log_probs = gpu_label_log_probs;
   out->completion_slopes = gpu_completion_slopes;
   out->label_factors = gpu_label_factors;
+  out->softmax_spread = gpu_softmax_spread;
+  out->entropy_terms = gpu_entropy_terms;
+  out->softmax_gradient_entropy = gpu_softmax_gradient_entropy;
   out->policy_sums = gpu_policy_sums;
   out->policy_factors = gpu_policy_factors;
   out->sum_doubles = gpu_sum_doubles;

@@ -60,24 +60,78 @@ tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t 
   return TRI_OK;
 }
 
+/* Arguments of the gradient of logits. */
+typedef struct logit_gradients {
+  tri_dtype type;
+  int64_t vocabulary, ld, first_id, gradient_ld;
+  tri_logit_form form;
+  const void *logits, *maximum, *sum;
+  const int32_t *labels;
+  void *gradient;
+} logit_gradients;
+
+/* Computes the gradient of row r. It may overlap the logits: its elements are never wider, so v is read before it is
+ * overwritten. */
+static void gradient_row(const logit_gradients *g, int64_t r, double factor, double slope, double mean) {
+  const tri_dtype wide = tri_dtype_wide(g->type);
+  for (int64_t v = 0; v < g->vocabulary; v++) {
+    const double logit = load(wide, g->logits, r * g->ld + v), less = logit - load(wide, g->maximum, r);
+    const double probability = exp(less) / load(wide, g->sum, r);
+    double value = factor * g->form.scale * (probability - (v == g->labels[r] - g->first_id ? 1.0 : 0.0));
+    if (slope != 0) value += slope * g->form.scale * (probability > 0 ? probability * (less - mean) : 0.0);
+    if (g->form.soft_cap > 0) value *= 1.0 - pow(logit / g->form.soft_cap, 2.0);
+    store(g->type, g->gradient, r * g->gradient_ld + v, g->labels[r] < 0 ? 0.0 : value);
+  }
+}
+
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                           int64_t ld, tri_logit_form form, const void *logits, const int32_t *labels,
                                           const float *weights, const double *factors, int64_t first_id,
                                           const tri_step_values *values, const void *maximum, const void *sum,
                                           int64_t gradient_ld, void *gradient) {
   (void)queue;
-  tri_dtype wide = tri_dtype_wide(type);
+  const logit_gradients g = {type, vocabulary, ld, first_id, gradient_ld, form, logits, maximum, sum, labels, gradient};
+  for (int64_t r = 0; r < rows; r++)
+    gradient_row(&g, r, factors != NULL ? factors[r] : values->loss_scale * (double)weights[r], 0, 0);
+  return TRI_OK;
+}
+
+tri_status tri_reference_softmax_gradient_entropy(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
+                                                  int64_t ld, tri_logit_form form, const void *logits,
+                                                  const int32_t *labels, const double *factors, const double *slopes,
+                                                  const double *means, int64_t first_id, const void *maximum,
+                                                  const void *sum, int64_t gradient_ld, void *gradient) {
+  (void)queue;
+  const logit_gradients g = {type, vocabulary, ld, first_id, gradient_ld, form, logits, maximum, sum, labels, gradient};
+  for (int64_t r = 0; r < rows; r++) gradient_row(&g, r, factors[r], slopes[r], means[r]);
+  return TRI_OK;
+}
+
+tri_status tri_reference_softmax_spread(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                        const void *logits, const void *maximum, void *spread) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
-    const double factor = factors != NULL ? factors[r] : values->loss_scale * (double)weights[r];
-    const double scale = factor * form.scale;
-    /* The gradient may overlap the logits: its elements are never wider, so v is read before it is overwritten. */
+    double total = 0;
     for (int64_t v = 0; v < vocabulary; v++) {
-      const double logit = load(wide, logits, r * ld + v);
-      double probability = exp(logit - load(wide, maximum, r)) / load(wide, sum, r);
-      double value = scale * (probability - (v == labels[r] - first_id ? 1.0 : 0.0));
-      if (form.soft_cap > 0) value *= 1.0 - pow(logit / form.soft_cap, 2.0);
-      store(type, gradient, r * gradient_ld + v, labels[r] < 0 ? 0.0 : value);
+      const double less = load(wide, logits, r * ld + v) - load(wide, maximum, r), weight = exp(less);
+      if (weight > 0) total += weight * less;
     }
+    store(wide, spread, r, total);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_entropy_terms(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
+                                       const float *weights, double coefficient, const tri_step_values *values,
+                                       const void *sum, const void *spread, double *slopes, double *means,
+                                       double *losses) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t r = 0; r < rows; r++) {
+    slopes[r] = labels[r] < 0 ? 0.0 : coefficient * values->loss_scale * (double)weights[r];
+    means[r] = load(wide, spread, r) / load(wide, sum, r);
+    losses[r] -= slopes[r] * (log(load(wide, sum, r)) - means[r]);
   }
   return TRI_OK;
 }

@@ -118,13 +118,25 @@ INLINE void zero_row(tri_dtype type, int64_t vocabulary, void *gradient, int64_t
   memset((char *)gradient + (size_t)at * tri_dtype_bytes(type), 0, (size_t)vocabulary * tri_dtype_bytes(type));
 }
 
+/* The same with the gradient of minus the entropy: slope p (logit - maximum - mean), where slope includes 1 / sum. */
+INLINE void with_entropy(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor, float slope,
+                         float mean, float share, void *gradient, int64_t at) {
+  FOR_VECTORS(v, count, 0, vocabulary, {
+    const vf logit = vf_get(TRI_FP32, row, v, count), less = logit - maximum;
+    vf value = vf_exp(less) * (factor + slope * (vf_max(less, vf_splat(-1e4f)) - mean));
+    if (share > 0) value *= 1.0f - (logit * share) * (logit * share);
+    vf_put(type, gradient, at + v, count, value);
+  });
+}
+
 typedef struct gradient_job {
   int64_t vocabulary, ld, gradient_ld, first_id;
   const float *logits, *maximum, *sum;
   const int32_t *labels;
   const float *weights;
-  const double *factors; /* NULL: scale times the weights */
-  double scale, share;   /* scale of the whole gradient; 1 / the soft cap of the logits, or 0 */
+  const double *factors;        /* NULL: scale times the weights */
+  const double *slopes, *means; /* of the entropy; NULL: none */
+  double scale, share;          /* scale of the whole gradient; 1 / the soft cap of the logits, or 0 */
   void *gradient;
 } gradient_job;
 
@@ -137,8 +149,13 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
   double label_logit = inside ? (double)row[label] : 0.0;
   const double weight = job->factors != NULL ? job->factors[r] : (double)job->weights[r];
   double maximum = (double)job->maximum[r], sum = (double)job->sum[r], scale = job->scale * weight;
+  const double slope = job->slopes == NULL ? 0.0 : job->scale * job->slopes[r];
+  const double mean = job->means == NULL ? 0.0 : job->means[r];
   const float factor = (float)(scale / sum);
-  if (job->share > 0) {
+  if (slope != 0) {
+    with_entropy(type, row, job->vocabulary, job->maximum[r], factor, (float)(slope / sum), (float)mean,
+                 (float)job->share, job->gradient, at);
+  } else if (job->share > 0) {
     probabilities(type, row, job->vocabulary, job->maximum[r], factor, (float)job->share, job->gradient, at);
   } else {
     probabilities(type, row, job->vocabulary, job->maximum[r], factor, 0.0f, job->gradient, at);
@@ -146,7 +163,20 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
   if (!inside) return;
   double probability = exp(label_logit - maximum) / sum;
   const double t = job->share > 0 ? label_logit * job->share : 0.0;
-  vf_put(type, job->gradient, at + label, 1, vf_splat((float)(scale * (probability - 1.0) * (1.0 - t * t))));
+  double of_label = scale * (probability - 1.0);
+  if (slope != 0 && probability > 0) of_label += slope * probability * (label_logit - maximum - mean);
+  vf_put(type, job->gradient, at + label, 1, vf_splat((float)(of_label * (1.0 - t * t))));
+}
+
+static void gradient_rows(const tri_queue *queue, tri_dtype type, int64_t rows, const gradient_job *job) {
+#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * job->vocabulary > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++) {
+    if (job->labels[r] < 0) {
+      BY_TYPE(zero_row, job->vocabulary, job->gradient, r * job->gradient_ld);
+    } else {
+      BY_TYPE(gradient_row, job, r);
+    }
+  }
 }
 
 static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
@@ -166,13 +196,73 @@ static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t row
                             .scale = (factors != NULL ? 1.0 : values->loss_scale) * form.scale,
                             .share = form.soft_cap > 0 ? 1.0 / form.soft_cap : 0.0,
                             .gradient = gradient};
+  gradient_rows(queue, type, rows, &job);
+  return TRI_OK;
+}
+
+/* ---- entropy ----------------------------------------------------------------------------------------------------- */
+
+static tri_status softmax_gradient_entropy(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
+                                           int64_t ld, tri_logit_form form, const void *logits, const int32_t *labels,
+                                           const double *factors, const double *slopes, const double *means,
+                                           int64_t first_id, const void *maximum, const void *sum, int64_t gradient_ld,
+                                           void *gradient) {
+  const gradient_job job = {.vocabulary = vocabulary,
+                            .ld = ld,
+                            .gradient_ld = gradient_ld,
+                            .first_id = first_id,
+                            .logits = logits,
+                            .maximum = maximum,
+                            .sum = sum,
+                            .labels = labels,
+                            .factors = factors,
+                            .slopes = slopes,
+                            .means = means,
+                            .scale = form.scale,
+                            .share = form.soft_cap > 0 ? 1.0 / form.soft_cap : 0.0,
+                            .gradient = gradient};
+  gradient_rows(queue, type, rows, &job);
+  return TRI_OK;
+}
+
+/* Returns exp(x - maximum) (x - maximum); 0 for -infinity. */
+INLINE vf spread_of(vf x, float maximum) {
+  const vf less = x - maximum;
+  return vf_exp(less) * vf_max(less, vf_splat(-1e4f));
+}
+
+INLINE double row_spread(const float *row, int64_t vocabulary, float maximum) {
+  double total = 0;
+  for (int64_t first = 0; first < vocabulary; first += CHUNK) {
+    const int64_t end = first + CHUNK < vocabulary ? first + CHUNK : vocabulary;
+    vf sum = (vf){0};
+    int64_t v = first;
+    for (; v + LANES <= end; v += LANES) sum += spread_of(vf_load(TRI_FP32, row, v), maximum);
+    if (v < end) sum += spread_of(vf_load_some(TRI_FP32, row, v, end - v, -INFINITY), maximum);
+    total += vf_sum_double(sum);
+  }
+  return total;
+}
+
+static tri_status softmax_spread(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
+                                 const void *logits, const void *maximum, void *spread) {
+  (void)type;
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
+  for (int64_t r = 0; r < rows; r++)
+    ((float *)spread)[r] = (float)row_spread((const float *)logits + r * ld, vocabulary, ((const float *)maximum)[r]);
+  return TRI_OK;
+}
+
+static tri_status entropy_terms(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
+                                const float *weights, double coefficient, const tri_step_values *values,
+                                const void *sum, const void *spread, double *slopes, double *means, double *losses) {
+  (void)queue;
+  (void)type;
   for (int64_t r = 0; r < rows; r++) {
-    if (labels[r] < 0) {
-      BY_TYPE(zero_row, vocabulary, gradient, r * gradient_ld);
-    } else {
-      BY_TYPE(gradient_row, &job, r);
-    }
+    const double total = (double)((const float *)sum)[r];
+    slopes[r] = labels[r] < 0 ? 0.0 : coefficient * values->loss_scale * (double)weights[r];
+    means[r] = (double)((const float *)spread)[r] / total;
+    losses[r] -= slopes[r] * (log(total) - means[r]);
   }
   return TRI_OK;
 }
@@ -259,6 +349,9 @@ void TRI_KERNEL(table_loss)(tri_device_kernels *table) {
   table->label_log_probs = label_log_probs;
   table->completion_slopes = completion_slopes;
   table->label_factors = label_factors;
+  table->softmax_spread = softmax_spread;
+  table->entropy_terms = entropy_terms;
+  table->softmax_gradient_entropy = softmax_gradient_entropy;
   table->policy_sums = policy_sums;
   table->policy_factors = policy_factors;
   table->sum_doubles = sum_doubles;

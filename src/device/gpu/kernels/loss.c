@@ -140,32 +140,95 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
  *
  * The gradient may overlap the logits, with elements that are at most as wide. So the block reads each part of the row
  * completely before it writes it: the gradient of a part ends before the first logit that is still to be read. */
-KERNEL(softmax_gradient) {
-  const int64_t r = block_x(), label = a.labels[r] - a.first_id;
-  const wide *logits = (const wide *)a.logits + r * a.ld;
-  element *out = (element *)a.gradient + r * a.gradient_ld;
-  const int aligned = is_aligned(out);
-  const int counted = a.labels[r] >= 0;
-  const wide most = ((const wide *)a.maximum)[r],
-             factor = a.factors != 0 ? (wide)a.factors[r] : (wide)a.values->loss_scale * (wide)a.weights[r],
-             scale = factor * (wide)a.scale;
-  const wide each = 1 / ((const wide *)a.sum)[r], share = a.soft_cap > 0 ? 1 / (wide)a.soft_cap : 0;
-  for (int64_t base = 0; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
+typedef struct row_gradient {
+  const wide *logits;
+  element *out;
+  int64_t vocabulary, label; /* label: index in this rank's shard */
+  wide most, each, scale;    /* each: 1 / sum */
+  wide slope, mean;          /* of the entropy; slope 0: without it */
+  wide share;                /* 1 / soft cap, or 0 */
+  int counted;               /* whether the row has a label */
+} row_gradient;
+
+DEVICE void gradient_of_row(const row_gradient *g) {
+  const int aligned = is_aligned(g->out);
+  for (int64_t base = 0; base < g->vocabulary; base += (int64_t)threads() * TAKEN) {
     const int64_t first = base + thread() * VECTOR, step = (int64_t)threads() * VECTOR;
     wide x[TAKEN];
     for (int i = 0; i < TAKEN; i++) x[i] = 0;
-    if (counted) {
-      load_taken(logits, base, a.vocabulary, VECTOR, x);
+    if (g->counted) {
+      load_taken(g->logits, base, g->vocabulary, VECTOR, x);
       for (int i = 0; i < TAKEN; i++) {
-        const wide one = first + i / VECTOR * step + i % VECTOR == label ? 1 : 0;
-        const wide t = share > 0 ? x[i] * share : 0;
-        x[i] = scale * (wide_exp(x[i] - most) * each - one) * (1 - t * t);
+        const wide one = first + i / VECTOR * step + i % VECTOR == g->label ? 1 : 0;
+        const wide t = g->share > 0 ? x[i] * g->share : 0;
+        const wide less = x[i] - g->most, p = wide_exp(less) * g->each;
+        const wide of_entropy = g->slope != 0 && p > 0 ? g->slope * p * (less - g->mean) : 0;
+        x[i] = (g->scale * (p - one) + of_entropy) * (1 - t * t);
       }
     }
     barrier();
     for (int i = 0; i < GRADIENT_VECTORS; i++)
-      store_gradient(out, first + i * step, a.vocabulary, aligned, x + i * VECTOR);
+      store_gradient(g->out, first + i * step, g->vocabulary, aligned, x + i * VECTOR);
   }
+}
+
+KERNEL(softmax_gradient) {
+  const int64_t r = block_x();
+  const wide factor = a.factors != 0 ? (wide)a.factors[r] : (wide)a.values->loss_scale * (wide)a.weights[r];
+  row_gradient g;
+  g.logits = (const wide *)a.logits + r * a.ld;
+  g.out = (element *)a.gradient + r * a.gradient_ld;
+  g.vocabulary = a.vocabulary;
+  g.label = a.labels[r] - a.first_id;
+  g.most = ((const wide *)a.maximum)[r];
+  g.each = 1 / ((const wide *)a.sum)[r];
+  g.scale = factor * (wide)a.scale;
+  g.slope = g.mean = 0;
+  g.share = a.soft_cap > 0 ? 1 / (wide)a.soft_cap : 0;
+  g.counted = a.labels[r] >= 0;
+  gradient_of_row(&g);
+}
+
+KERNEL(softmax_gradient_entropy) {
+  const int64_t r = block_x();
+  row_gradient g;
+  g.logits = (const wide *)a.logits + r * a.ld;
+  g.out = (element *)a.gradient + r * a.gradient_ld;
+  g.vocabulary = a.vocabulary;
+  g.label = a.labels[r] - a.first_id;
+  g.most = ((const wide *)a.maximum)[r];
+  g.each = 1 / ((const wide *)a.sum)[r];
+  g.scale = (wide)a.factors[r] * (wide)a.scale;
+  g.slope = (wide)a.slopes[r] * (wide)a.scale;
+  g.mean = (wide)a.means[r];
+  g.share = a.soft_cap > 0 ? 1 / (wide)a.soft_cap : 0;
+  g.counted = a.labels[r] >= 0;
+  gradient_of_row(&g);
+}
+
+/* ---- entropy ----------------------------------------------------------------------------------------------------- */
+
+KERNEL(softmax_spread) {
+  SHARED(softmax_shared, shared);
+  const int64_t r = block_x();
+  const wide *row = (const wide *)a.logits + r * a.ld;
+  const wide most = ((const wide *)a.maximum)[r];
+  wide own = 0;
+  for (int64_t v = thread(); v < a.vocabulary; v += threads()) {
+    const wide less = row[v] - most, weight = wide_exp(less);
+    if (weight > 0) own += weight * less;
+  }
+  const wide sum = block_sum(own, shared->each);
+  if (thread() == 0) ((wide *)a.spread)[r] = sum;
+}
+
+KERNEL(entropy_terms) {
+  const int64_t r = block_x() * threads() + thread();
+  if (r >= a.rows) return;
+  const double total = (double)((const wide *)a.sum)[r];
+  a.slopes[r] = a.labels[r] < 0 ? 0 : a.coefficient * a.values->loss_scale * (double)a.weights[r];
+  a.means[r] = (double)((const wide *)a.spread)[r] / total;
+  a.losses[r] -= a.slopes[r] * (log(total) - a.means[r]);
 }
 
 /* ---- objectives of completions ----------------------------------------------------------------------------------- */

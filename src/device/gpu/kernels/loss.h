@@ -15,6 +15,9 @@
   K(softmax_rescale, 256)                                                                                              \
   K(softmax_loss, 256)                                                                                                 \
   K(softmax_gradient, 256)                                                                                             \
+  K(softmax_spread, 256)                                                                                               \
+  K(entropy_terms, 256)                                                                                                \
+  K(softmax_gradient_entropy, 256)                                                                                     \
   K(label_log_probs, 256)                                                                                              \
   K(completion_slopes, 64)                                                                                             \
   K(label_factors, 256)                                                                                                \
@@ -67,6 +70,35 @@ typedef struct softmax_gradient_arguments {
   int64_t vocabulary, ld, gradient_ld, first_id;
   double scale, soft_cap; /* form of the logits */
 } softmax_gradient_arguments;
+
+/* One block per row. All arrays are wide. */
+typedef struct softmax_spread_arguments {
+  const void *logits, *maximum;
+  void *spread; /* [rows] */
+  int64_t vocabulary, ld;
+} softmax_spread_arguments;
+
+/* One thread per row. sum and spread are wide. */
+typedef struct entropy_terms_arguments {
+  const int32_t *labels;
+  const float *weights;
+  const tri_step_values *values;
+  const void *sum, *spread;
+  double *slopes, *means, *losses; /* [rows] */
+  double coefficient;
+  int64_t rows;
+} entropy_terms_arguments;
+
+/* One block per row. As softmax_gradient_arguments; factors, slopes and means [rows] are not NULL. */
+typedef struct softmax_gradient_entropy_arguments {
+  const void *logits;
+  const int32_t *labels;
+  const double *factors, *slopes, *means;
+  const void *maximum, *sum;
+  void *gradient;
+  int64_t vocabulary, ld, gradient_ld, first_id;
+  double scale, soft_cap;
+} softmax_gradient_entropy_arguments;
 
 /* One thread per row. maximum, sum and label_logit are wide. log_probs[rows] is also written to whole[places], unless
  * `whole` is NULL. */
