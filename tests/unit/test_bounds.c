@@ -19,12 +19,12 @@ static tri_model draw_model(draws *d) {
                      .num_kv_heads = 4,
                      .ffn_size = 1024,
                      .vocab_size = toss(d) ? 1000 : 30000,
-                     .max_sequence = 1024,
+                     .max_sequence = 128,
                      .tied = toss(d),
                      .norm_eps = 1e-5,
                      .init_std = 0.02};
   if (pick(d, 0, 2) == 0) draw_experts(d, &model);
-  if (pick(d, 0, 2) == 0) draw_windows(d, 200, &model);
+  if (pick(d, 0, 2) == 0) draw_windows(d, 24, &model);
   CHECK_OK(tri_model_complete(&model));
   return model;
 }
@@ -243,7 +243,7 @@ static void test_bounds(void **state) {
                                   .system = i % 3 == 2 ? &other : &system,
                                   .devices = 4 * pick(&d, 1, 6),
                                   .global_batch = 12 * pick(&d, 1, 8),
-                                  .sequence = model.window > 0 ? 997
+                                  .sequence = model.window > 0 ? 101
                                               : toss(&d)       ? 64
                                                                : 61,
                                   .precision = TRI_BF16,
