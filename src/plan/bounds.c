@@ -4,8 +4,9 @@
  * a simulation if a lower bound of its step time is above the step time of the slowest layout in the list of the best
  * so far, or a lower bound of its memory is above the device's memory.
  *
- * The idea: layers of one kind cost the same, so the prices of a few units (the embedding, one layer of each kind, the
- * head) are enough for all depths. layer_prices.c computes and caches them. A bound then only counts layers:
+ * The idea: layers of one kind (model/layer_kind.h) cost the same, so the prices of a few units (the embedding, one
+ * layer of each kind, the head) are enough for all depths. layer_prices.c computes and caches them. A bound then only
+ * counts layers:
  *
  *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
  *           stage, plus the pass of one micro-batch through the layers before it. To this are added the update, and
@@ -28,7 +29,6 @@
 
 #include "base/count.h"
 #include "base/memory.h"
-#include "model/experts.h"
 #include "plan/layer_prices.h"
 #include "plan/network.h"
 #include "plan/price.h"
@@ -38,10 +38,9 @@
 
 /* Numbers of layers of each kind, by the work of their backward. */
 typedef struct layer_count {
-  double recomputed[TRI_NUM_LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
-  double kept[TRI_NUM_LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
-  double
-      untrained[TRI_NUM_LAYER_KINDS]; /* layers up to and including the lowest trained one: only their forward counts */
+  double recomputed[TRI_LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
+  double kept[TRI_LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
+  double untrained[TRI_LAYER_KINDS];  /* layers up to and including the lowest trained one: only their forward counts */
 } layer_count;
 
 /* Return the number of layers of a kind: those with a backward, and all. */
@@ -50,7 +49,7 @@ static double all_of(const layer_count *n, int kind) { return trained_of(n, kind
 
 /* Returns a + times * b. */
 static layer_count layers_plus(layer_count a, double times, layer_count b) {
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < TRI_LAYER_KINDS; kind++) {
     a.recomputed[kind] += times * b.recomputed[kind];
     a.kept[kind] += times * b.kept[kind];
     a.untrained[kind] += times * b.untrained[kind];
@@ -127,34 +126,15 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 /* ---- layers of a layout -------------------------------------------------------------------------------------------
  */
 
-/* Returns the number of multiples of `every` in first .. end - 1. */
-static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
-  return end <= first ? 0 : (end + every - 1) / every - (first + every - 1) / every;
-}
-
-/* Counts the layers first .. end - 1, and splits the range at the lowest trained layer. In a model, the layers without
- * experts come first. Layers whose index is a multiple of `recompute_every` recompute. */
+/* Counts the layers first .. end - 1. Layers whose index is a multiple of `recompute_every` recompute. */
 static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layout, int64_t first, int64_t end) {
-  const tri_model *model = bounds->request.model;
-  if (first < 0) first = 0;
-  if (end > model->num_layers) end = model->num_layers;
-  if (end <= first) return (layer_count){0};
-  if (first <= bounds->lowest && bounds->lowest + 1 < end) {
-    return layers_plus(count_layers(bounds, layout, first, bounds->lowest + 1), 1,
-                       count_layers(bounds, layout, bounds->lowest + 1, end));
-  }
-  const int64_t dense_end = end - tri_model_expert_layers(model, (tri_layer_range){first, end});
-  const int64_t begins[TRI_NUM_LAYER_KINDS] = {first, dense_end}, ends[TRI_NUM_LAYER_KINDS] = {dense_end, end};
   layer_count count = {.recomputed = {0}};
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
-    const int64_t layers = ends[kind] - begins[kind];
-    const int64_t again = count_multiples(begins[kind], ends[kind], layout->recompute_every);
-    if (first <= bounds->lowest) {
-      count.untrained[kind] = (double)layers;
-    } else {
-      count.recomputed[kind] = (double)again;
-      count.kept[kind] = (double)(layers - again);
-    }
+  if (first < 0) first = 0;
+  if (end > bounds->request.model->num_layers) end = bounds->request.model->num_layers;
+  for (int64_t layer = first; layer < end; layer++) {
+    const bool again = layer % layout->recompute_every == 0;
+    double *of = layer <= bounds->lowest ? count.untrained : again ? count.recomputed : count.kept;
+    of[tri_price_cache_kind(bounds->cache, layer)]++;
   }
   return count;
 }
@@ -244,12 +224,11 @@ static double layer_s(const tri_layout *layout, const tri_unit_price *layer) {
 static double sum_s(const tri_layout *layout, const tri_layout_prices *of, const layer_count *n,
                     double (*time_of)(const tri_layout *layout, const tri_unit_price *layer)) {
   double seconds = 0;
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < of->num_kinds; kind++) {
     seconds += n->recomputed[kind] * time_of(layout, &of->listed->layer[kind]);
   }
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++)
-    seconds += n->kept[kind] * time_of(layout, &of->kept->layer[kind]);
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < of->num_kinds; kind++) seconds += n->kept[kind] * time_of(layout, &of->kept->layer[kind]);
+  for (int kind = 0; kind < of->num_kinds; kind++) {
     seconds += n->untrained[kind] * of->listed->untrained[kind].forward;
   }
   return seconds;
@@ -281,7 +260,7 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
 static tri_parameter_counts stage_elements(const tri_layer_sizes *sizes, const tri_layout *layout, layer_count layers,
                                            bool first, bool last) {
   tri_parameter_counts count = {0};
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < TRI_LAYER_KINDS; kind++) {
     count = elements_plus(count, all_of(&layers, kind), sizes->layer[kind]);
   }
   if (first) count.plain += sizes->embedding;
@@ -379,11 +358,11 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   const tri_parameter_counts count = stage_elements(sizes, layout, layers, first, last);
   double in_flight = (double)(micro_batches < layout->pipeline ? micro_batches : layout->pipeline);
   double kept = 0, packed = 0, at_work = 0, all = 0;
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < of->num_kinds; kind++) {
     kept += flying.recomputed[kind] * kept_bytes(layout, &p->layer[kind]);
     all += all_of(&layers, kind);
   }
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < of->num_kinds; kind++) {
     kept += flying.kept[kind] * kept_bytes(layout, &of->kept->layer[kind]);
   }
   /* If the first stage has no layers, only this program's engine keeps the embedding's output; other systems free it
@@ -394,7 +373,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   double tied = model->tied && first ? sizes->tied : 0;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   if (layout->zero < 3 || tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) == 1) {
-    for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+    for (int kind = 0; kind < of->num_kinds; kind++) {
       packed += trained_of(&layers, kind) * p->layer[kind].packed;
       packed += layers.untrained[kind] * p->untrained[kind].packed;
     }
@@ -403,7 +382,7 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   /* If `recompute_every` skips layers, the first layer with a backward may be one of them. It needs less workspace than
    * a layer that recomputes, so this smaller workspace counts. */
   const tri_layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
+  for (int kind = 0; kind < of->num_kinds; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));
   }
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);

@@ -19,17 +19,24 @@
  *                      The size of a kind is that of its smallest layer, since an adapter may be in one layer alone.
  *   uneven experts     Sizes are those of the rank with the fewest experts.
  *
+ * Layers with and without experts, a sliding window or a rotary embedding are of different kinds, and each kind has
+ * prices of its own.
+ *
  * Example: a mixture of experts with 3 dense layers and 58 layers with experts, all trained, tensor 4. Four prices are
  * computed, for the embedding, layer 1, layer 3 and the head. They serve pipeline 1, 2, 4 ... with each schedule. */
 #include "plan/layer_prices.h"
 
 #include "base/count.h"
 #include "base/memory.h"
-#include "model/experts.h"
 #include "model/family.h"
 #include "schedule/layout_values.h"
 
 enum { PRICE_NUMBERS = 1 << 16 }; /* number of entries of first_price */
+
+/* The first layers of a kind: of all its layers, and above `lowest`; -1: the kind has no such layer. */
+typedef struct layers_of_kind {
+  int64_t first, first_above;
+} layers_of_kind;
 
 struct tri_price_cache {
   tri_search_request request;
@@ -38,7 +45,10 @@ struct tri_price_cache {
   tri_model priced;    /* request.model, with only as many layers as the prices need */
   tri_model untrained; /* the frozen model, with as many layers as `priced` */
   int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
-  tri_layer_prices *prices; /* prices that have been computed [num_prices] */
+  int num_kinds;       /* number of kinds of layers that the model has */
+  uint8_t *kind_of;    /* number of the kind of each layer [num_layers of the request's model] */
+  layers_of_kind kinds[TRI_LAYER_KINDS]; /* [num_kinds] */
+  tri_layer_prices *prices;              /* prices that have been computed [num_prices] */
   int64_t num_prices, room;
   int64_t *first_price;   /* index in `prices` of the first entry with each hash [PRICE_NUMBERS]; -1: none */
   tri_layer_sizes *sizes; /* sizes that have been computed [num_sizes] */
@@ -60,20 +70,35 @@ static bool ends_layer(const tri_parameter_table *table, int64_t entry) {
   return entry + 1 == table->num_entries || table->entries[entry + 1].layer != table->entries[entry].layer;
 }
 
-static int kind_of(const tri_model *model, int64_t layer) {
-  return tri_model_has_experts(model, layer) ? TRI_LAYER_EXPERTS : TRI_LAYER_DENSE;
+/* Numbers the kinds of the layers, and finds the first layers of each. */
+static tri_status find_kinds(tri_price_cache *cache, const tri_model *model) {
+  int number_of[TRI_LAYER_KINDS];
+  for (int kind = 0; kind < TRI_LAYER_KINDS; kind++) number_of[kind] = -1;
+  TRI_TRY(tri_alloc("bounds", (size_t)model->num_layers, sizeof *cache->kind_of, &cache->kind_of));
+  for (int64_t layer = 0; layer < model->num_layers; layer++) {
+    int *number = &number_of[tri_model_layer_kind(model, layer)];
+    if (*number < 0) {
+      *number = cache->num_kinds++;
+      cache->kinds[*number] = (layers_of_kind){.first = layer, .first_above = -1};
+    }
+    int64_t *above = &cache->kinds[*number].first_above;
+    if (*above < 0 && layer > cache->lowest) *above = layer;
+    cache->kind_of[layer] = (uint8_t)*number;
+  }
+  return TRI_OK;
 }
 
 /* Returns whether all layers of a kind above `lowest` have the same parameters, trained and frozen in the same places.
  * Compares each layer with the first one of its kind. */
-static bool trains_alike(const tri_model *model, const tri_parameter_table *table, int64_t lowest) {
-  int64_t first_of[TRI_NUM_LAYER_KINDS] = {-1, -1}, begin = 0;
+static bool trains_alike(const tri_price_cache *cache, const tri_model *model, const tri_parameter_table *table) {
+  int64_t first_of[TRI_LAYER_KINDS], begin = 0;
+  for (int kind = 0; kind < TRI_LAYER_KINDS; kind++) first_of[kind] = -1;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const int64_t layer = table->entries[i].layer;
-    const bool inside = layer > lowest && layer >= 0 && layer < model->num_layers;
+    const bool inside = layer > cache->lowest && layer >= 0 && layer < model->num_layers;
     if (i > 0 && table->entries[i - 1].layer != layer) begin = i;
     if (!inside) continue;
-    int64_t *first = &first_of[kind_of(model, layer)];
+    int64_t *first = &first_of[cache->kind_of[layer]];
     if (*first < 0) *first = i;
     const int64_t other = *first + (i - begin);
     if (table->entries[other].layer != table->entries[*first].layer) return false;
@@ -92,21 +117,35 @@ static tri_status choose_model(tri_price_cache *cache, const tri_model *model) {
   cache->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
   if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
   TRI_TRY(tri_parameter_table_create(model, NULL, &table));
-  if (!trains_alike(model, table, cache->lowest)) cache->request.model = &cache->frozen;
+  if (!trains_alike(cache, model, table)) cache->request.model = &cache->frozen;
   tri_parameter_table_destroy(table);
   return TRI_OK;
 }
 
+/* Returns the layer to price for a kind: its first layer, from `first` on. This is not layer 0 if the kind has another
+ * layer below `end`, because the first norm of layer 0 costs more than the first norm of other layers: it reads its
+ * input. In other layers, the price of the residual sum before the norm includes this read. */
+static int64_t layer_to_price(const tri_price_cache *cache, int64_t first, int64_t end) {
+  if (first != 0) return first;
+  for (int64_t layer = 1; layer < end; layer++) {
+    if (cache->kind_of[layer] == cache->kind_of[0]) return layer;
+  }
+  return 0;
+}
+
 /* Sets the models that are priced. Operations of a model with frozen weights or an adapter are listed from a table of
- * all its parameters, so such a model is shortened: it keeps the two layers from the first one above `lowest` on, or
- * from the first one with experts on if that comes later. */
+ * all its parameters, so such a model ends after the last layer that is priced. */
 static void set_priced(tri_price_cache *cache) {
   cache->priced = *cache->request.model;
   cache->untrained = cache->frozen;
   if (tri_trainable_is_full(&cache->request.model->tuning)) return;
-  const int64_t all = cache->priced.num_layers, above = tri_larger(cache->lowest + 1, 0);
-  const int64_t dense = cache->priced.num_experts > 0 ? cache->priced.dense_layers : 0;
-  cache->priced.num_layers = cache->untrained.num_layers = tri_smaller(all, tri_larger(above, dense) + 2);
+  const int64_t all = cache->priced.num_layers;
+  int64_t last = tri_larger(cache->lowest + 1, 0);
+  for (int kind = 0; kind < cache->num_kinds; kind++) {
+    const layers_of_kind *of = &cache->kinds[kind];
+    last = tri_larger(last, layer_to_price(cache, tri_larger(of->first, of->first_above), all));
+  }
+  cache->priced.num_layers = cache->untrained.num_layers = tri_smaller(all, last + 1);
 }
 
 tri_status tri_price_cache_create(const tri_search_request *request, tri_price_cache **out) {
@@ -114,6 +153,7 @@ tri_status tri_price_cache_create(const tri_search_request *request, tri_price_c
   TRI_TRY(tri_alloc("bounds", 1, sizeof *cache, &cache));
   cache->request = *request;
   tri_status status = tri_trainable_lowest_layer(request->model, &cache->lowest);
+  if (status == TRI_OK) status = find_kinds(cache, request->model);
   if (status == TRI_OK) status = choose_model(cache, request->model);
   if (status == TRI_OK) set_priced(cache);
   if (status == TRI_OK) status = tri_alloc("bounds", PRICE_NUMBERS, sizeof(int64_t), &cache->first_price);
@@ -131,26 +171,25 @@ void tri_price_cache_destroy(tri_price_cache *cache) {
   tri_free(cache->sizes);
   tri_free(cache->prices);
   tri_free(cache->first_price);
+  tri_free(cache->kind_of);
   tri_free(cache);
 }
 
 const tri_model *tri_price_cache_model(const tri_price_cache *cache) { return cache->request.model; }
 int64_t tri_price_cache_lowest(const tri_price_cache *cache) { return cache->lowest; }
+int tri_price_cache_kind(const tri_price_cache *cache, int64_t layer) { return cache->kind_of[layer]; }
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-/* Prices the first layer of the range [first, end); does nothing for an empty range. Layer 1 is priced instead of
- * layer 0 if the range has both, because the first norm of layer 0 costs more than the first norm of other layers:
- * it reads its input. In other layers, the price of the residual sum before the norm includes this read.
- *
+/* Prices a layer of a kind whose first layer to count is `first` (layer_to_price); does nothing if that is -1.
  * `passes`: the backward also computes the gradient of the layer's input. */
 static tri_status price_layer(const tri_price_cache *cache, tri_layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
-  if (first >= end) return TRI_OK;
-  const int64_t layer = first == 0 && end > 1 ? 1 : first;
-  /* The list begins with the embedding (-1), or with layer 0 if all weights are frozen: a frozen embedding would end
-   * the gradients. */
-  const int64_t begin = first > 0 ? layer - 1 : cache->request.model == &cache->frozen ? 0 : -1;
+  if (first < 0) return TRI_OK;
+  const int64_t layer = layer_to_price(cache, first, end);
+  /* The list of layer 0 or 1 begins with the embedding (-1), or with layer 0 if all weights are frozen: a frozen
+   * embedding would end the gradients. */
+  const int64_t start = cache->request.model == &cache->frozen ? 0 : -1, begin = layer > 1 ? layer - 1 : start;
   const tri_wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
   return tri_price_unit(&cache->request, &of->of, &wanted);
 }
@@ -160,18 +199,17 @@ static tri_status price_layer(const tri_price_cache *cache, tri_layer_prices *of
 static tri_status price(const tri_price_cache *cache, tri_layer_prices *of) {
   const tri_search_request *request = &cache->request;
   const tri_model *model = &cache->priced, *frozen = &cache->untrained;
-  const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
-  const int64_t first[TRI_NUM_LAYER_KINDS] = {0, dense}, end[TRI_NUM_LAYER_KINDS] = {dense, all};
-  const int64_t above = tri_larger(cache->lowest + 1, 0); /* the first layer whose backward counts */
+  const int64_t all = model->num_layers, above = cache->lowest + 1; /* the first layer whose backward counts */
   const bool passes = cache->lowest < request->model->num_layers;
-  const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
+  const int64_t begin = all > 1 && cache->kind_of[1] == cache->kind_of[0] ? 2 : 1;
   const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
                                    {model, {all - 1, all + 1}, passes, all, &of->head}};
   for (int i = 0; i < 2; i++) TRI_TRY(tri_price_unit(request, &of->of, &ends[i]));
-  for (int kind = 0; kind < TRI_NUM_LAYER_KINDS; kind++) {
-    const int64_t lowest = tri_larger(above, first[kind]), below = tri_smaller(above, end[kind]);
-    TRI_TRY(price_layer(cache, of, frozen, first[kind], below, false, &of->untrained[kind]));
-    TRI_TRY(price_layer(cache, of, model, lowest, end[kind], passes, &of->layer[kind]));
+  for (int kind = 0; kind < cache->num_kinds; kind++) {
+    const layers_of_kind *layers = &cache->kinds[kind];
+    const int64_t below = layers->first < above ? layers->first : -1;
+    TRI_TRY(price_layer(cache, of, frozen, below, tri_smaller(above, all), false, &of->untrained[kind]));
+    TRI_TRY(price_layer(cache, of, model, layers->first_above, all, passes, &of->layer[kind]));
   }
   return TRI_OK;
 }
@@ -221,6 +259,7 @@ tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layo
   TRI_TRY(find_prices_of(cache, layout, &cache->hit, &out->listed));
   /* The second call may have moved the array, so this pointer is set after it. */
   out->kept = &cache->prices[layout->recompute_every > 1 ? cache->kept_hit : cache->hit];
+  out->num_kinds = cache->num_kinds;
   return TRI_OK;
 }
 
@@ -238,12 +277,13 @@ static tri_mesh_position fewest_experts(const tri_layout *one) {
 
 /* Lowers the size of a layer's kind to `count`, the size of this layer. An adapter may be in one layer alone, so layers
  * of a kind may have different sizes; bounds need the smallest. */
-static void keep_smallest(const tri_model *model, int64_t layer, tri_parameter_counts count, tri_layer_sizes *sizes) {
-  const int64_t first[TRI_NUM_LAYER_KINDS] = {0, model->dense_layers};
-  const int kind = kind_of(model, layer);
+static void keep_smallest(const tri_price_cache *cache, int64_t layer, tri_parameter_counts count,
+                          tri_layer_sizes *sizes) {
+  const int kind = cache->kind_of[layer];
+  const bool first = layer == cache->kinds[kind].first;
   tri_parameter_counts *of = &sizes->layer[kind];
-  if (layer == first[kind] || count.plain < of->plain) of->plain = count.plain;
-  if (layer == first[kind] || count.stacked < of->stacked) of->stacked = count.stacked;
+  if (first || count.plain < of->plain) of->plain = count.plain;
+  if (first || count.stacked < of->stacked) of->stacked = count.stacked;
 }
 
 tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layout, const tri_layer_sizes **out) {
@@ -272,7 +312,7 @@ tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layou
     } else {
       *(entry->placement.has_holders ? &of_layer.stacked : &of_layer.plain) += count;
       if (!ends_layer(table, i)) continue;
-      keep_smallest(model, entry->layer, of_layer, &sizes);
+      keep_smallest(cache, entry->layer, of_layer, &sizes);
       of_layer = (tri_parameter_counts){0};
     }
   }

@@ -1,31 +1,32 @@
 /* Prices and sizes of single layers, cached for all layouts that share them. The lower bounds of a layout (bounds.h)
  * are sums over them.
  *
- * A *unit* is the embedding, one layer without experts (dense), one layer with experts, or the head. The prices of a
- * unit are the seconds and bytes of one micro-batch in it (unit_price.h); its size is its number of parameters on one
- * rank. */
+ * A *unit* is the embedding, one layer of a kind, or the head. The prices of a unit are the seconds and bytes of one
+ * micro-batch in it (unit_price.h); its size is its number of parameters on one rank.
+ *
+ * The kinds (model/layer_kind.h) that a model has are numbered from 0 in the order of their first layers. So a model
+ * whose layers are all equal has one kind. */
 #ifndef TRI_PLAN_LAYER_PRICES_H
 #define TRI_PLAN_LAYER_PRICES_H
 
+#include "model/layer_kind.h"
 #include "plan/search.h"
 #include "plan/unit_price.h"
 
-/* Kinds of layers; layers of a kind have the same price. */
-enum { TRI_LAYER_DENSE, TRI_LAYER_EXPERTS, TRI_NUM_LAYER_KINDS };
-
-/* The prices of all units. A price is 0 if the model has no such layer. */
+/* The prices of all units, with layers by the number of their kind. A price is 0 if the model has no such layer. */
 typedef struct tri_layer_prices {
   tri_layout of; /* a layout with these prices. Layouts have the same prices if the keys that affect layers are equal
                     (TRI_LAYOUT_OF_LAYERS) */
-  tri_unit_price embedding, layer[TRI_NUM_LAYER_KINDS], head;
-  tri_unit_price untrained[TRI_NUM_LAYER_KINDS]; /* prices of layers that run only their forward */
-  int64_t next;                                  /* index of the next entry with the same hash; -1: the last */
+  tri_unit_price embedding, layer[TRI_LAYER_KINDS], head;
+  tri_unit_price untrained[TRI_LAYER_KINDS]; /* prices of layers that run only their forward */
+  int64_t next;                              /* index of the next entry with the same hash; -1: the last */
 } tri_layer_prices;
 
 /* The prices of a layout. Layers that `recompute_every` skips have prices of their own, those without recomputation. */
 typedef struct tri_layout_prices {
   const tri_layer_prices *listed; /* prices of the layers with the layout's kind of recompute */
   const tri_layer_prices *kept;   /* prices of the layers that `recompute_every` skips; `listed` if it skips none */
+  int num_kinds;                  /* number of kinds of layers */
 } tri_layout_prices;
 
 /* Numbers of parameters on one rank. ZeRO shards `plain` over the replicas of the model, and `stacked` (the weights
@@ -37,8 +38,8 @@ typedef struct tri_parameter_counts {
 typedef struct tri_layer_sizes {
   tri_layout of; /* a layout with these sizes. Layouts have the same sizes if the keys that affect parameters are equal
                     (TRI_LAYOUT_OF_PARAMETERS) */
-  double embedding, tied, head; /* numbers of parameters; tied: the head's copy of a tied embedding */
-  tri_parameter_counts layer[TRI_NUM_LAYER_KINDS]; /* numbers of parameters of one layer of each kind */
+  double embedding, tied, head;                /* numbers of parameters; tied: the head's copy of a tied embedding */
+  tri_parameter_counts layer[TRI_LAYER_KINDS]; /* numbers of parameters of one layer of each kind */
 } tri_layer_sizes;
 
 typedef struct tri_price_cache tri_price_cache;
@@ -54,6 +55,9 @@ const tri_model *tri_price_cache_model(const tri_price_cache *cache);
 
 /* Returns the index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head. */
 int64_t tri_price_cache_lowest(const tri_price_cache *cache);
+
+/* Returns the number of the kind of a layer. */
+int tri_price_cache_kind(const tri_price_cache *cache, int64_t layer);
 
 /* Find or compute the prices of a layout, and the sizes of its units. The results are valid until the next call with
  * another layout. */

@@ -3,7 +3,7 @@
  * are planned from the same operations. */
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
-#include "model/experts.h"
+#include "model/layer_kind.h"
 #include "plan/call_price.h"
 #include "plan/simulate.h"
 #include "plan/stages.h"
@@ -272,10 +272,20 @@ done:
   return status;
 }
 
+/* Returns whether a range has more layers of any kind than another one. */
+static bool has_more(const tri_model *model, tri_layer_range range, tri_layer_range other) {
+  int64_t more[TRI_LAYER_KINDS] = {0};
+  for (int64_t layer = other.first; layer < other.end; layer++) more[tri_model_layer_kind(model, layer)]--;
+  for (int64_t layer = range.first; layer < range.end; layer++) {
+    if (++more[tri_model_layer_kind(model, layer)] > 0) return true;
+  }
+  return false;
+}
+
 /* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight. So a stage
- * cannot need the most if the stage before it has at least as many layers, and at least as many layers with experts.
- * Three stages are always possible: stage 0 has the embedding, stage 1 is the first without it, and the last stage
- * has the head. */
+ * cannot need the most if the stage before it has at least as many layers of each kind. Kinds differ in bytes: a layer
+ * with a window may have a table of rotary angles of its own (model.local_rope_theta), for example. Three stages are
+ * always possible: stage 0 has the embedding, stage 1 is the first without it, and the last stage has the head. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;
@@ -283,8 +293,7 @@ static bool may_be_fullest(const tri_simulation_request *request, int64_t stage)
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     tri_layer_range mine = tri_layout_layers(layout, request->model, c * layout->pipeline + stage);
     tri_layer_range before = tri_layout_layers(layout, request->model, c * layout->pipeline + stage - 1);
-    if (mine.end - mine.first > before.end - before.first) return true;
-    if (tri_model_expert_layers(request->model, mine) > tri_model_expert_layers(request->model, before)) return true;
+    if (has_more(request->model, mine, before)) return true;
   }
   return false;
 }

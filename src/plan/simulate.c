@@ -1,6 +1,7 @@
 #include "plan/simulate.h"
 
 #include "model/family.h"
+#include "model/window.h"
 #include "plan/document_imbalance.h"
 #include "plan/event_sim.h"
 #include "plan/row_pairs.h"
@@ -110,9 +111,25 @@ tri_preference_rules tri_step_preference_rules(const tri_simulation_request *req
   return tri_preference_rules_of((tri_preference_loss)objective->loss.preference.loss);
 }
 
+static double masked_fraction(const tri_simulation_request *request) {
+  return request->masked && request->masked_attention_fraction > 0 ? request->masked_attention_fraction : 1;
+}
+
 double tri_step_attention_fraction(const tri_simulation_request *request) {
-  double masked = request->masked && request->masked_attention_fraction > 0 ? request->masked_attention_fraction : 1;
-  return tri_model_attention_fraction(request->model, request->sequence, masked);
+  return tri_model_attention_fraction(request->model, request->sequence, masked_fraction(request));
+}
+
+/* Returns the attention fraction of the layers that full recompute applies to, on average. */
+static double recomputed_fraction(const tri_simulation_request *request) {
+  const tri_model *model = request->model;
+  const double masked = masked_fraction(request);
+  double sum = 0, layers = 0;
+  if (model->window == 0) return masked;
+  for (int64_t layer = 0; layer < model->num_layers; layer += request->layout->recompute_every) {
+    sum += tri_op_window_fraction(masked, request->sequence, tri_model_window(model, layer));
+    layers++;
+  }
+  return sum / layers;
 }
 
 double tri_step_model_flops(const tri_simulation_request *request) {
@@ -152,7 +169,10 @@ double tri_step_hardware_flops(const tri_simulation_request *request) {
     case TRI_RECOMPUTE_EXPERTS: return all + again_of_experts(request);
     case TRI_RECOMPUTE_SELECTIVE:
       return request->system->selective_attention ? all + attention_flops(request) / 3.0 : all;
-    case TRI_RECOMPUTE_FULL: return all + (forward - head) * tokens / (double)layout->recompute_every;
+    case TRI_RECOMPUTE_FULL: {
+      const double again = tri_model_forward_flops(request->model, request->sequence, recomputed_fraction(request));
+      return all + (again - head) * tokens / (double)layout->recompute_every;
+    }
   }
   return all;
 }

@@ -1,12 +1,23 @@
 #include "plan/stages.h"
 
 #include "base/memory.h"
-#include "model/experts.h"
+#include "model/layer_kind.h"
 #include "plan/network.h"
 
 #include <string.h>
 
 /* ---- equal stages ------------------------------------------------------------------------------------------------ */
+
+/* Returns whether the layers of two ranges of the same length are of the same kinds, one by one. Their order counts,
+ * because an instruction may run a part of a chunk: a backward ends where a bucket is complete. */
+static bool same_kinds(const tri_model *model, tri_layer_range a, tri_layer_range b) {
+  for (int64_t i = 0; i < a.end - a.first; i++) {
+    const int64_t mine = a.first + i, other = b.first + i;
+    if (mine < 0 || mine == model->num_layers) continue;
+    if (tri_model_layer_kind(model, mine) != tri_model_layer_kind(model, other)) return false;
+  }
+  return true;
+}
 
 /* Returns whether two stages have equal layers. a, b [virtual_stages]: the layers of the chunks of each stage. */
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
@@ -15,8 +26,8 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
   if (tri_trainable_distinguishes_layers(&request->model->tuning)) return false;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     if (a[c].end - a[c].first != b[c].end - b[c].first) return false;
-    if (tri_model_expert_layers(request->model, a[c]) != tri_model_expert_layers(request->model, b[c])) return false;
     if ((a[c].first == -1) != (b[c].first == -1) || (a[c].end == behind) != (b[c].end == behind)) return false;
+    if (!same_kinds(request->model, a[c], b[c])) return false;
     if (layout->recompute == TRI_RECOMPUTE_FULL &&
         a[c].first % layout->recompute_every != b[c].first % layout->recompute_every) {
       return false;

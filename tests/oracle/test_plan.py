@@ -773,6 +773,11 @@ def test_flops_of_windows(tmp_path):
         assert "without recomputation; attention is counted as " + text in run("plan", *words)
     line = json.loads(run("inspect", tmp_path / "model.yaml", "--json"))
     assert line["flops_per_token"] * 8 * tokens == pytest.approx(wanted * 1e12, rel=1e-9)
+    again = []
+    for layers in ("all", "1 of 2"):  # layers 0 and 2 recompute, which have the window in both models
+        found = simulate(tmp_path, {**model, "window": window, "window_layers": layers}, IDEAL, 1, 8, recompute="full", recompute_every=2)
+        again.append((found["tflops_per_device"] - found["model_tflops_per_device"]) * found["step_s"])
+    assert again[0] == pytest.approx(again[1], rel=1e-9) and again[0] > 0
 
 
 def test_flops_are_labelled():

@@ -3,10 +3,12 @@
 #define TRI_TESTS_DRAWS_H
 
 #include "base/random.h"
+#include "model/model.h"
 #include "schedule/layout.h"
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 typedef struct draws {
   tri_random_key key;
@@ -43,6 +45,29 @@ static inline void draw_experts(draws *d, tri_model *model) {
     model->router_bias = toss(d);
   }
   if (model->dense_layers == 0) model->ffn_size = 0;
+}
+
+/* Draws a set of layers, in any of its forms (model/layer_set.h). */
+static inline void draw_layer_set(draws *d, int64_t layers, char set[TRI_LAYER_SET_BYTES]) {
+  const long a = (long)pick(d, 0, layers - 1), b = (long)pick(d, a, layers - 1), each = (long)pick(d, 2, 6);
+  switch (pick(d, 0, 4)) {
+    case 0: snprintf(set, TRI_LAYER_SET_BYTES, "all"); break;
+    case 1: snprintf(set, TRI_LAYER_SET_BYTES, "%ld of %ld", (long)pick(d, 1, each), each); break;
+    case 2: snprintf(set, TRI_LAYER_SET_BYTES, "%ld-", a); break;
+    case 3: snprintf(set, TRI_LAYER_SET_BYTES, "0-%ld", a); break;
+    default: snprintf(set, TRI_LAYER_SET_BYTES, "0, %ld-%ld", a, b); break;
+  }
+}
+
+/* Draws which layers of a model, which is not complete yet, have a window of up to `most` tokens. A model without
+ * experts becomes one of the families in which layers may also differ in their rotary embeddings. */
+static inline void draw_windows(draws *d, int64_t most, tri_model *model) {
+  static const tri_family families[] = {TRI_FAMILY_LLAMA, TRI_FAMILY_GEMMA3, TRI_FAMILY_SMOLLM3};
+  model->window = pick(d, 1, most);
+  if (model->num_experts == 0) model->family = families[pick(d, 0, 2)];
+  if (model->family != TRI_FAMILY_MIXTRAL) draw_layer_set(d, model->num_layers, model->window_layers);
+  if (model->family == TRI_FAMILY_GEMMA3) model->local_rope_theta = toss(d) ? 5000 : 0;
+  if (model->family == TRI_FAMILY_SMOLLM3) draw_layer_set(d, model->num_layers, model->rope_layers);
 }
 
 /* Draws the layout of experts, which is without effect if the model has none. */

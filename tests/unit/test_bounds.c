@@ -24,6 +24,7 @@ static tri_model draw_model(draws *d) {
                      .norm_eps = 1e-5,
                      .init_std = 0.02};
   if (pick(d, 0, 2) == 0) draw_experts(d, &model);
+  if (pick(d, 0, 2) == 0) draw_windows(d, 24, &model);
   CHECK_OK(tri_model_complete(&model));
   return model;
 }
@@ -227,13 +228,14 @@ static void test_bounds(void **state) {
   other.selective_attention = true;
   other.weight_bytes = other.gradient_bytes = 2;
   other.state_bytes = 12;
-  int tuned = 0;
+  int tuned = 0, windowed = 0;
   for (int i = 0; i < CASES; i++) {
     tri_model model = draw_model(&d);
     tri_optimizer_settings optimizer = *tri_optimizer_settings_default();
     if (toss(&d)) optimizer.name = (tri_optimizer_name)pick(&d, TRI_OPTIMIZER_ADAMW, TRI_OPTIMIZER_ADAFACTOR);
     if (toss(&d)) draw_tuning(&d, &model);
     tuned += !tri_trainable_is_full(&model.tuning);
+    windowed += model.window > 0;
     tri_cluster cluster = draw_cluster(&d);
     if (i % 5 == 4) measure(&d, &cluster);
     tri_search_request request = {.model = &model,
@@ -241,7 +243,9 @@ static void test_bounds(void **state) {
                                   .system = i % 3 == 2 ? &other : &system,
                                   .devices = 4 * pick(&d, 1, 6),
                                   .global_batch = 12 * pick(&d, 1, 8),
-                                  .sequence = toss(&d) ? 64 : 61,
+                                  .sequence = model.window > 0 ? 101
+                                              : toss(&d)       ? 64
+                                                               : 61,
                                   .precision = TRI_BF16,
                                   .optimizer = &optimizer};
     tri_bounds *bounds = NULL;
@@ -262,6 +266,7 @@ static void test_bounds(void **state) {
     tri_drawn_documents_destroy(drawn);
   }
   assert_in_range(tuned, CASES / 4, CASES);
+  assert_in_range(windowed, CASES / 5, CASES / 2);
 }
 
 /* An adapter in the first layer alone must not count for the other layers. */

@@ -1,0 +1,18 @@
+/* Kinds of layers. Layers of a kind compute the same, apart from what is trained in them: both have experts or not, a
+ * sliding window or not, a rotary embedding or not. A kind is a sum of the bits below. */
+#ifndef TRI_MODEL_LAYER_KIND_H
+#define TRI_MODEL_LAYER_KIND_H
+
+#include "model/model.h"
+
+enum {
+  TRI_LAYER_EXPERTS = 1,  /* experts in place of the dense feed-forward part */
+  TRI_LAYER_WINDOW = 2,   /* a sliding window */
+  TRI_LAYER_UNTURNED = 4, /* no rotary embedding */
+  TRI_LAYER_KINDS = 8     /* number of kinds */
+};
+
+/* Returns the kind of a layer of a complete model, below TRI_LAYER_KINDS. */
+int tri_model_layer_kind(const tri_model *model, int64_t layer);
+
+#endif
