@@ -285,11 +285,13 @@ static bool has_more(const tri_model *model, tri_layer_range range, tri_layer_ra
 /* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight. So a stage
  * cannot need the most if the stage before it has at least as many layers of each kind. Kinds differ in bytes: a layer
  * with a window may have a table of rotary angles of its own (model.local_rope_theta), for example. Three stages are
- * always possible: stage 0 has the embedding, stage 1 is the first without it, and the last stage has the head. */
+ * always possible: stage 0 has the embedding, stage 1 is the first without it, and the last stage has the head. With
+ * `recompute_every`, all are, since stages with as many layers keep the activations of different numbers of them. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;
   if (tri_trainable_distinguishes_layers(&request->model->tuning)) return true;
+  if (layout->recompute == TRI_RECOMPUTE_FULL && layout->recompute_every > 1) return true;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     tri_layer_range mine = tri_layout_layers(layout, request->model, c * layout->pipeline + stage);
     tri_layer_range before = tri_layout_layers(layout, request->model, c * layout->pipeline + stage - 1);

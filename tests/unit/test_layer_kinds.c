@@ -80,6 +80,7 @@ static void test_prices_of_stages(void **state) {
 static void test_fullest_stage(void **state) {
   (void)state;
   static const char *const schedules[] = {"1f1b", "zero-bubble"};
+  static const char *const recomputes[] = {"none", "full", "full,recompute_every=2", "full,recompute_every=3"};
   draws d = {.key = tri_random_stream(41, TRI_RANDOM_TEST, 0)};
   tri_cluster cluster;
   tri_system system;
@@ -93,7 +94,7 @@ static void test_fullest_stage(void **state) {
     model.head_dim = 64;
     CHECK_OK(tri_model_complete(&model));
     snprintf(text, sizeof text, "pipeline=%ld,schedule=%s,recompute=%s,micro_batch=1", (long)pipeline,
-             schedules[pick(&d, 0, 1)], toss(&d) ? "full" : "none");
+             schedules[pick(&d, 0, 1)], recomputes[pick(&d, 0, 3)]);
     const tri_layout layout = layout_of(text, &model, batch, pipeline);
     const tri_simulation_request request = {.model = &model,
                                             .layout = &layout,
