@@ -80,7 +80,8 @@ TOUCHES = {
         "oracle/test_layouts.py", "oracle/test_parity.py", "oracle/test_generator.py", "oracle/test_generate.py",
         "oracle/test_average.py", "oracle/test_bf16_copies.py", "oracle/test_experts.py", "oracle/test_context.py",
         "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "guarded/test_parity.py", "emulated/test_layouts.py"],
-    "src/generation": ["oracle/test_other_defaults.py", "oracle/test_generator.py", "oracle/test_generate.py", "oracle/test_families.py", "oracle/test_choices.py", "oracle/test_samples.py"],
+    "src/generation": ["oracle/test_other_defaults.py", "oracle/test_generator.py", "oracle/test_generate.py", "oracle/test_families.py", "oracle/test_choices.py", "oracle/test_samples.py",
+        "oracle/test_samples_adapters.py", "oracle/test_generate_ranks.py", "oracle/test_eval_ranks.py"],
     "src/judge": ["oracle/test_choices.py", "oracle/test_ensemble.py"],
     "src/launch": ["oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py"],
     "src/mesh": ["oracle/test_layouts.py", "oracle/test_context.py", "oracle/test_experts.py", "oracle/test_documents.py"],
@@ -117,7 +118,10 @@ TOUCHES = {
         "oracle/test_ranks.py", "oracle/test_run_messages.py", "guarded/test_resume.py"],
     "src/data/preference_source.c": ["oracle/test_preference_training.py", "oracle/test_preference_runs.py", "oracle/test_preference_layouts.py"],
     "src/data/preference_sums.c": ["oracle/test_eval_preferences.py", "oracle/test_preference_training.py"],
-    "src/engine/log_probs.c": ["oracle/test_preference_layouts.py", "oracle/test_preference_training.py"],
+    "src/engine/send_weights.c": ["oracle/test_samples.py", "oracle/test_samples_adapters.py"],
+    "src/engine/model_files.c": ["oracle/test_samples_adapters.py", "oracle/test_generate_ranks.py", "oracle/test_eval_ranks.py"],
+    "src/ops/cross_entropy.c": ["oracle/test_policy_losses.py", "oracle/test_policy_layouts.py", "oracle/test_preference_layouts.py", "oracle/test_layouts.py", "oracle/test_parity.py"],
+    "src/engine/log_probs.c": ["oracle/test_policy_layouts.py", "oracle/test_preference_layouts.py", "oracle/test_preference_training.py"],
     "src/train/preference.c": ["oracle/test_preference_*.py"],
     "src/train/preference_data.c": ["oracle/test_preference_*.py"],
     "src/train/reference.c": ["oracle/test_preference_training.py", "oracle/test_preference_runs.py"],
@@ -191,8 +195,8 @@ def folders_of_unit_test(path):
             folders.add("src/" + name.rpartition("/")[0])
     if not folders and path.suffix == ".c":
         folders.add("src/base")
-    # device/kernels.h is every device's, unless the test is about one.
-    return {folder for folder in folders if not any(other.startswith(folder + "/") for other in folders)}
+    # device/kernels.h is every device's, unless the test is about one; the reference device is what others are compared with.
+    return {folder for folder in folders if not any(other.startswith(folder + "/") and other != "src/device/reference" for other in folders)}
 
 
 def within(path, folder):

@@ -38,7 +38,7 @@ tri_train_objective tri_objective_policy(const tri_policy_settings *policy, doub
   return (tri_train_objective){.name = "policy",
                                .columns = TRI_COLUMN_BIT(segments) | TRI_COLUMN_BIT(advantage) |
                                           TRI_COLUMN_BIT(normaliser) | TRI_COLUMN_BIT(behaviour) | old | reference,
-                               .label_scale = 1, /* of the entropy bonus, a mean over labels */
+                               .label_scale = 1, /* the entropy bonus is a mean over labels */
                                .loss = {.kind = TRI_LABEL_LOSS_POLICY, .policy = *policy},
                                .temperature = temperature,
                                .append = append_loss};

@@ -324,8 +324,7 @@ static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t f
   return tri_weight_accumulate(run, call, &at->weight, &p->weight, hidden, m->logits, m->scratch);
 }
 
-/* Computes the sums of which entropies are a function, for an entropy bonus, from the logits of a chunk and the maximum
- * of the whole vocabulary. */
+/* Computes the spread (softmax_spread) of a chunk's logits over the whole vocabulary, for an entropy bonus. */
 static tri_status find_spread(tri_run *run, const tri_op_call *call, int64_t rows, const chunk_memory *m) {
   const cross_entropy *at = call->attributes;
   if (!has_entropy(at)) return TRI_OK;

@@ -11,7 +11,7 @@
 typedef struct loss_call {
   int64_t rows, vocabulary, ld, gradient_ld, first_id;
   int logits, labels, weights, values, maximum, sum, label_logit, out;
-  int factors, slopes, means, losses, spread; /* of an entropy bonus */
+  int factors, slopes, means, losses, spread; /* arguments of an entropy bonus */
   tri_logit_form form;
 } loss_call;
 

@@ -133,11 +133,12 @@ typedef struct gradient_job {
   int64_t vocabulary, ld, gradient_ld, first_id;
   const float *logits, *maximum, *sum;
   const int32_t *labels;
-  const float *weights;
-  const double *factors;        /* NULL: scale times the weights */
-  const double *slopes, *means; /* of the entropy; NULL: none */
+  const float *weights;         /* used if `weighted` */
+  const double *factors;        /* used if not `weighted` */
+  const double *slopes, *means; /* those of an entropy bonus; NULL: none */
   double scale, share;          /* scale of the whole gradient; 1 / the soft cap of the logits, or 0 */
   void *gradient;
+  bool weighted; /* a row is multiplied by its weight, not by its factor */
 } gradient_job;
 
 /* Computes the gradient of a row. The label's element is computed from its logit, which is read first, because the row
@@ -147,7 +148,7 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
   int64_t at = r * job->gradient_ld, label = job->labels[r] - job->first_id;
   bool inside = label >= 0 && label < job->vocabulary;
   double label_logit = inside ? (double)row[label] : 0.0;
-  const double weight = job->factors != NULL ? job->factors[r] : (double)job->weights[r];
+  const double weight = job->weighted ? (double)job->weights[r] : job->factors[r];
   double maximum = (double)job->maximum[r], sum = (double)job->sum[r], scale = job->scale * weight;
   const double slope = job->slopes == NULL ? 0.0 : job->scale * job->slopes[r];
   const double mean = job->means == NULL ? 0.0 : job->means[r];
@@ -193,6 +194,7 @@ static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t row
                             .labels = labels,
                             .weights = weights,
                             .factors = factors,
+                            .weighted = factors == NULL,
                             .scale = (factors != NULL ? 1.0 : values->loss_scale) * form.scale,
                             .share = form.soft_cap > 0 ? 1.0 / form.soft_cap : 0.0,
                             .gradient = gradient};
