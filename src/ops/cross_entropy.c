@@ -295,7 +295,7 @@ static tri_status make_gradient(tri_run *run, const tri_op_call *call, int64_t f
                                 const chunk_memory *m, const completions_memory *c) {
   const cross_entropy *at = call->attributes;
   const int64_t rows = p->logits.m;
-  if (has_entropy(at)) {
+  if (c != NULL && has_entropy(at)) {
     TRI_KERNEL_CALL(run->queue, softmax_gradient_entropy, call->type, rows, at->weight.out, p->logits.ldc, at->form,
                     m->logits, run->labels + first, c->factors + first, c->entropy_slopes + first,
                     c->entropy_means + first, at->first_id, m->maximum, m->sum, p->hidden.lda, m->logits);
