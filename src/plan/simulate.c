@@ -64,7 +64,8 @@ static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
   int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
   const tri_layout *layout = stages->request->layout;
   int64_t forwards = stages->num_stages * micro_batches * layout->virtual_stages;
-  int64_t period = tri_schedule_period(layout, micro_batches), filled = 2 * layout->pipeline;
+  int64_t period = stages->forward_only ? layout->pipeline : tri_schedule_period(layout, micro_batches);
+  int64_t filled = 2 * layout->pipeline;
   const middle tries[] = {{filled, layout->virtual_stages > 1 ? period : 4}, {4 * filled, period}};
   bool repeats = (stages->forward_only || repeats_itself(layout->schedule)) && forwards > SHORT_STEP;
   for (int i = 0; i < 2 && repeats && !settled; i++) {

@@ -620,11 +620,15 @@ static tri_status build(const tri_program_request *request, const tri_turns *tur
   return assign_frames(program, request->forward_only);
 }
 
-/* Makes the turns of an evaluation: forwards only, each chunk as early as possible. */
+/* Makes the turns of an evaluation, forwards only. A micro-batch returns to a stage after it has passed the others, so
+ * groups of `pipeline` micro-batches pass through one chunk after the other, and no stage waits; the last group may be
+ * smaller. */
 static tri_status forward_turns(const tri_program_request *request, tri_turns *out) {
-  for (int64_t m = 0; m < request->micro_batches; m++) {
+  const int64_t group = request->layout->pipeline, all = request->micro_batches;
+  for (int64_t first = 0; first < all; first += group) {
     for (int64_t c = 0; c < request->layout->virtual_stages; c++) {
-      TRI_TRY(tri_turns_append(out, (tri_turn){TRI_TURN_FORWARD, (int32_t)m, (int32_t)c}));
+      for (int64_t m = first; m < all && m < first + group; m++)
+        TRI_TRY(tri_turns_append(out, (tri_turn){TRI_TURN_FORWARD, (int32_t)m, (int32_t)c}));
     }
   }
   return TRI_OK;

@@ -209,12 +209,16 @@ static bool replay_turn(replay *r, const tri_schedule_shape *shape, int64_t stag
   return true;
 }
 
-static int64_t replay_length(const tri_schedule_shape *shape) {
+/* `forward_only`: the turns of an evaluation. */
+static int64_t replay_length(const tri_schedule_shape *shape, bool forward_only) {
   static replay r;
   int64_t longest = 0;
+  const tri_layout layout = layout_of(TRI_SCHEDULE_INTERLEAVED, shape->stages, shape->virtual_stages);
   r = (replay){0};
   for (int64_t s = 0; s < shape->stages; s++) {
-    CHECK_OK(tri_schedule_of(TRI_SCHEDULE_INTERLEAVED)->turns(shape, s, &r.turns[s]));
+    const tri_program_request request = {
+        .layout = &layout, .stage = s, .micro_batches = shape->micro_batches, .forward_only = forward_only};
+    CHECK_OK(tri_program_turns(&request, &r.turns[s]));
   }
   for (bool moved = true; moved;) {
     moved = false;
@@ -238,7 +242,7 @@ static void test_groups_leave_no_gaps(void **state) {
     for (int64_t v = 2; v <= 4; v++) {
       for (int64_t micro_batches = stages; micro_batches <= 33; micro_batches++) {
         tri_schedule_shape shape = {stages, v, micro_batches, 0};
-        int64_t length = replay_length(&shape);
+        int64_t length = replay_length(&shape, false);
         if (length != 2 * (micro_batches * v + stages - 1)) {
           fail_msg("%ld stages of %ld, %ld micro-batches: %ld turns", (long)stages, (long)v, (long)micro_batches,
                    (long)length);
@@ -249,6 +253,38 @@ static void test_groups_leave_no_gaps(void **state) {
 }
 
 /* The simulator and the memory plan run a shorter step: it has as many micro-batches in flight as the whole step. */
+static void check_evaluation(int64_t stages, int64_t virtual_stages, int64_t micro_batches) {
+  const tri_layout layout = layout_of(TRI_SCHEDULE_INTERLEAVED, stages, virtual_stages);
+  tri_program *programs[16];
+  for (int64_t s = 0; s < stages; s++) {
+    const tri_program_request request = {
+        .layout = &layout, .stage = s, .micro_batches = micro_batches, .forward_only = true};
+    CHECK_OK(tri_program_create(&request, &programs[s]));
+  }
+  CHECK_OK(tri_program_check((const tri_program *const *)programs, stages));
+  for (int64_t s = 0; s < stages; s++) tri_program_destroy(programs[s]);
+}
+
+/* The forwards of an evaluation: no gaps if all groups are whole, else the last group waits for those that are missing
+ * in each further chunk. Programs are free of deadlock. */
+static void test_evaluations_leave_no_gaps(void **state) {
+  (void)state;
+  for (int64_t stages = 2; stages <= 6; stages++) {
+    for (int64_t v = 1; v <= 3; v++) {
+      for (int64_t micro_batches = 1; micro_batches <= 13; micro_batches++) {
+        const tri_schedule_shape shape = {stages, v, micro_batches, 0};
+        const int64_t missing = (stages - micro_batches % stages) % stages;
+        const int64_t expected = micro_batches * v + stages - 1 + (v - 1) * missing;
+        const int64_t length = replay_length(&shape, true);
+        if (length != expected)
+          fail_msg("%ld stages of %ld, %ld micro-batches: %ld turns, not %ld", (long)stages, (long)v,
+                   (long)micro_batches, (long)length, (long)expected);
+        check_evaluation(stages, v, micro_batches);
+      }
+    }
+  }
+}
+
 static void test_settled_groups(void **state) {
   (void)state;
   for (int64_t micro_batches = 90; micro_batches <= 140; micro_batches++) {
@@ -622,6 +658,7 @@ int main(void) {
       cmocka_unit_test(test_groups),
       cmocka_unit_test(test_whole_groups),
       cmocka_unit_test(test_groups_leave_no_gaps),
+      cmocka_unit_test(test_evaluations_leave_no_gaps),
       cmocka_unit_test(test_settled_groups),
       cmocka_unit_test(test_the_checker),
       cmocka_unit_test(test_ends),
