@@ -214,8 +214,7 @@ TRI_HOST_AND_GPU tri_policy_label tri_policy_label_at(const tri_policy_columns *
 }
 
 /* Computes sums[sequence, number] of completion `number` of a sequence from the log-probabilities of whole sequences.
- * Writes nothing if the
- * completion does not exist. */
+ * Writes nothing if the completion does not exist. */
 TRI_HOST_AND_GPU void tri_policy_sum(const tri_policy_batch *of, int64_t sequence, int64_t number,
                                      const int32_t *segments, const tri_policy_columns *columns,
                                      const double *log_probs, tri_policy_sums *sums) {

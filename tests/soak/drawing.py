@@ -96,7 +96,8 @@ def draw_run(chance):
     objective = chance.choice([None, None, None, "dpo", "kto", "simpo"])
     if objective:
         model.pop("dropout", None)
-    return dict(objective=objective, model=model, layout=draw_layout(chance, model), device=device, precision=precision, seed=chance.randrange(1 << 30), threads=1,
+    samples = dict(prompts=["The", "a ship and"][:chance.choice([1, 2])], tokens=chance.randint(2, 9), temperature=chance.choice([0, 1]))
+    return dict(objective=objective, samples=samples if chance.random() < 0.4 else None, model=model, layout=draw_layout(chance, model), device=device, precision=precision, seed=chance.randrange(1 << 30), threads=1,
                 optimizer=dict(global_batch=BATCH, steps=steps, lr=1e-3, warmup=chance.choice([0, 5]), decay=chance.choice(["cosine", "constant"])),
                 average=dict(every=chance.choice([0, 0, 1, 3]), decay=chance.choice([0, 0.9]), after=chance.choice([0, 4])),
                 evaluation=dict(every=chance.choice([0, 4, 7]), batches=1), checkpoint=draw_checkpoint(chance),
@@ -112,6 +113,8 @@ def write_run(path, run, corpus, output):
     """With weights it trains on a mixture of both corpora that there are; with an objective on their preferences."""
     run = dict(run)
     weights, objective = run.pop("weights"), run.pop("objective")
+    if run["samples"] is None:
+        run.pop("samples")
     train = str(corpus / "train")
     if weights:
         train = [dict(path=str(corpus / name), weight=weight) for name, weight in zip(("train", "validation"), weights)]
@@ -129,4 +132,4 @@ def words_of(run):
     changed = [f"{key}={value}" for key, value in layout.items() if value not in (1, False, 0, "none", "1f1b", "gather") and key != "bucket_bytes"]
     return (f"{model['family']} {model['num_layers']}x{model['hidden_size']} {run['device']} {run['precision']}, {run['optimizer']['steps']} steps, "
             f"{ranks_of(layout)} ranks ({','.join(changed) or 'plain'}), checkpoint {','.join(f'{k}={v}' for k, v in checkpoint.items())}"
-            f"{', ' + run['objective'] if run['objective'] else ''}{', a mixture' if run['weights'] else ''}{', an average' if run['average']['every'] else ''}")
+            f"{', ' + run['objective'] if run['objective'] else ''}{', a mixture' if run['weights'] else ''}{', samples' if run['samples'] else ''}{', an average' if run['average']['every'] else ''}")

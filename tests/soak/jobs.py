@@ -155,6 +155,21 @@ def course(output):
     return lines, bad
 
 
+def samples(output):
+    """{(step, number of the prompt): line} of samples.jsonl; fails if a line is not whole, occurs twice or is out of order."""
+    lines, last, path = {}, (0, 0), output / "samples.jsonl"
+    text = path.read_text() if path.exists() else ""
+    if text and not text.endswith("\n"):
+        raise Violation("the last line of samples.jsonl is not whole")
+    for line in text.splitlines():
+        at = json.loads(line)
+        key = (at["step"], at["number"])
+        if key <= last and lines:
+            raise Violation(f"samples.jsonl has {key} behind {last}")
+        lines[key], last = line, key
+    return lines
+
+
 class Undisturbed:
     """The same run without disturbances; the disturbed run is compared with it."""
 
@@ -166,6 +181,7 @@ class Undisturbed:
         self.disk_bytes = sum(512 * path.stat().st_blocks for path in (job.output / "checkpoints").rglob("*"))
         self.course, bad = course(job.output)
         self.steps = len(self.course)
+        self.samples = samples(job.output)
         if bad > 0 or [at[0] for at in self.course] != list(range(1, self.steps + 1)) or len(self.digests) != self.steps:
             raise Violation(f"the undisturbed run has {self.steps} lines of metrics, {bad} bad ones, and {len(self.digests)} checkpoints")
         shutil.rmtree(folder)

@@ -23,7 +23,7 @@ import time
 
 import disturbances
 import drawing
-from jobs import TRIREME, Job, Undisturbed, Violation, checkpoints, course, digest, snapshots
+from jobs import TRIREME, Job, Undisturbed, Violation, checkpoints, course, digest, samples, snapshots
 
 DISK_BYTES = 64 << 20  # plus the size of all checkpoints if the run keeps all
 
@@ -117,6 +117,7 @@ class Scene:
         if lines != [at for at in expected.course if at[0] not in missing] or missing - self.lost_steps:
             raise Violation(f"metrics.jsonl differs from the undisturbed run's: missing are the steps {sorted(missing - self.lost_steps)}; "
                             f"{len(lines)} lines for {expected.steps} steps; {difference(lines, expected.course)}")
+        self.check_samples()
         left = [path.name for path in (self.output / "checkpoints").glob(".*")] if (self.output / "checkpoints").exists() else []
         if left:
             raise Violation(f"unfinished saves are left: {left}")
@@ -127,6 +128,17 @@ class Scene:
             raise Violation("the output is locked after a good end")
         if snapshots(self.output):
             raise Violation(f"snapshots are left in memory after a good end: {snapshots(self.output)}")
+
+    def check_samples(self):
+        """Each text is that of the undisturbed run, and those of the newest checkpoint are there."""
+        expected, found = self.undisturbed().samples, samples(self.output)
+        for key, line in found.items():
+            if expected.get(key) != line:
+                raise Violation(f"samples.jsonl has another text of {key} than the undisturbed run: {line}, not {expected.get(key)}")
+        if self.run["samples"] and self.good:
+            missing = [n for n in range(len(self.run["samples"]["prompts"])) if (max(self.good), n) not in found]
+            if missing:
+                raise Violation(f"samples.jsonl lacks the prompts {missing} of step {max(self.good)}")
 
     def release(self, keep):
         for path in snapshots(self.output):
