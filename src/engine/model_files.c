@@ -80,8 +80,7 @@ typedef struct loading {
   const tri_executor *executor;
   const tri_group *slices;
   uint64_t sum; /* checksum of the elements of the current tensor that this rank counts */
-  uint64_t
-      *sums; /* [count], such checksums of all tensors, in the order of the table; used if `slices` has several ranks */
+  uint64_t *sums; /* [count], the same of all tensors, in the order of the table; unused on one rank */
   int64_t count, room;
 } loading;
 
