@@ -79,7 +79,7 @@ typedef struct loading {
   const tri_parameter_table *table;
   const tri_executor *executor;
   const tri_group *slices;
-  uint64_t sum; /* checksum of the elements of the current tensor that this rank counts */
+  uint64_t sum;   /* checksum of the elements of the current tensor that this rank counts */
   uint64_t *sums; /* [count], the same of all tensors, in the order of the table; unused on one rank */
   int64_t count, room;
 } loading;
