@@ -19,8 +19,8 @@ static tri_status count_tensors(const tri_checkpoint *adapter, const tri_paramet
       if (tri_parameter_continues(&tensor)) continue;
       if (!tri_checkpoint_has(adapter, on_disk.name)) {
         return tri_fail(TRI_UNSUPPORTED,
-                        "%s: by its adapter_config.json it has a tensor `%s`, which it has not in this form; leave "
-                        "--unmerged out to add its factors to the base",
+                        "%s has no tensor `%s`, which its adapter_config.json describes; leave --unmerged out to add "
+                        "the adapter's factors to the base",
                         tri_checkpoint_path(adapter), on_disk.name);
       }
       (*count)++;
@@ -42,7 +42,7 @@ tri_status tri_merged_keep_factors(const tri_merged *merged, tri_model *model) {
   TRI_TRY(status);
   if (count == tri_checkpoint_num_tensors(merged->named)) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,
-                  "%s has %ld tensors, and its adapter_config.json describes %ld; leave --unmerged out to add its "
-                  "factors to the base",
+                  "%s has %ld tensors, and its adapter_config.json describes %ld; leave --unmerged out to add the "
+                  "adapter's factors to the base",
                   tri_checkpoint_path(merged->named), (long)tri_checkpoint_num_tensors(merged->named), (long)count);
 }

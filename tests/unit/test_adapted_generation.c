@@ -1,7 +1,7 @@
 /* A generator on a model with an adapter: factors, magnitudes and a base in 4 bits are computed as in training. Its
  * log-probabilities equal the engine's loss on the same weights, for each kind of adapter, read in place and from a
  * copy in other memory; and a sequence's bits do not depend on the rows that are run together. */
-#include "check.h"
+#include "generated_samples.h"
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { VOCABULARY = 29, SEQUENCE = 20, BATCH = 5 };
+enum { BATCH = 5 };
 
 static const tri_layout layout = {.tensor = 1,
                                   .pipeline = 1,
@@ -49,20 +49,7 @@ static void train_everywhere(tri_model *model) {
 }
 
 static tri_model make_model(tri_family family, kind how) {
-  tri_model model = {.family = family,
-                     .num_layers = 2,
-                     .hidden_size = 32,
-                     .num_heads = 2,
-                     .num_kv_heads = 2,
-                     .ffn_size = 48,
-                     .vocab_size = VOCABULARY,
-                     .max_sequence = SEQUENCE,
-                     .norm_eps = 1e-5,
-                     .init_std = 0.2,
-                     .rope_theta = 10000,
-                     .rope_scaling.factor = 1,
-                     .attention_bias = family == TRI_FAMILY_GPT2,
-                     .tied = family == TRI_FAMILY_GPT2};
+  tri_model model = small_model_of(family);
   tri_adapter *adapter = &model.tuning.adapter;
   if (family == TRI_FAMILY_QWEN3_MOE) {
     model.num_experts = 4;
@@ -81,21 +68,6 @@ static tri_model make_model(tri_family family, kind how) {
   CHECK_OK(tri_trainable_check(&model));
   return model;
 }
-
-static int32_t token(int64_t sample, int64_t t) { return (int32_t)((sample * 11 + t * t * 7 + 3) % VOCABULARY); }
-
-static tri_status read_sample(const void *from, int64_t index, const tri_sample *out) {
-  (void)from;
-  for (int64_t t = 0; t < SEQUENCE; t++) {
-    out->ids[t] = token(index, t);
-    out->labels[t] = t + 1 < SEQUENCE ? token(index, t + 1) : -1;
-    out->positions[t] = (int32_t)t;
-    out->weights[t] = 1;
-  }
-  return TRI_OK;
-}
-
-static const tri_feed feed = {read_sample, NULL};
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 

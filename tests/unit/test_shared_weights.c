@@ -1,14 +1,14 @@
 /* A generator on the weights that an engine trains: it reads them in place if the types allow, else they are moved.
  * After each step its log-probabilities equal the engine's loss, and it refuses weights that have changed without being
  * published. */
-#include "check.h"
+#include "generated_samples.h"
 
 #include "engine/send_weights.h"
 #include "generation/generator.h"
 
 #include <math.h>
 
-enum { VOCABULARY = 29, SEQUENCE = 20, BATCH = 2, STEPS = 3 };
+enum { BATCH = 2, STEPS = 3 };
 
 static const tri_layout layout = {.tensor = 1,
                                   .pipeline = 1,
@@ -22,38 +22,10 @@ static const tri_layout layout = {.tensor = 1,
                                   .bucket_bytes = 2000}; /* several buckets */
 
 static tri_model make_model(tri_family family) {
-  tri_model model = {.family = family,
-                     .num_layers = 2,
-                     .hidden_size = 32,
-                     .num_heads = 2,
-                     .num_kv_heads = 2,
-                     .ffn_size = 48,
-                     .vocab_size = VOCABULARY,
-                     .max_sequence = SEQUENCE,
-                     .norm_eps = 1e-5,
-                     .init_std = 0.2,
-                     .rope_theta = 10000,
-                     .rope_scaling.factor = 1,
-                     .attention_bias = family == TRI_FAMILY_GPT2,
-                     .tied = family == TRI_FAMILY_GPT2};
+  tri_model model = small_model_of(family);
   CHECK_OK(tri_model_complete(&model));
   return model;
 }
-
-static int32_t token(int64_t sample, int64_t t) { return (int32_t)((sample * 11 + t * t * 7 + 3) % VOCABULARY); }
-
-static tri_status read_sample(const void *from, int64_t index, const tri_sample *out) {
-  (void)from;
-  for (int64_t t = 0; t < SEQUENCE; t++) {
-    out->ids[t] = token(index, t);
-    out->labels[t] = t + 1 < SEQUENCE ? token(index, t + 1) : -1;
-    out->positions[t] = (int32_t)t;
-    out->weights[t] = 1;
-  }
-  return TRI_OK;
-}
-
-static const tri_feed feed = {read_sample, NULL};
 
 typedef struct world {
   tri_model model;

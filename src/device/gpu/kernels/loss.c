@@ -172,39 +172,39 @@ DEVICE void gradient_of_row(const row_gradient *g) {
   }
 }
 
+/* Sets the members of a row_gradient that are not factors, from the arguments `a` of a kernel. */
+#define SET_ROW(g, r)                                                                                                  \
+  do {                                                                                                                 \
+    (g).logits = (const wide *)a.logits + (r)*a.ld;                                                                    \
+    (g).out = (element *)a.gradient + (r)*a.gradient_ld;                                                               \
+    (g).vocabulary = a.vocabulary;                                                                                     \
+    (g).label = a.labels[r] - a.first_id;                                                                              \
+    (g).most = ((const wide *)a.maximum)[r];                                                                           \
+    (g).each = 1 / ((const wide *)a.sum)[r];                                                                           \
+    (g).share = a.soft_cap > 0 ? 1 / (wide)a.soft_cap : 0;                                                             \
+    (g).counted = a.labels[r] >= 0;                                                                                    \
+  } while (0)
+
 KERNEL(softmax_gradient) {
   const int64_t r = block_x();
   const wide factor = a.factors != 0 ? (wide)a.factors[r] : (wide)a.values->loss_scale * (wide)a.weights[r];
   row_gradient g;
-  g.logits = (const wide *)a.logits + r * a.ld;
-  g.out = (element *)a.gradient + r * a.gradient_ld;
-  g.vocabulary = a.vocabulary;
-  g.label = a.labels[r] - a.first_id;
-  g.most = ((const wide *)a.maximum)[r];
-  g.each = 1 / ((const wide *)a.sum)[r];
+  SET_ROW(g, r);
   g.scale = factor * (wide)a.scale;
   g.slope = g.mean = 0;
-  g.share = a.soft_cap > 0 ? 1 / (wide)a.soft_cap : 0;
-  g.counted = a.labels[r] >= 0;
   gradient_of_row(&g);
 }
 
 KERNEL(softmax_gradient_entropy) {
   const int64_t r = block_x();
   row_gradient g;
-  g.logits = (const wide *)a.logits + r * a.ld;
-  g.out = (element *)a.gradient + r * a.gradient_ld;
-  g.vocabulary = a.vocabulary;
-  g.label = a.labels[r] - a.first_id;
-  g.most = ((const wide *)a.maximum)[r];
-  g.each = 1 / ((const wide *)a.sum)[r];
+  SET_ROW(g, r);
   g.scale = (wide)a.factors[r] * (wide)a.scale;
   g.slope = (wide)a.slopes[r] * (wide)a.scale;
   g.mean = (wide)a.means[r];
-  g.share = a.soft_cap > 0 ? 1 / (wide)a.soft_cap : 0;
-  g.counted = a.labels[r] >= 0;
   gradient_of_row(&g);
 }
+#undef SET_ROW
 
 /* ---- entropy ----------------------------------------------------------------------------------------------------- */
 
