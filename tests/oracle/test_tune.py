@@ -305,6 +305,12 @@ def ranks_below(folder):
     return found
 
 
+def is_rank(pid):
+    """Returns whether a launcher of MPI (Open MPI, MPICH) started the process as a rank."""
+    environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return any(entry.startswith((b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK=")) for entry in environment)
+
+
 @mpi
 def test_real_trials(tmp_path):
     """Short runs of their own: measured, out of time, failed; nothing stays behind."""
@@ -361,11 +367,11 @@ def test_memory_limit(tmp_path):
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_rank_that_hangs_or_dies(tmp_path, how):
     # Only a rank that hangs is waited for, for a time in which a busy machine, too, has begun to train.
-    study = real(tmp_path, trials=2, devices=2, space=[dict(name="micro_batch", values="1 2")], trial=dict(steps=150, minutes=0.2 if how == signal.SIGSTOP else 5))
+    study = real(tmp_path, trials=2, devices=2, space=[dict(name="micro_batch", values="1 2")], trial=dict(steps=300, minutes=0.2 if how == signal.SIGSTOP else 5))
     process = subprocess.Popen([TRIREME, "tune", str(write(tmp_path / "study.yaml", study)), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "study.db.trials/trial-1/metrics.jsonl"
     wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") > 2)
-    ranks = [pid for pid, line in ranks_below(tmp_path / "study.db.trials/trial-1") if "-n" not in line.split()]
+    ranks = [pid for pid, _ in ranks_below(tmp_path / "study.db.trials/trial-1") if is_rank(pid)]
     os.kill(ranks[-1], how)
     out, _ = process.communicate(timeout=120)
     first, second = json.loads(out)["trials"]
