@@ -121,6 +121,7 @@ TOUCHES = {
     "src/engine/send_weights.c": ["oracle/test_samples.py", "oracle/test_samples_adapters.py"],
     "src/engine/model_files.c": ["oracle/test_samples_adapters.py", "oracle/test_generate_ranks.py", "oracle/test_eval_ranks.py"],
     "src/ops/cross_entropy.c": ["oracle/test_policy_losses.py", "oracle/test_policy_layouts.py", "oracle/test_preference_layouts.py", "oracle/test_layouts.py", "oracle/test_parity.py"],
+    "src/engine/verbs.c": ["oracle/test_any_batch.py"],
     "src/engine/log_probs.c": ["oracle/test_policy_layouts.py", "oracle/test_preference_layouts.py", "oracle/test_preference_training.py"],
     "src/train/preference.c": ["oracle/test_preference_*.py"],
     "src/train/preference_data.c": ["oracle/test_preference_*.py"],

@@ -6,8 +6,8 @@
 #include "base/status.h"
 #include "mesh/batch_columns.h"
 
-/* Sample `index` depends only on the index. Each rank reads the samples that it needs: step s has the samples
- * [s * global_batch, (s + 1) * global_batch). */
+/* Sample `index` depends only on the index. Each rank reads the samples that it needs of a step's batch
+ * (engine/engine.h). */
 typedef struct tri_feed {
   /* Writes the columns that *out has; the others are NULL. */
   tri_status (*read)(const void *from, int64_t index, const tri_sample *out);

@@ -76,12 +76,11 @@ tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, 
   return tri_source_read_in_order(source, index, out);
 }
 
-static tri_status read_shifted(const void *from, int64_t index, const tri_sample *out) {
-  const tri_sampler_shift *shift = from;
-  return tri_sampler_read(shift->sampler, index + shift->by, out);
+static tri_status read_shuffled(const void *from, int64_t index, const tri_sample *out) {
+  return tri_sampler_read(from, index, out);
 }
 
-tri_feed tri_sampler_shifted_feed(const tri_sampler_shift *shift) { return (tri_feed){read_shifted, shift}; }
+tri_feed tri_sampler_feed(const tri_sampler *sampler) { return (tri_feed){read_shuffled, sampler}; }
 
 static tri_status read_spread(const void *from, int64_t index, const tri_sample *out) {
   const tri_sampler_spread *spread = from;

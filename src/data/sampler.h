@@ -30,12 +30,8 @@ tri_status tri_sampler_weigh(tri_sampler *sampler, const double *weights);
 /* Reads sample `index` of the shuffled order. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
-/* A feed of the shuffled samples that begins with sample number `by`. */
-typedef struct tri_sampler_shift {
-  const tri_sampler *sampler;
-  int64_t by;
-} tri_sampler_shift;
-tri_feed tri_sampler_shifted_feed(const tri_sampler_shift *shift);
+/* Returns a feed of the shuffled samples. */
+tri_feed tri_sampler_feed(const tri_sampler *sampler);
 /* A feed of `count` samples in order (tri_sampler_read_in_order), spread evenly over all sources. */
 typedef struct tri_sampler_spread {
   const tri_sampler *sampler;

@@ -67,6 +67,7 @@ static tri_status set_up(tri_engine *engine) {
   TRI_TRY(tri_alloc("gathers", (size_t)(engine->parts.buckets->count * BUCKET_GATHERS), sizeof *engine->gathers,
                     &engine->gathers));
   TRI_TRY(tri_alloc("batches", (size_t)engine->micro_batches + 1, sizeof *engine->uploaded, &engine->uploaded));
+  TRI_TRY(tri_alloc("step programs", (size_t)engine->micro_batches, sizeof *engine->programs, &engine->programs));
   tri_value_arrays arrays = {.trained = tri_weights_values(engine->executor->weights)};
   for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
     arrays.frozen[kept] = tri_weights_frozen(engine->executor->weights, (tri_stored)kept);
@@ -117,6 +118,9 @@ void tri_engine_destroy(tri_engine *engine) {
   tri_executor_destroy(engine->executor);
   tri_weights_destroy(engine->weights);
   tri_free(engine->uploaded);
+  for (int64_t m = 0; m < engine->micro_batches && engine->programs != NULL; m++)
+    tri_program_destroy(engine->programs[m]);
+  tri_free(engine->programs);
   tri_parts_destroy(&engine->parts);
   tri_free(engine);
 }

@@ -14,7 +14,7 @@ typedef struct tri_engine_options {
   const tri_model *model;   /* complete; outlives the engine */
   const tri_layout *layout; /* resolved (tri_layout_resolve); outlives the engine */
   const tri_mesh *mesh;     /* mesh of that layout; outlives the engine; NULL is one rank alone */
-  int64_t global_batch;     /* sequences */
+  int64_t global_batch;     /* most sequences of a step */
   int64_t sequence;
   tri_dtype precision;
   bool masked; /* documents of a sequence do not attend to each other: the sampler's `masked` */
@@ -33,8 +33,15 @@ typedef struct tri_averaging {
   int64_t taken;              /* number of points in the average over the run (optimizers/average.c) */
 } tri_averaging;
 
+/* The batch of a step: samples [first, first + count) of a feed. */
+typedef struct tri_global_batch {
+  int64_t step;         /* number of the step, from 0 on */
+  int64_t first, count; /* 0 < count <= global_batch of the engine's options */
+} tri_global_batch;
+
 /* The result of a step, the same on every rank. */
 typedef struct tri_step {
+  int64_t samples;     /* sequences of the global batch */
   double loss;         /* weighted mean over the labels of the global batch; NaN if no label counts */
   double grad_norm;    /* gradient norm of the whole model, before clipping */
   double counted;      /* sum of the loss weights of the labels */
@@ -67,10 +74,13 @@ tri_status tri_engine_share_gradients(tri_engine *engine);
 
 /* ---- verbs, called by a training loop (verbs.c) ------------------------------------------------------------------ */
 
-/* COLLECTIVE. Runs forward and backward of the samples [step * global_batch, (step + 1) * global_batch) of the feed;
- * `step` counts from 0. Reductions over ranks may still be in progress when it returns. Gradients of an earlier,
- * unfinished accumulate are dropped. */
-tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64_t step);
+/* LOCAL. Returns the batch of a step if every step has options.global_batch samples. */
+tri_global_batch tri_engine_full_batch(const tri_engine *engine, int64_t step);
+
+/* COLLECTIVE. Runs forward and backward of a batch of the feed. A batch with fewer than global_batch samples has fewer
+ * micro-batches, and the last of them are filled up with padding. Reductions over ranks may still be in progress when
+ * it returns. Gradients of an earlier, unfinished accumulate are dropped. */
+tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, const tri_global_batch *batch);
 
 /* COLLECTIVE. Reduces what was accumulated to the gradients of the global batch; *out has loss and norm. */
 tri_status tri_engine_reduce(tri_engine *engine, tri_step *out);
@@ -99,7 +109,7 @@ tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_
                                 double *out);
 
 /* COLLECTIVE, after a step and before the next verb. Returns the log-probabilities of the step's samples before the
- * update: out[global_batch, sequence]. */
+ * update: out[count of the batch, sequence]. */
 tri_status tri_engine_step_log_probs(tri_engine *engine, double *out);
 
 /* LOCAL. Sets the KL divergence from the reference for the steps that follow, which is a constant in losses that have
@@ -107,8 +117,8 @@ tri_status tri_engine_step_log_probs(tri_engine *engine, double *out);
 void tri_engine_set_kl(tri_engine *engine, double kl);
 
 /* COLLECTIVE. Makes one optimizer step: accumulate, reduce, update. */
-tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t step, int64_t updates, double lr,
-                           tri_step *out);
+tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, const tri_global_batch *batch, int64_t updates,
+                           double lr, tri_step *out);
 
 /* Sequences in the caller's memory; index 0 of the columns is sample `first`. */
 typedef struct tri_tokens_at {
@@ -117,7 +127,7 @@ typedef struct tri_tokens_at {
 } tri_tokens_at;
 tri_feed tri_tokens_feed(const tri_tokens_at *at);
 
-/* COLLECTIVE. Makes a step on a given global batch. */
+/* COLLECTIVE. Makes a step on a given batch of global_batch sequences. */
 tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
                               tri_step *out);
 

@@ -12,8 +12,10 @@ typedef enum tri_step_phase { TRI_STEP_NONE, TRI_STEP_ACCUMULATED, TRI_STEP_REDU
 /* State that the instructions of a program, and the verbs of a step, share. */
 typedef struct tri_step_state {
   const tri_feed *feed;
+  const tri_program *program; /* the step's program, owned by the engine */
   tri_step_phase phase;
-  int64_t step, updates;
+  tri_global_batch batch;
+  int64_t updates;
   double lr;
   tri_exact_sum counted;        /* sum of the loss weights of the loaded batches */
   int64_t completions;          /* pairs, or unpaired completions, of these batches */
@@ -37,7 +39,9 @@ struct tri_engine {
   tri_averaging averaging; /* state after the last update */
   double kl;               /* tri_engine_set_kl */
   tri_step_state step;
-  int64_t micro_batches;      /* micro-batches of this rank in a step */
+  int64_t micro_batches;  /* most micro-batches of this rank in a step */
+  tri_program **programs; /* [micro_batches]: program m is of m micro-batches, NULL before a step needs it; the one of
+                             micro_batches is in `parts` */
   tri_device_event *uploaded; /* [micro_batches + 1]: passed when the batch has been copied to the device */
   tri_device_event values_uploaded;
   int64_t result_waits, staging_waits, steps; /* waits of the host in `steps` steps */

@@ -103,20 +103,23 @@ static int64_t count_seen(int64_t tokens, const int32_t *positions, int64_t most
 /* Reads the tokens into host memory, counts them, and queues their copy to the device. */
 static tri_status step_load(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   int64_t size = engine->options.layout->micro_batch;
-  int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, at->micro_batch) * size;
+  const int64_t first = global_micro_batch(engine, at->micro_batch) * size;
+  const int64_t left = state->batch.count - first, samples = left < 0 ? 0 : left < size ? left : size;
+  const int64_t seen_rows = samples * engine->parts.lists[0]->sequence; /* the last sequences are padding */
   tri_batch batch;
   TRI_TRY(open_batch(engine, at->micro_batch, &batch));
   for (int64_t i = 0; i < size; i++) {
     const tri_sample row = tri_executor_sequence(engine->executor, i);
-    TRI_TRY(tri_feed_read(state->feed, first + i, &row));
+    if (i < samples) TRI_TRY(tri_feed_read(state->feed, state->batch.first + first + i, &row));
+    if (i >= samples) tri_sample_fill_padding(engine->options.sequence, &row);
   }
   TRI_TRY(tri_executor_make_batch(engine->executor, at->micro_batch));
   mark_labels(own_rows(engine), engine->options.ignore_token, &batch);
   add_weights(own_rows(engine), &batch, &state->counted);
   state->completions += count_completions(engine, &batch);
   state->tokens += count_tokens(own_rows(engine), batch.labels);
-  state->seen += count_seen(own_rows(engine), batch.positions, 0);
-  state->seen_in_window += count_seen(own_rows(engine), batch.positions, engine->options.model->window);
+  state->seen += count_seen(seen_rows, batch.positions, 0);
+  state->seen_in_window += count_seen(seen_rows, batch.positions, engine->options.model->window);
   return upload(engine, at->micro_batch);
 }
 
@@ -136,9 +139,9 @@ static tri_status fill_values(tri_engine *engine, const tri_step_state *state, i
                               .segment_scale = one_of((double)state->result.completions),
                               .kl = engine->kl,
                               .token_scale = one_of((double)tokens),
-                              .sequence_scale = 1.0 / (double)engine->options.global_batch,
-                              .step = state->step,
-                              .first_sample = state->step * engine->options.global_batch,
+                              .sequence_scale = 1.0 / (double)state->batch.count,
+                              .step = state->batch.step,
+                              .first_sample = state->batch.first,
                               .seed = engine->options.seed};
   TRI_TRY(tri_queue_upload(engine->device->queue, tri_executor_step_values(engine->executor), values, sizeof *values));
   return tri_queue_mark(engine->device->queue, &engine->values_uploaded);
@@ -153,6 +156,7 @@ static tri_status step_count_labels(tri_engine *engine, tri_step_state *state, c
   tri_exact_sum_normalise(&sums.counted);
   TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), (int64_t)(sizeof sums / sizeof(int64_t)),
                             (int64_t *)(void *)&sums));
+  state->result.samples = state->batch.count;
   state->result.counted = tri_exact_sum_value(&sums.counted);
   state->result.completions = sums.completions;
   state->result.seen = sums.seen;

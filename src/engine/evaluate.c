@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "device/exact_sum.h"
-#include "mesh/label.h"
 
 /* Runs the executor's only list on its sequences. */
 static tri_status forward_batch(tri_executor *executor, const tri_step_results **results) {
@@ -52,10 +51,12 @@ tri_status tri_evaluate_labels(tri_executor *executor, double *out) {
 tri_status tri_score_batch_read(const tri_score_batch *batch) {
   int64_t sequence = batch->sequence;
   for (int64_t row = 0; row < batch->batch; row++) {
-    bool padding = batch->first + row >= batch->samples;
     const tri_sample to = tri_sample_from(&batch->into, row * sequence);
-    TRI_TRY(tri_feed_read(batch->feed, padding ? 0 : batch->first + row, &to));
-    for (int64_t i = 0; i < sequence && padding; i++) to.labels[i] = TRI_LABEL_PADDING;
+    if (batch->first + row < batch->samples) {
+      TRI_TRY(tri_feed_read(batch->feed, batch->first + row, &to));
+    } else {
+      tri_sample_fill_padding(sequence, &to);
+    }
   }
   return TRI_OK;
 }

@@ -44,7 +44,7 @@ static tri_status join(const tri_engine *engine, int64_t micro_batches, int64_t 
 }
 
 tri_status tri_engine_step_log_probs(tri_engine *engine, double *out) {
-  return join(engine, engine->micro_batches, engine->options.global_batch, out);
+  return join(engine, engine->step.program->num_micro_batches, engine->step.batch.count, out);
 }
 
 /* Computes log-probabilities of at most as many samples as a step has. */

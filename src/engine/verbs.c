@@ -3,15 +3,47 @@
  *
  * The instructions of a step are one program, since reductions of gradients start inside its backward; each verb
  * executes a part of it. Verbs pass their state on in the engine's `step`. */
+#include "base/count.h"
 #include "engine/engine_internal.h"
+#include "schedule/schedule.h"
 
 #include <string.h>
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64_t step) {
-  const tri_program *program = engine->parts.program;
-  engine->step = (tri_step_state){.feed = feed, .step = step};
+tri_global_batch tri_engine_full_batch(const tri_engine *engine, int64_t step) {
+  const int64_t count = engine->options.global_batch;
+  return (tri_global_batch){step, step * count, count};
+}
+
+/* Returns the number of micro-batches that each rank has for a number of samples. */
+static int64_t micro_batches_for(const tri_engine *engine, int64_t samples) {
+  const tri_layout *layout = engine->options.layout;
+  const int64_t readers = tri_mesh_group(engine->options.mesh, TRI_DOMAIN_BATCH)->size;
+  return tri_divide_up(tri_divide_up(samples, layout->micro_batch), readers);
+}
+
+/* Finds the program of a step with at least `micro_batches` micro-batches. Programs are created when they are first
+ * needed. */
+static tri_status find_program(tri_engine *engine, int64_t micro_batches, const tri_program **out) {
+  const int64_t most = engine->micro_batches, stage = engine->options.mesh->place.at[TRI_AXIS_PIPELINE];
+  const int64_t count = tri_schedule_shorter(engine->options.layout, micro_batches, most);
+  *out = engine->parts.program;
+  if (count == most) return TRI_OK;
+  if (engine->programs[count] == NULL)
+    TRI_TRY(tri_parts_program(&engine->parts, stage, count, &engine->programs[count]));
+  *out = engine->programs[count];
+  return TRI_OK;
+}
+
+tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, const tri_global_batch *batch) {
+  const tri_program *program = NULL;
+  if (batch->count < 1 || batch->count > engine->options.global_batch) {
+    return tri_fail_internal("a step has %ld samples, but the engine was created for 1 to %ld", (long)batch->count,
+                             (long)engine->options.global_batch);
+  }
+  TRI_TRY(find_program(engine, micro_batches_for(engine, batch->count), &program));
+  engine->step = (tri_step_state){.feed = feed, .program = program, .batch = *batch};
   TRI_TRY(tri_engine_begin(engine));
   engine->steps++;
   TRI_TRY(tri_engine_execute(engine, program, (tri_program_part){0, program->reduce_first}, &engine->step));
@@ -36,9 +68,9 @@ static tri_status check_phase(const tri_engine *engine, tri_step_phase wanted) {
 }
 
 tri_status tri_engine_reduce(tri_engine *engine, tri_step *out) {
-  const tri_program *program = engine->parts.program;
-  const tri_program_part part = {program->reduce_first, program->update_first};
   TRI_TRY(check_phase(engine, TRI_STEP_ACCUMULATED));
+  const tri_program *program = engine->step.program;
+  const tri_program_part part = {program->reduce_first, program->update_first};
   TRI_TRY(tri_engine_execute(engine, program, part, &engine->step));
   engine->step.phase = TRI_STEP_REDUCED;
   *out = engine->step.result;
@@ -46,19 +78,19 @@ tri_status tri_engine_reduce(tri_engine *engine, tri_step *out) {
 }
 
 tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr) {
-  const tri_program *program = engine->parts.program;
-  const tri_program_part part = {program->update_first, program->num_instructions};
   TRI_TRY(check_phase(engine, TRI_STEP_REDUCED));
+  const tri_program *program = engine->step.program;
+  const tri_program_part part = {program->update_first, program->num_instructions};
   engine->step.updates = updates;
   engine->step.lr = lr;
   engine->step.phase = TRI_STEP_NONE;
   return tri_engine_execute(engine, program, part, &engine->step);
 }
 
-tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t step, int64_t updates, double lr,
-                           tri_step *out) {
+tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, const tri_global_batch *batch, int64_t updates,
+                           double lr, tri_step *out) {
   tri_step made;
-  TRI_TRY(tri_engine_accumulate(engine, feed, step));
+  TRI_TRY(tri_engine_accumulate(engine, feed, batch));
   TRI_TRY(tri_engine_reduce(engine, &made));
   TRI_TRY(tri_engine_update(engine, updates, lr));
   *out = made;
@@ -75,21 +107,19 @@ static tri_status read_tokens(const void *from, int64_t index, const tri_sample 
 
 tri_feed tri_tokens_feed(const tri_tokens_at *at) { return (tri_feed){read_tokens, at}; }
 
-static tri_tokens_at batch_of_step(const tri_engine *engine, const tri_tokens *tokens, int64_t step) {
-  return (tri_tokens_at){*tokens, step * engine->options.global_batch, engine->options.sequence};
-}
-
 tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
                               tri_step *out) {
-  const tri_tokens_at at = batch_of_step(engine, tokens, step);
+  const tri_global_batch batch = tri_engine_full_batch(engine, step);
+  const tri_tokens_at at = {*tokens, batch.first, engine->options.sequence};
   const tri_feed feed = tri_tokens_feed(&at);
-  return tri_engine_step(engine, &feed, step, updates, lr, out);
+  return tri_engine_step(engine, &feed, &batch, updates, lr, out);
 }
 
 tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out) {
-  const tri_tokens_at at = batch_of_step(engine, tokens, step);
+  const tri_global_batch batch = tri_engine_full_batch(engine, step);
+  const tri_tokens_at at = {*tokens, batch.first, engine->options.sequence};
   const tri_feed feed = tri_tokens_feed(&at);
-  TRI_TRY(tri_engine_accumulate(engine, &feed, step));
+  TRI_TRY(tri_engine_accumulate(engine, &feed, &batch));
   return tri_engine_reduce(engine, out);
 }
 
@@ -99,14 +129,10 @@ tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, in
  * pipeline. All ranks have the same number of them, since they may gather parameters together; the last ones may be
  * padding. */
 static tri_status forward(tri_engine *engine, tri_step_state *state, int64_t *micro_batches) {
-  const tri_layout *layout = engine->options.layout;
-  const tri_mesh *mesh = engine->options.mesh;
-  int64_t batches = (state->samples + layout->micro_batch - 1) / layout->micro_batch;
-  int64_t readers = tri_mesh_group(mesh, TRI_DOMAIN_BATCH)->size;
   tri_program_request request = {
-      .layout = layout,
-      .stage = mesh->place.at[TRI_AXIS_PIPELINE],
-      .micro_batches = (batches + readers - 1) / readers,
+      .layout = engine->options.layout,
+      .stage = engine->options.mesh->place.at[TRI_AXIS_PIPELINE],
+      .micro_batches = micro_batches_for(engine, state->samples),
       .lists = (const tri_op_list *const *)engine->parts.lists,
       .buckets = engine->parts.buckets,
       .forward_only = true,

@@ -1,6 +1,7 @@
 #include "mesh/batch_columns.h"
 
 #include "base/memory.h"
+#include "mesh/label.h"
 
 #include <string.h>
 
@@ -36,4 +37,10 @@ void tri_sample_fill(const tri_tokens *from, int64_t first, int64_t tokens, cons
     out->NAME[i] = from->NAME == NULL ? BLANK : from->NAME[first + i];
   TRI_SAMPLE_COLUMNS(FILL_COLUMN)
 #undef FILL_COLUMN
+}
+
+void tri_sample_fill_padding(int64_t tokens, const tri_sample *out) {
+  const tri_tokens blanks = {0};
+  tri_sample_fill(&blanks, 0, tokens, out);
+  for (int64_t i = 0; i < tokens && out->labels != NULL; i++) out->labels[i] = TRI_LABEL_PADDING;
 }

@@ -24,8 +24,13 @@
  * segments   number of the completion to which the token's label belongs, from 0 on; -1: none. With
  *            losses of preferences, completions 2 p and 2 p + 1 are a pair: chosen and rejected (device/preference.h);
  *            without pairs, 2 p is desirable and 2 p + 1 undesirable. A completion's labels are adjacent, and
- * completions ascend reference  log-probability of the label under the reference model advantage, normaliser, old,
- * behaviour  of a label of a completion that was sampled (device/policy.h) */
+ *            completions ascend
+ *
+ * reference   log-probability of the label under the reference model
+ * advantage   advantage of a sampled completion (device/policy.h), and so are the next three
+ * normaliser  factor of the label in the loss of the batch
+ * old         log-probability of the label at the first update on its batch
+ * behaviour   log-probability of the label when it was sampled */
 #define TRI_SAMPLE_COLUMNS(X)                                                                                          \
   X(ids, int32_t, 0, OWN, ALWAYS)                                                                                      \
   X(labels, int32_t, 0, OWN, ALWAYS)                                                                                   \
@@ -112,6 +117,9 @@ void tri_sample_free(tri_sample *sample);
 
 /* Sets the columns that *out has to `tokens` tokens from number `first` on, or to blanks. */
 void tri_sample_fill(const tri_tokens *from, int64_t first, int64_t tokens, const tri_sample *out);
+
+/* Sets the columns that *out has to a sequence of padding, in which no label counts. */
+void tri_sample_fill_padding(int64_t tokens, const tri_sample *out);
 
 /* Returns the same columns from token `first` on. */
 static inline tri_sample tri_sample_from(const tri_sample *sample, int64_t first) {

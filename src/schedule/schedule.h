@@ -71,6 +71,11 @@ int64_t tri_schedule_period(const tri_layout *layout, int64_t micro_batches);
  * divided by the group. */
 tri_layout tri_schedule_settle(const tri_layout *layout, int64_t micro_batches);
 
+/* Returns the smallest number of micro-batches from `least` to `most` for a step that begins as a step with `most` of
+ * them, which the schedule supports: with several chunks, whole groups of that step (tri_schedule_settle). Its program
+ * needs no more memory than the longer one. */
+int64_t tri_schedule_shorter(const tri_layout *layout, int64_t least, int64_t most);
+
 extern const tri_schedule tri_schedule_gpipe;
 extern const tri_schedule tri_schedule_1f1b;
 extern const tri_schedule tri_schedule_interleaved;

@@ -36,15 +36,14 @@ static tri_status make_step(tri_training *t, tri_made_step *made) {
 }
 
 static void move_on(tri_training *t, const tri_made_step *made) {
-  const tri_run_config *config = t->config;
   tri_progress *progress = &t->progress;
   progress->step++;
-  progress->samples += config->optimizer.global_batch;
+  progress->samples += made->step.samples;
   progress->updates += !made->step.skipped;
   progress->highest_lr = tri_engine_averaging(t->engine).highest_lr;
   progress->average_weights = tri_engine_averaging(t->engine).weights;
   progress->averaged = tri_engine_averaging(t->engine).taken;
-  progress->tokens += config->optimizer.global_batch * config->data.sequence;
+  progress->tokens += made->step.samples * t->config->data.sequence;
   progress->seconds += made->seconds;
 }
 

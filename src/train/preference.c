@@ -102,22 +102,19 @@ static void preference_release(tri_training *t) {
   t->task_state = NULL;
 }
 
-/* Trains on the next samples. Earlier steps may have had another global_batch, so `at` is shifted by the difference
- * between the samples read and step * batch. */
 static tri_status preference_step(tri_training *t, double lr, tri_step *out) {
-  const tri_progress *progress = &t->progress;
-  const int64_t batch = t->config->optimizer.global_batch, expected = progress->step * batch;
-  const tri_preference_at samples = {.source = &t->data.preferences, .first = progress->samples};
-  const tri_preference_at at = {.source = &t->data.preferences, .first = progress->samples - expected};
-  const tri_feed feed = tri_preference_feed(&at);
+  const tri_global_batch batch = tri_training_next_batch(t);
+  const tri_preference_at samples = {.source = &t->data.preferences, .first = batch.first};
+  const tri_preference_at all = {.source = &t->data.preferences};
+  const tri_feed feed = tri_preference_feed(&all);
   tri_preference_sums *sums = NULL;
   double kl = 0;
-  if (state_of(t)->rules.kl) TRI_TRY(find_kl(t, &samples, batch, TRI_POLICY_TRAINED, &kl));
+  if (state_of(t)->rules.kl) TRI_TRY(find_kl(t, &samples, batch.count, TRI_POLICY_TRAINED, &kl));
   tri_engine_set_kl(t->engine, kl);
-  TRI_TRY(tri_engine_step(t->engine, &feed, progress->step, progress->updates, lr, out));
+  TRI_TRY(tri_engine_step(t->engine, &feed, &batch, t->progress.updates, lr, out));
   TRI_TRY(tri_engine_step_log_probs(t->engine, state_of(t)->rows));
   TRI_TRY(tri_alloc("sums over answers", 1, sizeof *sums, &sums));
-  tri_status status = add_samples(t, &samples, batch, kl, sums);
+  tri_status status = add_samples(t, &samples, batch.count, kl, sums);
   if (status == TRI_OK) {
     const tri_preference_means means = tri_preference_sums_means(sums, 0);
     set_means(t, "", &means);

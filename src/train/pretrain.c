@@ -1,14 +1,10 @@
 /* Training on text: pretraining and fine-tuning. */
 #include "train/train_internal.h"
 
-/* Trains on the next samples. Earlier steps may have had another global_batch, so the feed is shifted by the difference
- * between the samples read and step * batch. */
 static tri_status text_step(tri_training *t, double lr, tri_step *out) {
-  const tri_progress *progress = &t->progress;
-  const int64_t expected = progress->step * t->config->optimizer.global_batch;
-  const tri_sampler_shift shift = {&t->data.train, progress->samples - expected};
-  const tri_feed feed = tri_sampler_shifted_feed(&shift);
-  return tri_engine_step(t->engine, &feed, progress->step, progress->updates, lr, out);
+  const tri_feed feed = tri_sampler_feed(&t->data.train);
+  const tri_global_batch batch = tri_training_next_batch(t);
+  return tri_engine_step(t->engine, &feed, &batch, t->progress.updates, lr, out);
 }
 
 static tri_observer *const observers[] = {

@@ -28,7 +28,7 @@ static double attention_fraction_of(const tri_training *t, const tri_step *step)
   for (int64_t layer = 0; layer < model->num_layers; layer++) {
     seen += (double)(tri_model_window(model, layer) > 0 ? step->seen_in_window : step->seen);
   }
-  double all = (double)t->config->optimizer.global_batch * (sequence * (sequence + 1) / 2);
+  double all = (double)step->samples * (sequence * (sequence + 1) / 2);
   return seen / ((double)model->num_layers * all);
 }
 
@@ -60,7 +60,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
   if (!tri_training_is_rank0(t)) return TRI_OK;
   if (tri_folder_lock_is_lost(t->output.lock)) TRI_TRY(tri_folder_lock_check(t->output.lock));
   tri_log_to_parent("step %ld", (long)t->progress.step);
-  double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
+  double tokens = (double)(step->samples * t->config->data.sequence);
   double rate = tokens / made->seconds;
   double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence, attention_fraction_of(t, step));
   TRI_TRY(tri_training_doubt_peak(t, mfu_of(t, rate * flops)));

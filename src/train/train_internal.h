@@ -69,6 +69,11 @@ static inline int64_t tri_training_last_step(const tri_training *t) {
   return t->stop_at > 0 && t->stop_at < steps ? t->stop_at : steps;
 }
 
+/* Returns the batch of the next step: optimizer.global_batch samples after those that the run has read. */
+static inline tri_global_batch tri_training_next_batch(const tri_training *t) {
+  return (tri_global_batch){t->progress.step, t->progress.samples, t->config->optimizer.global_batch};
+}
+
 /* Returns whether something is due that is done every `every` steps and after the last step. */
 static inline bool tri_training_is_due(const tri_training *t, int64_t every) {
   const int64_t step = t->progress.step;

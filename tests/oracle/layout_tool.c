@@ -3,6 +3,7 @@
  *
  *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT [WEIGHTS [OBJECTIVE]]
  *
+ * GLOBAL_BATCH may be MOST/SAMPLES: the engine is made for steps of MOST samples, and each step has SAMPLES of them.
  * TOKENS: int32 ids, then labels, then, where documents are masked, positions, then, where labels weigh, their weights
  * as floats: of every step, and of one where STEPS is 0. LAYOUTS: a line each: a name, and the layout as for --layout.
  * For each, OUT/NAME.bin gets every gradient of the first step, then every
@@ -32,7 +33,7 @@ typedef struct arguments {
   tri_train_objective objective; /* named NULL: cross entropy */
   double kl;
   tri_dtype precision;
-  int64_t global_batch, sequence, steps;
+  int64_t global_batch, samples, sequence, steps;
   int64_t columns; /* number of columns of the tokens */
 } arguments;
 
@@ -140,7 +141,7 @@ static void print_step(const char *before, const tri_step *step) {
 
 /* Those of a step and those of the verb have the same bits. */
 static tri_status write_log_probs(const arguments *a, tri_engine *engine, const tri_tokens *given, const char *name) {
-  const size_t count = (size_t)(a->global_batch * a->sequence);
+  const size_t count = (size_t)(a->samples * a->sequence);
   const tri_tokens_at at = {*given, 0, a->sequence};
   const tri_feed feed = tri_tokens_feed(&at);
   double *of_step = NULL, *of_verb = NULL;
@@ -148,7 +149,7 @@ static tri_status write_log_probs(const arguments *a, tri_engine *engine, const 
   TRI_TRY(tri_alloc("log-probabilities", count, sizeof *of_step, &of_step));
   TRI_TRY(tri_alloc("log-probabilities", count, sizeof *of_verb, &of_verb));
   TRI_TRY(tri_engine_step_log_probs(engine, of_step));
-  TRI_TRY(tri_engine_log_probs(engine, &feed, a->global_batch, TRI_POLICY_TRAINED, of_verb));
+  TRI_TRY(tri_engine_log_probs(engine, &feed, a->samples, TRI_POLICY_TRAINED, of_verb));
   if (memcmp(of_step, of_verb, count * sizeof *of_step) != 0)
     return tri_fail(TRI_INTERNAL, "%s: log-probabilities of a step and of the verb differ in bits", name);
   snprintf(path, sizeof path, "%s/%s.log-probs", a->out, name);
@@ -159,18 +160,28 @@ static tri_status write_log_probs(const arguments *a, tri_engine *engine, const 
   return status;
 }
 
+static tri_status make_gradients(const arguments *a, tri_engine *engine, const tri_tokens *given, int64_t number,
+                                 tri_step *out) {
+  const tri_global_batch batch = {number, number * a->samples, a->samples};
+  const tri_tokens_at at = {*given, batch.first, a->sequence};
+  const tri_feed feed = tri_tokens_feed(&at);
+  TRI_TRY(tri_engine_accumulate(engine, &feed, &batch));
+  return tri_engine_reduce(engine, out);
+}
+
 static tri_status train(const arguments *a, const char *name, tri_engine *engine, const int32_t *tokens, FILE *to) {
   bool first = tri_engine_mesh(engine)->world.rank == 0;
   tri_step step;
   tri_tokens given = tokens_at(a, tokens, 0);
-  TRI_TRY(tri_engine_gradients(engine, &given, 0, &step));
+  TRI_TRY(make_gradients(a, engine, &given, 0, &step));
   TRI_TRY(write_array(engine, TRI_ARRAY_GRADIENTS, to));
   if (a->objective.name != NULL) TRI_TRY(write_log_probs(a, engine, &given, name));
   if (first) print_step("\"first\": ", &step);
   if (first) printf(", \"steps\": [");
   for (int64_t s = 0; s < a->steps; s++) {
     given = tokens_at(a, tokens, s);
-    TRI_TRY(tri_engine_step_on(engine, &given, s, s, 1e-3, &step));
+    TRI_TRY(make_gradients(a, engine, &given, s, &step));
+    TRI_TRY(tri_engine_update(engine, s, 1e-3));
     if (first) print_step(s == 0 ? "" : ", ", &step);
   }
   if (first) printf("], ");
@@ -284,6 +295,8 @@ int main(int count, char **given) {
       .out = given[9],
       .weights = count > 10 && given[10][0] != '\0' ? given[10] : NULL,
   };
+  const char *of = strchr(given[4], '/');
+  a.samples = of == NULL ? a.global_batch : atoll(of + 1);
   if (count > 11) read_objective(given[11], &a);
   tri_status status = run_all(&a, given[1]);
   if (status == TRI_OK) return 0;

@@ -161,11 +161,12 @@ def run_tool(folder, model, layouts, device="reference", precision="fp64", steps
     return run_on(folder, model, layouts, draw_tokens(model, steps, batch, **drawn), device, precision)
 
 
-def run_on(folder, model, layouts, tokens, device="reference", precision="fp64", train=True, weights=None, objective=None):
+def run_on(folder, model, layouts, tokens, device="reference", precision="fp64", train=True, weights=None, objective=None, samples=None):
     """Runs all layouts, one job for each number of ranks; answers {name: (gradients, values, steps, bytes)}: of each step loss, norm
     and, where there are experts, what routers add to the loss. Without training the values are those that the gradients are
     of, and the only step is the first one. `weights` ({name: array}) to begin with; else they are drawn. The model is a description, or
-    the text of a model file of one without experts. `objective`: of completions, as layout_tool has it."""
+    the text of a model file of one without experts. `objective`: of completions, as layout_tool has it.
+    `samples`: the number of samples of each step, if it is smaller than the batch that the engine was made for."""
     (folder / "model.yaml").write_text(model if isinstance(model, str) else json.dumps(model))
     has_experts = isinstance(model, dict) and "num_experts" in model
     tokens.astype(numpy.int32).tofile(folder / "tokens")
@@ -178,7 +179,7 @@ def run_on(folder, model, layouts, tokens, device="reference", precision="fp64",
         mine = [layout for layout in layouts if ranks_of(layout) == ranks]
         lines = [f"{name_of(layout)} {text_of(layout)}" for layout in mine]
         (folder / "layouts").write_text("\n".join(lines) + "\n")
-        command = [TOOL, folder / "model.yaml", device_for(device, precision), precision, batch, sequence,
+        command = [TOOL, folder / "model.yaml", device_for(device, precision), precision, f"{batch}/{samples or batch}", sequence,
                    steps if train else 0, folder / "tokens", folder / "layouts", folder, *given, *([objective] if objective else [])]
         if ranks > 1:
             command = [*launcher(), "-n", ranks, *command]

@@ -88,6 +88,12 @@ static bool compare_line(const char *line, size_t bytes, bool whole) {
   return taken;
 }
 
+/* A line with a metric whose name is too long. */
+static const char long_name[] =
+    "{\"step\": 2, "
+    "\"a/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+    "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\": 1, \"kl\": 5}";
+
 static void reads_what_jansson_reads(void **state) {
   (void)state;
   static const char *const lines[] = {
@@ -114,9 +120,7 @@ static void reads_what_jansson_reads(void **state) {
       "{\"step\": 2, \"rewards/chosen\": null, \"validation/x_1/b.c-d\": \"7\"}",
       "{\"step\": 2, \"rewards/chosen\": [1], \"/\": 2, \"a/\": 3, \"/a\": 4, \"a//b\": 5, \"a b/c\": 6}",
       "{\"step\": 2, \"<b>/c\": 1, \"a/b'c\": 2, \"a\\\"/b\": 3, \"\u00e9/b\": 4, \"rewards/chosen\": 5}",
-      "{\"step\": 2, "
-      "\"a/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
-      "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\": 1, \"kl\": 5}",
+      long_name,
       "{\"step\": 4, \"loss\": true, \"x\": \"}\", \"y\": {\"]\": []}}",
       "{\"step\": 5.0, \"loss\": 3}",
       "{\"step\": 1e3}",

@@ -302,6 +302,44 @@ static void test_settled_groups(void **state) {
   }
 }
 
+/* Checks all shorter steps of a step with `most` micro-batches: they do not deadlock, and need no more memory. */
+static void check_shorter(const tri_layout *layout, int64_t most) {
+  const tri_layout settled = tri_schedule_settle(layout, most);
+  for (int64_t least = 1; least <= most; least++) {
+    const int64_t count = tri_schedule_shorter(layout, least, most);
+    tri_program *programs[8];
+    assert_true(count >= least && count <= most && count < least + 2 * layout->pipeline + 1);
+    for (int64_t s = 0; s < layout->pipeline; s++) {
+      tri_program *whole = program_of(layout, s, most);
+      programs[s] = program_of(&settled, s, count);
+      for (int64_t c = 0; c < layout->virtual_stages; c++)
+        assert_true(programs[s]->num_frames[c] <= whole->num_frames[c]);
+      for (int k = 0; k < TRI_NUM_STAGE_BUFFER_KINDS; k++)
+        assert_true(programs[s]->stage_buffers[k] <= whole->stage_buffers[k]);
+      tri_program_destroy(whole);
+    }
+    CHECK_OK(tri_program_check((const tri_program *const *)programs, layout->pipeline));
+    for (int64_t s = 0; s < layout->pipeline; s++) tri_program_destroy(programs[s]);
+  }
+}
+
+static void test_shorter_steps(void **state) {
+  (void)state;
+  static const tri_schedule_kind plain[] = {TRI_SCHEDULE_GPIPE, TRI_SCHEDULE_1F1B, TRI_SCHEDULE_ZERO_BUBBLE};
+  for (int64_t stages = 1; stages <= 5; stages++) {
+    for (int64_t most = 1; most <= 13; most++) {
+      for (int k = 0; k < 3; k++) {
+        const tri_layout layout = layout_of(plain[k], stages, 1);
+        check_shorter(&layout, most);
+      }
+      for (int64_t v = 2; v <= 3 && stages > 1; v++) {
+        const tri_layout layout = layout_of(TRI_SCHEDULE_INTERLEAVED, stages, v);
+        check_shorter(&layout, most);
+      }
+    }
+  }
+}
+
 /* The checker finds faults: a program without one of its sends, and one that waits for a later message. */
 static void test_the_checker(void **state) {
   (void)state;
@@ -660,6 +698,7 @@ int main(void) {
       cmocka_unit_test(test_groups_leave_no_gaps),
       cmocka_unit_test(test_evaluations_leave_no_gaps),
       cmocka_unit_test(test_settled_groups),
+      cmocka_unit_test(test_shorter_steps),
       cmocka_unit_test(test_the_checker),
       cmocka_unit_test(test_ends),
       cmocka_unit_test(test_layouts_that_do_not_fit),

@@ -92,6 +92,8 @@ static double generator_loss(const world *w) {
   return sum / (BATCH * (SEQUENCE - 1));
 }
 
+#define STEP(NUMBER) (&(tri_global_batch){(NUMBER), (NUMBER)*BATCH, BATCH})
+
 static void check(const char *kind, tri_dtype type, tri_family family, bool shares, double limit) {
   double former = 0;
   world w;
@@ -100,7 +102,7 @@ static void check(const char *kind, tri_dtype type, tri_family family, bool shar
   for (int64_t s = 0; s <= STEPS; s++) {
     tri_step step;
     tri_evaluation score;
-    if (s > 0) CHECK_OK(tri_engine_step(w.engine, &feed, s - 1, s - 1, 1e-2, &step));
+    if (s > 0) CHECK_OK(tri_engine_step(w.engine, &feed, STEP(s - 1), s - 1, 1e-2, &step));
     give_weights(&w);
     CHECK_OK(tri_engine_score(w.engine, &feed, BATCH, &score));
     const double loss = generator_loss(&w), expected = score.loss_sum / score.counted;
@@ -132,7 +134,7 @@ static void test_unpublished(void **state) {
   bool more = false;
   make_world("cpu", TRI_FP32, TRI_FAMILY_LLAMA, &w);
   give_weights(&w);
-  CHECK_OK(tri_engine_step(w.engine, &feed, 0, 0, 1e-2, &step));
+  CHECK_OK(tri_engine_step(w.engine, &feed, STEP(0), 0, 1e-2, &step));
   CHECK_OK(tri_generator_begin(w.generator, ids, 3, &options, &sequence));
   CHECK_FAILS(tri_generator_step(w.generator, &more), TRI_INTERNAL, "the weights have version");
   CHECK_OK(tri_generator_publish(w.generator, TRI_PUBLISH_READ_AGAIN));

@@ -94,6 +94,8 @@ static double all_weights(int samples) {
 static const int times = 7;
 static const tri_feed feed = {read_sample, &times};
 
+#define STEP(NUMBER) (&(tri_global_batch){(NUMBER), (NUMBER)*BATCH, BATCH})
+
 static void check_same_step(const tri_step *step, const tri_step *expected) {
   assert_memory_equal(&step->loss, &expected->loss, sizeof step->loss);
   assert_memory_equal(&step->grad_norm, &expected->grad_norm, sizeof step->grad_norm);
@@ -106,11 +108,11 @@ static void test_verbs_make_the_step(void **state) {
   create_bench(&b);
   for (int64_t s = 0; s < STEPS; s++) {
     tri_step step, expected;
-    CHECK_OK(tri_engine_accumulate(b.engine, &feed, s + 1)); /* the loop decides otherwise */
-    CHECK_OK(tri_engine_accumulate(b.engine, &feed, s));
+    CHECK_OK(tri_engine_accumulate(b.engine, &feed, STEP(s + 1))); /* the loop decides otherwise */
+    CHECK_OK(tri_engine_accumulate(b.engine, &feed, STEP(s)));
     CHECK_OK(tri_engine_reduce(b.engine, &step));
     CHECK_OK(tri_engine_update(b.engine, s, 1e-2));
-    CHECK_OK(tri_engine_step(b.oracle, &feed, s, s, 1e-2, &expected));
+    CHECK_OK(tri_engine_step(b.oracle, &feed, STEP(s), s, 1e-2, &expected));
     check_same_step(&step, &expected);
   }
   size_t bytes = (size_t)tri_engine_parameters(b.engine)->num_elements * sizeof(double);
@@ -129,7 +131,7 @@ static void test_score(void **state) {
     tri_step step;
     CHECK_OK(tri_engine_score(b.engine, &feed, BATCH, &first));
     CHECK_OK(tri_engine_score(b.engine, &feed, BATCH - 1, &both)); /* the last batch is padded */
-    CHECK_OK(tri_engine_accumulate(b.engine, &feed, 0));
+    CHECK_OK(tri_engine_accumulate(b.engine, &feed, STEP(0)));
     CHECK_OK(tri_engine_reduce(b.engine, &step));
     CHECK_OK(tri_engine_update(b.engine, s, 1e-2));
     const double loss = first.loss_sum / first.counted;
@@ -159,7 +161,7 @@ static void test_given_tokens(void **state) {
   const tri_feed given = tri_tokens_feed(&at);
   CHECK_OK(tri_engine_gradients(b.engine, &tokens, 1, &step));
   CHECK_OK(tri_engine_step_on(b.engine, &tokens, 1, 0, 1e-2, &step));
-  CHECK_OK(tri_engine_step(b.oracle, &feed, 1, 0, 1e-2, &expected));
+  CHECK_OK(tri_engine_step(b.oracle, &feed, STEP(1), 0, 1e-2, &expected));
   check_same_step(&step, &expected);
   CHECK_OK(tri_engine_score(b.engine, &given, BATCH, &score));
   CHECK_OK(tri_engine_score(b.oracle, &given, BATCH, &wanted));
@@ -177,7 +179,7 @@ static void test_order(void **state) {
               "called to reduce, but the next verb of its step is accumulate");
   CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
               "called to update, but the next verb of its step is accumulate");
-  CHECK_OK(tri_engine_accumulate(b.engine, &feed, 0));
+  CHECK_OK(tri_engine_accumulate(b.engine, &feed, STEP(0)));
   CHECK_FAILS(tri_engine_update(b.engine, 0, 1e-2), TRI_INTERNAL,
               "called to update, but the next verb of its step is reduce");
   CHECK_OK(tri_engine_reduce(b.engine, &step));
@@ -212,8 +214,8 @@ static void test_objectives(void **state) {
   CHECK_FAILS(tri_engine_create(&options, b.device, &engine), TRI_INTERNAL, "the objective nothing does not end in");
   options.objective = &tri_objective_cross_entropy;
   CHECK_OK(tri_engine_create(&options, b.device, &engine));
-  CHECK_OK(tri_engine_step(engine, &feed, 0, 0, 1e-2, &step));
-  CHECK_OK(tri_engine_step(b.oracle, &feed, 0, 0, 1e-2, &expected));
+  CHECK_OK(tri_engine_step(engine, &feed, STEP(0), 0, 1e-2, &step));
+  CHECK_OK(tri_engine_step(b.oracle, &feed, STEP(0), 0, 1e-2, &expected));
   check_same_step(&step, &expected);
   tri_engine_destroy(engine);
   destroy_bench(&b);
