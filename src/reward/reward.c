@@ -57,8 +57,9 @@ static tri_status find_kind(const char *name, const tri_reward_kind **out) {
     length += (size_t)snprintf(list + length, LIST_BYTES - length, "%s%s", i > 0 ? ", " : "", names[i]);
   }
   const char *near = tri_nearest_word(name, names, COUNT_OF(names));
-  return tri_fail(TRI_BAD_CONFIG, "reward %s: not a kind of reward%s%s%s; the kinds are %s", name,
-                  near == NULL ? "" : "; did you mean `", near == NULL ? "" : near, near == NULL ? "" : "`?", list);
+  if (near == NULL) return tri_fail(TRI_BAD_CONFIG, "reward %s: not a kind of reward; write one of %s", name, list);
+  return tri_fail(TRI_BAD_CONFIG, "reward %s: not a kind of reward; did you mean `%s`? The kinds are %s", name, near,
+                  list);
 }
 
 static tri_status check_keys(const tri_reward_kind *kind, uint32_t given) {
