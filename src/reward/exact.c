@@ -1,5 +1,5 @@
-/* `exact`: 1 if the completion equals the answer up to the differences that the keys ignore, else 0. An answer of which
- * nothing is left to compare is refused, because an empty completion would equal it. */
+/* `exact`: 1 if the completion equals the answer up to the differences that the keys ignore, else 0. An answer
+ * that is empty without these differences is refused, because an empty completion would equal it. */
 #include "base/memory.h"
 #include "reward/exact_match.h"
 #include "reward/kind.h"

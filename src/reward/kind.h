@@ -30,7 +30,8 @@ struct tri_reward {
 #define TRI_REWARD_DECLARE(NAME) extern const tri_reward_kind tri_reward_##NAME;
 TRI_REWARD_KINDS(TRI_REWARD_DECLARE)
 
-/* Reports that a kind cannot compare with the answer: "reward NAME: answer: TEXT REASON". Returns TRI_BAD_FILE. */
+/* Reports that a kind cannot compare with the answer: "reward NAME: answer: TEXT REASON". A long text is cut, and
+ * control characters become spaces. Returns TRI_BAD_FILE. */
 tri_status tri_reward_refuse_answer(const tri_reward *reward, const tri_completion *completion, const char *reason);
 
 #endif

@@ -49,7 +49,7 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 
 static void reduce(tri_number *n) {
   const uint64_t size = n->numerator < 0 ? -(uint64_t)n->numerator : (uint64_t)n->numerator;
-  const int64_t common = (int64_t)gcd(size, (uint64_t)n->denominator); /* the denominator bounds it */
+  const int64_t common = (int64_t)gcd(size, (uint64_t)n->denominator); /* at most the denominator */
   n->numerator /= common;
   n->denominator /= common;
 }
@@ -94,11 +94,11 @@ bool tri_number_equals(const tri_number *a, const tri_number *b) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Digits of a decimal, read so far. Zeros are appended when another digit follows them, so that zeros at the end need
- * no place in the numerator. */
+/* The digits of a decimal. Zeros are counted until another digit follows them, so that zeros at the end take no place
+ * in the numerator. */
 typedef struct digits {
-  tri_number number; /* of the digits without the zeros at the end */
-  int64_t zeros;     /* at the end */
+  tri_number number; /* value of the digits without the zeros at the end */
+  int64_t zeros;     /* zeros at the end */
 } digits;
 
 static void append_digit(digits *d, int digit) {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 64 }; /* of an n-gram */
+enum { MOST_WORDS = 64 }; /* words in an n-gram */
 
 typedef struct word {
   const char *text;

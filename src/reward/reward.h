@@ -34,7 +34,7 @@ enum {
 enum { TRI_REWARD_TEXT_BYTES = 1024 };
 
 typedef struct tri_reward_settings {
-  char name[64];                       /* of the kind */
+  char name[64];                       /* the kind's name */
   uint32_t given;                      /* TRI_REWARD_* bits of the keys that are set; the others have their defaults */
   double weight;                       /* factor of the reward in the sum of all rewards; default 1 */
   char pattern[TRI_REWARD_TEXT_BYTES]; /* regex, format: PCRE2's syntax */
@@ -47,8 +47,8 @@ typedef struct tri_reward_settings {
   double max_penalty; /* repetition: reward of a text that only repeats, at most 0; default -1 */
 } tri_reward_settings;
 
-/* A completion with its prompt. Texts may contain any bytes; bytes that are not UTF-8 match no pattern but `.` and
- * negated classes. */
+/* A completion with its prompt. `prompt` and `text` are not NULL. Texts may contain any bytes; patterns match bytes
+ * that are not UTF-8 as U+FFFD. */
 typedef struct tri_completion {
   const char *prompt;
   size_t prompt_bytes;
