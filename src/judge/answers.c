@@ -3,10 +3,7 @@
 #include "base/memory.h"
 #include "files/json_kind.h"
 
-#include <ctype.h>
-#include <inttypes.h>
 #include <string.h>
-#include <utf8proc.h>
 
 static const char *const prompt_keys[] = {"prompt", "question", "context", "query"};
 static const char *const answer_keys[] = {"answer", "answers", "target", "gold"};
@@ -65,50 +62,19 @@ tri_status tri_asked_read(const char *path, tri_asked_list *out) { return tri_ju
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-/* Removes the characters for which `what` is true. Only ASCII is removed, as in lm-evaluation-harness. */
-static void drop(char *text, int (*what)(int)) {
-  char *to = text;
-  for (const char *at = text; *at != '\0'; at++) {
-    const unsigned char letter = (unsigned char)*at;
-    if (letter >= 0x80 || what(letter) == 0) *to++ = *at;
-  }
-  *to = '\0';
-}
-
-/* Returns the form of a text that is compared. A lowercase letter may have more bytes than its uppercase letter. */
-static tri_status normalise(const tri_answer_rule *rule, const tri_judge_text *text, char **out) {
-  const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text->text, *end = at + text->bytes;
-  char *to = NULL;
-  TRI_TRY(tri_alloc("an answer", 4 * text->bytes + 1, 1, &to));
-  *out = to;
-  while (at < end) {
-    utf8proc_int32_t code = 0;
-    const utf8proc_ssize_t length = utf8proc_iterate(at, end - at, &code);
-    if (length > 0 && rule->ignore_case) {
-      to += utf8proc_encode_char(utf8proc_tolower(code), (utf8proc_uint8_t *)to);
-    } else { /* copied unchanged, as are bytes that are not a letter */
-      memcpy(to, at, length > 0 ? (size_t)length : 1);
-      to += length > 0 ? length : 1;
-    }
-    at += length > 0 ? length : 1;
-  }
-  *to = '\0';
-  if (rule->ignore_punctuation) drop(*out, ispunct);
-  if (rule->ignore_numbers) drop(*out, isdigit);
-  if (rule->strip) tri_judge_strip(*out);
-  return TRI_OK;
-}
-
 tri_status tri_answer_matches(const tri_answer_rule *rule, const tri_asked *asked, const tri_judge_text *text,
                               bool *out) {
   char *given = NULL;
+  size_t bytes = 0;
   *out = false;
-  TRI_TRY(normalise(rule, text, &given));
+  TRI_TRY(tri_match_normalise(&rule->match, text->text, text->bytes, &given, &bytes));
   tri_status status = TRI_OK;
   for (int64_t i = 0; i < asked->num_answers && status == TRI_OK && !*out; i++) {
+    const tri_judge_text *answer = &asked->answers[i];
     char *right = NULL;
-    status = normalise(rule, &asked->answers[i], &right);
-    *out = status == TRI_OK && strcmp(given, right) == 0;
+    size_t right_bytes = 0;
+    status = tri_match_normalise(&rule->match, answer->text, answer->bytes, &right, &right_bytes);
+    *out = status == TRI_OK && right_bytes == bytes && memcmp(given, right, bytes) == 0;
     tri_free(right);
   }
   tri_free(given);

@@ -1,9 +1,10 @@
 /* Questions that a model answers in its own words. An answer is right if it equals one of the given ones, up
- * to the differences that tri_answer_rule ignores: lm-evaluation-harness's exact_match. */
+ * to the differences that tri_match_rule ignores: lm-evaluation-harness's exact_match. */
 #ifndef TRI_JUDGE_ANSWERS_H
 #define TRI_JUDGE_ANSWERS_H
 
 #include "judge/lines.h"
+#include "reward/exact_match.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,8 +32,7 @@ enum { TRI_ANSWER_STOPS = 8 };
 typedef struct tri_answer_rule {
   int64_t tokens;                      /* maximum tokens of an answer */
   const char *until[TRI_ANSWER_STOPS]; /* the answer ends before the first of these; NULL ends the list */
-  bool strip;                          /* spaces around an answer are ignored */
-  bool ignore_case, ignore_punctuation, ignore_numbers;
+  tri_match_rule match;                /* differences that are ignored in a comparison */
 } tri_answer_rule;
 
 /* Sets *out to whether the text equals one of the answers under the rule. */

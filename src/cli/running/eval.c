@@ -97,12 +97,12 @@ static const tri_option eval_options[] = {
     {TRI_INT("seed", seed, 0, INT64_MAX), TRI_GIVEN(ruled), .help = "  --seed N            seed of sampling (1234)\n"},
     {TRI_READ("until", add_until), TRI_GIVEN(ruled),
      .help = "  --until TEXT        an answer ends before it (an empty line); may be given several times\n"},
-    {TRI_FLAG("strip", rule.strip), TRI_GIVEN(ruled),
+    {TRI_FLAG("strip", rule.match.strip), TRI_GIVEN(ruled),
      .help = "  --strip             spaces around an answer are ignored; --ignore-case, --ignore-punctuation and\n"
              "                      --ignore-numbers ignore case, punctuation and numbers\n"},
-    {TRI_FLAG("ignore-case", rule.ignore_case), TRI_GIVEN(ruled)},
-    {TRI_FLAG("ignore-punctuation", rule.ignore_punctuation), TRI_GIVEN(ruled)},
-    {TRI_FLAG("ignore-numbers", rule.ignore_numbers), TRI_GIVEN(ruled)},
+    {TRI_FLAG("ignore-case", rule.match.ignore_case), TRI_GIVEN(ruled)},
+    {TRI_FLAG("ignore-punctuation", rule.match.ignore_punctuation), TRI_GIVEN(ruled)},
+    {TRI_FLAG("ignore-numbers", rule.match.ignore_numbers), TRI_GIVEN(ruled)},
     {TRI_FLAG("all-checkpoints", all_checkpoints), .help = "  --all-checkpoints   all checkpoints of a run, in order; "
                                                            "the noise between the last ones, and rank correlations\n"},
     {TRI_PATH("svg", svg), .help = "  --svg FILE          draw these results\n"},

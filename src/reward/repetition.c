@@ -1,0 +1,122 @@
+/* `repetition`: penalty for repeated n-grams (arXiv:2502.03373, appendix C.2), which TRL's
+ * get_repetition_penalty_reward computes of tokens: (1 - distinct n-grams / n-grams) * max_penalty, and 0 for a text
+ * with fewer words than an n-gram. The n-grams here are of words: bytes between white space of ASCII. The number does
+ * not depend on the tokenizer.
+ *
+ * A text's n-grams are sorted to count the distinct ones. Each word is replaced by its rank among the sorted words
+ * first, so that two n-grams are compared as n numbers. */
+#include "base/memory.h"
+#include "reward/kind.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_WORDS = 64 }; /* words in an n-gram */
+
+typedef struct word {
+  const char *text;
+  size_t bytes;
+  int64_t index; /* in the text, from 0 */
+} word;
+
+/* n ranks of words, in the list of the ranks of all words. */
+typedef struct ngram {
+  const int64_t *ranks;
+  int64_t count; /* equal in all n-grams of a text */
+} ngram;
+
+static bool is_space(char c) { return c != '\0' && strchr(" \t\n\v\f\r", c) != NULL; }
+
+/* Returns the number of words, and writes them if `out` is not NULL. */
+static int64_t split_words(const tri_completion *completion, word *out) {
+  const char *text = completion->text;
+  int64_t count = 0;
+  for (size_t at = 0; at < completion->text_bytes;) {
+    const size_t begin = at;
+    if (is_space(text[at])) {
+      at++;
+      continue;
+    }
+    while (at < completion->text_bytes && !is_space(text[at])) at++;
+    if (out != NULL) out[count] = (word){.text = text + begin, .bytes = at - begin, .index = count};
+    count++;
+  }
+  return count;
+}
+
+static int compare_words(const void *a, const void *b) {
+  const word *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+  return memcmp(x->text, y->text, x->bytes);
+}
+
+static int compare_ngrams(const void *a, const void *b) {
+  const ngram *x = a, *y = b;
+  for (int64_t i = 0; i < x->count; i++) {
+    if (x->ranks[i] != y->ranks[i]) return x->ranks[i] < y->ranks[i] ? -1 : 1;
+  }
+  return 0;
+}
+
+/* Sets ranks[i] to the rank of word i: [count]. */
+static void rank_words(word *words, int64_t count, int64_t *ranks) {
+  int64_t rank = 0;
+  qsort(words, (size_t)count, sizeof *words, compare_words);
+  for (int64_t i = 0; i < count; i++) {
+    if (i > 0 && compare_words(&words[i - 1], &words[i]) != 0) rank++;
+    ranks[words[i].index] = rank;
+  }
+}
+
+static int64_t count_distinct(ngram *ngrams, int64_t count) {
+  int64_t distinct = 1;
+  qsort(ngrams, (size_t)count, sizeof *ngrams, compare_ngrams);
+  for (int64_t i = 1; i < count; i++) distinct += compare_ngrams(&ngrams[i - 1], &ngrams[i]) != 0;
+  return distinct;
+}
+
+static tri_status repetition_create(tri_reward *reward) {
+  const tri_reward_settings *s = &reward->settings;
+  if (s->ngram < 1 || s->ngram > MOST_WORDS) {
+    return tri_fail(TRI_BAD_CONFIG, "reward repetition: ngram is %" PRId64 "; write a number of words from 1 to %d",
+                    s->ngram, MOST_WORDS);
+  }
+  if (!isfinite(s->max_penalty) || s->max_penalty > 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "reward repetition: max_penalty is %g; write a number of at most 0, because it is a reward",
+                    s->max_penalty);
+  }
+  return TRI_OK;
+}
+
+static tri_status repetition_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+  const int64_t n = reward->settings.ngram, num_words = split_words(completion, NULL), count = num_words - n + 1;
+  word *words = NULL;
+  int64_t *ranks = NULL;
+  ngram *ngrams = NULL;
+  *out = 0;
+  if (count < 1) return TRI_OK;
+  tri_status status = tri_alloc("words", (size_t)num_words, sizeof *words, &words);
+  if (status == TRI_OK) status = tri_alloc("words", (size_t)num_words, sizeof *ranks, &ranks);
+  if (status == TRI_OK) status = tri_alloc("n-grams", (size_t)count, sizeof *ngrams, &ngrams);
+  if (status == TRI_OK) {
+    split_words(completion, words);
+    rank_words(words, num_words, ranks);
+    for (int64_t i = 0; i < count; i++) ngrams[i] = (ngram){.ranks = ranks + i, .count = n};
+    const int64_t distinct = count_distinct(ngrams, count);
+    if (distinct < count) *out = (1 - (double)distinct / (double)count) * reward->settings.max_penalty;
+  }
+  tri_free(words);
+  tri_free(ranks);
+  tri_free(ngrams);
+  return status;
+}
+
+const tri_reward_kind tri_reward_repetition = {
+    .name = "repetition",
+    .keys = TRI_REWARD_NGRAM | TRI_REWARD_MAX_PENALTY,
+    .create = repetition_create,
+    .score = repetition_score,
+};
