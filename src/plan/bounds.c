@@ -40,8 +40,7 @@
 typedef struct layer_count {
   double recomputed[TRI_LAYER_KINDS]; /* layers that recompute as the layout says, which may be nothing */
   double kept[TRI_LAYER_KINDS];       /* layers that `recompute_every` skips: they keep their activations */
-  double untrained[TRI_LAYER_KINDS];  /* layers up to and including the lowest one with a trained weight: only the
-                                         forward counts */
+  double untrained[TRI_LAYER_KINDS];  /* layers up to the lowest one with a trained weight: only the forward counts */
 } layer_count;
 
 /* Return the number of layers of a kind: trained_of those whose backward counts, all_of all. */
@@ -81,8 +80,7 @@ struct tri_bounds {
   tri_price_cache *cache;
   int64_t lowest;            /* index of the lowest layer with a trained weight (tri_price_cache_lowest) */
   double frozen_bytes;       /* least bytes of one frozen parameter */
-  layer_division *divisions; /* cache [DIVISIONS_HELD], indexed by a hash of the layout: the newest division with
-                                each hash */
+  layer_division *divisions; /* cache [DIVISIONS_HELD]: the newest division with each hash of a layout */
 };
 
 /* Returns a lower bound of the bytes of a frozen parameter. In 4 bits it ignores the scales, and the tensors that

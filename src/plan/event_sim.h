@@ -15,12 +15,12 @@
 /* The state of a stage process. Times are in seconds since the start of the step. */
 typedef struct tri_stage_process {
   const tri_stage_kind *kind;
-  int stage;           /* index of the stage */
-  double now, stream;  /* current time of the rank; time at which its reductions and gathers in progress end */
-  double host;         /* time at which the host has launched all kernels so far; before or after `now` */
-  double beside;       /* tri_cluster.beside */
-  double *bucket_end;  /* time at which the collective of each bucket ends [buckets]; its duration, if it does not
-                          overlap */
+  int stage;          /* index of the stage */
+  double now, stream; /* current time of the rank; time at which its reductions and gathers in progress end */
+  double host;        /* time at which the host has launched all kernels so far; before or after `now` */
+  double beside;      /* tri_cluster.beside */
+  /* Time at which the collective of each bucket ends [buckets]; if it does not overlap, its duration. */
+  double *bucket_end;
   tri_step_time spent; /* seconds until `now`, by part of the step */
   int arrived;         /* bit m: the process has reached collective m (TRI_MEET_TIED, TRI_MEET_NORM) */
   bool blocked;        /* the current instruction waits for another stage */

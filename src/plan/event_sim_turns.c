@@ -145,10 +145,10 @@ typedef struct turn_walker {
   tri_stage_process base;
   const script *script;
   tri_turns turns;
-  route *routes;               /* [chunks][TURN_KINDS] */
-  int64_t at;                  /* index of the next turn */
-  int64_t to_post[WAYS];       /* index of the first turn that may receive a message of the direction and is not
-                                  posted yet */
+  route *routes; /* [chunks][TURN_KINDS] */
+  int64_t at;    /* index of the next turn */
+  /* By direction: index of the turn from which to look for the next receive to post. */
+  int64_t to_post[WAYS];
   parcel *stage_buffers[WAYS]; /* by direction: the last message in each stage buffer [stage buffers] */
   /* By direction: number of messages sent so far; stage buffer of the next message; number of messages that the
    * process has waited for after its last turn. */
@@ -414,8 +414,7 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
     w->notes = walk->notes + s * routes * period;
     find_routes(layout, s, w->routes);
     for (int way = 0; way < WAYS; way++) w->stage_buffers[way] = walk->parcels + (s * WAYS + way) * walk->stage_buffers;
-    w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* large enough for all turns, so it
-                                                                                  never grows */
+    w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* large enough: it never grows */
     const tri_program_request of = tri_event_sim_program(walk->base.stages, layout, s, walk->micro_batches);
     TRI_TRY(tri_program_turns(&of, &w->turns));
   }

@@ -37,8 +37,7 @@ typedef struct tri_simulation_request {
   /* Rows of experts on the busiest rank, divided by their mean over the ranks; 0 counts as 1. */
   double expert_imbalance;
   const tri_train_objective *objective;    /* NULL: cross entropy */
-  const tri_optimizer_settings *optimizer; /* affects only predictions of this program (tri_system.planned); NULL:
-                                              AdamW */
+  const tri_optimizer_settings *optimizer; /* only for this program (tri_system.planned); NULL: AdamW */
   /* Device whose kernels decide the scratch memory and the packed weights; NULL: the kind of the cluster. */
   const struct tri_device_description *device;
 } tri_simulation_request;
