@@ -122,8 +122,7 @@ void tri_bounds_destroy(tri_bounds *bounds) {
   tri_free(bounds);
 }
 
-/* ---- layers of a layout -------------------------------------------------------------------------------------------
- */
+/* ---- layers of a layout ------------------------------------------------------------------------------------------ */
 
 /* Counts the layers first .. end - 1 of the model; indices outside of the model are ignored. Layers whose index is a
  * multiple of `recompute_every` recompute. */
