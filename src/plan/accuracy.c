@@ -23,8 +23,8 @@ static const cluster_row of_clusters[] = {
 };
 enum { CLUSTERS = sizeof of_clusters / sizeof *of_clusters };
 
-/* The errors of the published results with at least `least_devices` devices, on any cluster; the largest number
- * first. */
+/* The errors of the published results with at least `least_devices` devices, on any cluster. The table begins with
+ * the largest number. */
 typedef struct size_row {
   int64_t least_devices;
   tri_accuracy errors;
@@ -75,8 +75,8 @@ static char *in_words(const tri_accuracy *errors, char out[96]) {
   return out;
 }
 
-/* Appends the errors of the first row of of_sizes that has at most `devices` devices: "; the 5 of 4,096 devices and
- * more, on any cluster, ...". Appends nothing if no row has. */
+/* Appends the errors of the first row of of_sizes whose least_devices is at most `devices`: "; the 5 of 4,096
+ * devices and more, on any cluster, ...". Appends nothing if no row is. */
 static void add_size(int64_t devices, char *buffer) {
   for (int i = 0; i < SIZES; i++) {
     char least[32], words[96];

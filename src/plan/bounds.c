@@ -8,8 +8,8 @@
  * each kind, and the head; layer_prices.c does this, and caches the prices. A bound only counts layers and multiplies:
  *
  *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
- *           stage, plus the pass of one micro-batch through the layers before it. To this end_s adds the update, and
- *           with ZeRO 1 or 2 the gathers of new parameters.
+ *           stage, plus the pass of one micro-batch through the layers before it. The update is added, and with ZeRO 1
+ *           or 2 also the gathers of new parameters (end_s).
  *   memory  The bytes of stage 0, or those of stage 1 if they are more and stage 1 is not the last (stage_bytes):
  *           weights, gradients, optimizer states, activations of the micro-batches in flight, stage buffers, and the
  *           largest workspace of one layer.
@@ -179,7 +179,7 @@ static layer_count layers_of(const layer_division *division, int64_t stage) {
 /* Returns a lower bound of the layers whose activations stage 0 or 1 keeps when it begins its first backward (of
  * weights, if the backward is split). A layer counts once for each micro-batch in flight in its chunk. Their number is
  *
- *   one chunk        `pipeline - stage` (more with GPipe)
+ *   one chunk        `pipeline - stage`, which is a lower bound for GPipe
  *   zero bubble      `pipeline`, because weight gradients are delayed by `stage` micro-batches
  *   several chunks   in all chunks but the last: one group of micro-batches (tri_schedule_period); in the last chunk,
  *                    where the warm-up ends: 2 * (pipeline - stage) - 1, or one group if that is smaller

@@ -59,10 +59,11 @@ static double tied_of(const tri_parts *parts) {
   return count;
 }
 
-/* Returns the bytes to compare with the memory of a device: for an accelerator of the cluster the bytes in its own
- * memory, else the sum of device and host memory. */
+/* Returns the bytes that count as needed on a device. For an accelerator of the cluster these are the bytes in its
+ * own memory. For CPUs, and for request->device (a device of this machine), the bytes in the memory of the host
+ * count as well. */
 static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
-  if (request->device != NULL) return plan->total_bytes; /* the device of a run, not of the cluster */
+  if (request->device != NULL) return plan->total_bytes;
   switch (request->cluster->device) {
     case TRI_CLUSTER_ACCELERATOR: return plan->device_bytes;
     case TRI_CLUSTER_CPU: return plan->total_bytes;

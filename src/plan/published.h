@@ -81,11 +81,11 @@ typedef struct tri_published_summary {
 /* Computes the summary of a set. Must be called after tri_published_predict. */
 tri_status tri_published_summarize(const tri_published_set *set, tri_published_summary *out);
 
-/* A property of a run that influences its step. Errors are also reported for all rows with a property
+/* An effect is a property of a run that influences its step. Errors are also reported for the rows with each effect
  * (published_effects.c). */
 typedef struct tri_published_effect {
   const char *name;
-  /* Returns whether the row has the property. */
+  /* Returns whether the row shows the effect. */
   bool (*shows)(const tri_published_set *set, const tri_published_row *row);
 } tri_published_effect;
 extern const tri_published_effect tri_published_effects[];

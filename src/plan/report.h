@@ -18,7 +18,8 @@ enum { TRI_REPORT_ATTENTION_BYTES = 96 };
 /* Returns the text that follows "sequences of N tokens" in a report: " (the model's longest; ...)" if N was assumed,
  * else "". */
 const char *tri_report_assumed(bool assumed);
-/* Returns a text about the FLOPs of attention, such as "attention is counted as 50 % of ...": a constant, or `out`. */
+/* Returns a text about the FLOPs of attention, such as "attention is counted as 50 % of ...". The result is `out` or
+ * a constant. */
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
 
 /* Writes the memory of a device, such as "79.65 GiB", and how much of it is reserved, if any is. Returns out. */

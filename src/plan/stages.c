@@ -180,8 +180,8 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
   return in_turn(sum, at);
 }
 
-/* Returns the seconds of summing the partial gradients of a bucket over the domain bucket->parts. Partial are the
- * gradients of norms under sequence parallelism, and of replicated key and value heads. */
+/* Returns the seconds of summing the partial gradients of a bucket over the domain bucket->parts. The gradients of
+ * norms under sequence parallelism, and of replicated key and value heads, are partial. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);

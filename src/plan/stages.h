@@ -26,8 +26,8 @@ typedef struct tri_stage_kind {
   tri_chunk_prices *chunks; /* [parts.num_chunks] */
   double *reduce_s, *gather_s, *partial_s; /* seconds of the collectives of each bucket [buckets]: reduction of
                                               gradients, gather of parameters, sum of partial gradients */
-  /* Seconds of work once per step: packing and converting new weights, the update, the square sum of the gradient
-   * norm, the sum of the gradients of tied embeddings. */
+  /* Seconds of work once per step: packing and converting new weights; the update; the sum of squares for the
+   * gradient norm; the sum of the gradients of tied embeddings. */
   double prepare_s, update_s, clip_s, tied_s;
   bool tied; /* the stage has a tied embedding */
 } tri_stage_kind;
