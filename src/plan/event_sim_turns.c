@@ -149,7 +149,7 @@ typedef struct turn_walker {
   int64_t at;    /* index of the next turn */
   /* By direction: index of the turn from which to look for the next receive to post. */
   int64_t to_post[WAYS];
-  parcel *stage_buffers[WAYS]; /* by direction: the last message in each stage buffer [stage buffers] */
+  parcel *stage_buffers[WAYS]; /* by direction: the last message sent from each stage buffer [stage buffers] */
   /* By direction: number of messages sent so far; stage buffer of the next message; number of messages that the
    * process has waited for after its last turn. */
   int64_t sent[WAYS], next_box[WAYS], drained[WAYS];

@@ -123,8 +123,8 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
 }
 
 /* Returns the seconds of exchanging rows of experts in a system that sends a row once to each holder. A *holder* is
- * a group of ranks that split the same experts. A row is sent to one rank of the holder, and the ranks of the holder
- * then gather all rows (or reduce-scatter the results). */
+ * a group of ranks that split the same experts. Ranks with the same shard of their experts exchange equal parts of
+ * the rows, and the ranks of a holder then gather all parts (or reduce-scatter the results). */
 static double gathered_s(const tri_cluster *cluster, const tri_system *system, double bytes,
                          const tri_mesh_shape *shape) {
   const tri_group_extent holder = tri_network_extent(shape, TRI_DOMAIN_EXPERT_TENSOR);

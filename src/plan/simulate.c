@@ -285,8 +285,8 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
-/* Simulates the same step without overlap, and compares. hidden_s is the communication that the step has in addition
- * without overlap; slower_s is the computation that it has in addition with overlap. */
+/* Simulates the same step without overlap, and compares: hidden_s = communication without overlap - communication
+ * with overlap, slower_s = computation with overlap - computation without overlap. */
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out) {
   const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);

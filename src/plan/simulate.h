@@ -102,7 +102,7 @@ typedef struct tri_prediction {
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
-/* The overlap of the reductions and gathers of parameters with the computation of a predicted step. hidden_s:
+/* The overlap of gradient reductions and parameter gathers with the computation of a predicted step. hidden_s:
  * seconds of these collectives that tri_step_time does not contain. slower_s: seconds by which they make the
  * computation longer, contained in tri_step_time.compute. Both are 0 for a system without overlap. */
 typedef struct tri_overlap {

@@ -15,8 +15,8 @@
 
 typedef struct tri_snapshots tri_snapshots;
 
-/* COLLECTIVE. Prepares to take and to load snapshots. The engine must outlive them. Release with
- * tri_snapshots_destroy, which removes no files. */
+/* COLLECTIVE. Prepares to take and to load snapshots. Removes those of other runs of the output from the memory of
+ * the nodes. The engine must outlive the snapshots. Release with tri_snapshots_destroy, which removes no files. */
 tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
                                 tri_snapshots **out);
 void tri_snapshots_destroy(tri_snapshots *snapshots);
