@@ -1,5 +1,5 @@
-/* Predicts how fast a model would train on a machine, which need not be available, and whether it fits: `trireme plan`
- * and `trireme simulate`. */
+/* Predicts how fast a model would train on a machine that need not be available, and whether it fits into memory:
+ * `trireme plan` and `trireme simulate`. */
 #ifndef TRIREME_PLAN_H
 #define TRIREME_PLAN_H
 
@@ -16,16 +16,20 @@ TRIREME_API trireme_status trireme_question_create(trireme_question **out);
 TRIREME_API void trireme_question_destroy(trireme_question *question);
 
 /* Sets a key of a question. Keys are the options of trireme-plan(1) without their dashes, with the same values:
- * "model", "cluster", "devices" and "global-batch" must be set; "sequence", "precision", "system", "tokens",
- * "optimizer", "lengths", "packing", "expert-imbalance" may be, and for trireme_plan "layout"; "set" may be given
- * several times. Models, clusters and systems are names of presets or paths of files. The text is copied. A key that is
- * set again gets its new value. */
+ *
+ *   required   "model", "cluster", "devices", "global-batch"
+ *   optional   "sequence", "precision", "system", "tokens", "optimizer", "lengths", "packing", "expert-imbalance",
+ *              "set"; for trireme_plan also "layout"
+ *
+ * "set" may be given several times; another key that is set again gets its new value. Models, clusters and systems are
+ * names of presets or paths of files. The text is copied. */
 TRIREME_API trireme_status trireme_question_set(trireme_question *question, const char *key, const char *value);
 
-/* Predictions, sorted from the best. */
+/* Predictions, the fastest first. */
 typedef struct trireme_answers trireme_answers;
 
-/* Finds the `top` fastest layouts that fit. TRIREME_OUT_OF_MEMORY if no layout fits; the message says by how much. */
+/* Finds the `top` fastest layouts that fit into memory. Fails with TRIREME_OUT_OF_MEMORY if no layout fits; the
+ * message has the bytes that are lacking. */
 TRIREME_API trireme_status trireme_plan(const trireme_question *question, int64_t top, trireme_answers **out);
 
 /* Predicts a single layout, such as "tensor=4,pipeline=2", whether it fits or not. */
@@ -48,12 +52,12 @@ typedef enum trireme_figure {
   TRIREME_HFU = 8
 } trireme_figure;
 
-/* Returns a figure of answer `index`, from 0; NaN if there is no such answer or figure. */
+/* Returns a figure of answer number `index`, from 0; NaN if the answer or the figure does not exist. */
 TRIREME_API double trireme_answers_figure(const trireme_answers *answers, int64_t index, trireme_figure figure);
 
-/* Return the layout of an answer, as trireme_simulate takes it, and the JSON text that `--json` prints for it, without
- * the costs and the failures of the run. Both are valid until the answers are destroyed; NULL if there is no such
- * answer. */
+/* Return the layout of an answer as trireme_simulate takes it, and the JSON text that `--json` prints for it,
+ * without costs and failures of the run. Both are valid until the answers are destroyed; NULL if the answer does not
+ * exist. */
 TRIREME_API const char *trireme_answers_layout(const trireme_answers *answers, int64_t index);
 TRIREME_API const char *trireme_answers_json(const trireme_answers *answers, int64_t index);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The errors of the published results on one cluster, as printed by `trireme validate --json` (docs/validation.md). */
+/* The errors of the published results on one cluster, as `trireme validate --json` prints them (docs/validation.md). */
 typedef struct cluster_row {
   const char *cluster;
   tri_accuracy errors;
@@ -35,8 +35,8 @@ static const size_row of_sizes[] = {
 };
 enum { SIZES = sizeof of_sizes / sizeof *of_sizes };
 
-/* Names of clusters on whose devices this program's kernels have run (docs/devices.md, "What has run where"); NULL
- * ends the list. */
+/* Names of the clusters on whose devices the kernels of this program have run (docs/devices.md, "What has run
+ * where"), ending with NULL. */
 static const char *const run_on[] = {NULL};
 
 tri_accuracy tri_accuracy_published(void) {
@@ -63,7 +63,8 @@ static const cluster_row *row_of(const tri_cluster *cluster) {
 
 /* ---- in words ---------------------------------------------------------------------------------------------------- */
 
-/* Writes text such as "6.6 % too fast on average (-17.9 to +2.3 %)", or "right" for a mean error below 0.5 %. */
+/* Writes a text such as "6.6 % too fast on average (-17.9 to +2.3 %)". For a mean error below 0.5 % it begins with
+ * "right". */
 static char *in_words(const tri_accuracy *errors, char out[96]) {
   const double mean = 100 * errors->mean;
   int held = snprintf(out, 96, "%.1f %% too %s", fabs(mean), mean < 0 ? "fast" : "slow");
@@ -74,8 +75,8 @@ static char *in_words(const tri_accuracy *errors, char out[96]) {
   return out;
 }
 
-/* Appends the errors of the first row of of_sizes whose least_devices is at most `devices`: "; the 5 of 4,096 devices
- * and more, on any cluster, ...". Appends nothing if there is no such row. */
+/* Appends the errors of the first row of of_sizes whose least_devices is at most `devices`: "; the 5 of 4,096
+ * devices and more, on any cluster, ...". Appends nothing if no row is. */
 static void add_size(int64_t devices, char *buffer) {
   for (int i = 0; i < SIZES; i++) {
     char least[32], words[96];
@@ -117,7 +118,7 @@ char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer
   return buffer;
 }
 
-/* Returns whether cluster->fitted, a list of names, has the constant. */
+/* Returns whether the list of names cluster->fitted has the constant. */
 static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   size_t length = strlen(constant);
   for (const char *at = cluster->fitted; *at != '\0';) {
@@ -129,7 +130,7 @@ static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   return false;
 }
 
-/* Returns whether predictions on this cluster depend on the constant. With tile sizes they do not depend on
+/* Returns whether predictions for this cluster depend on the constant. With tiles they do not depend on
  * `matmul_half`. */
 static bool is_used(const tri_cluster *cluster, const char *constant) {
   return cluster->num_tiles == 0 || strcmp(constant, "matmul_half") != 0;

@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SEQUENCES: number of drawn sequences if no sequence is cut. MOST_CUT_TOKENS: largest total number of tokens of the
- * micro-batches that are cut. FEWEST_CUT: smallest number of micro-batches that are cut, even if they have more
- * tokens than MOST_CUT_TOKENS. */
+/* SEQUENCES: number of drawn sequences if ranks have whole sequences. If sequences are divided among context ranks:
+ * MOST_CUT_TOKENS is the largest total number of tokens of the drawn micro-batches, and FEWEST_CUT their smallest
+ * number, even if these have more tokens. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {
   const tri_drawn_documents *draws;
-  double whole[SEQUENCES]; /* query-key pairs of each drawn sequence, as a share of those of a sequence with one
-                              document */
-  tri_attention_fractions *
-      *found; /* fractions that have been computed [num_found], one entry for each kind of cut; owned */
+  /* Query-key pairs of each drawn sequence, divided by those of a sequence with a single document. */
+  double whole[SEQUENCES];
+  /* Fractions that have been computed [num_found], one entry for each way to divide micro-batches; owned. */
+  tri_attention_fractions **found;
   int64_t num_found, room;
 };
 
@@ -52,16 +52,16 @@ void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table) {
 
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
-/* Buffers for cutting sequences over the outer context ranks. An outer context rank is a group of `inner` context
+/* Buffers to divide sequences among the outer context ranks. An *outer context rank* is a group of `inner` context
  * ranks with the same tokens. */
 typedef struct cutting {
   const tri_drawn_documents *draws;
   int64_t tokens, outer; /* tokens of a sequence; number of outer context ranks */
   int64_t *rows;         /* tokens of a sequence on each outer context rank [outer] */
-  int32_t *lengths,
-      *positions; /* lengths of a sequence's documents; position of each token in its document; both [tokens] */
-  double *load,
-      *area; /* work (document_cut.h) and query-key pairs of each outer context rank in this micro-batch [outer] */
+  /* Lengths of the documents of a sequence, and position of each token in its document, both [tokens]. */
+  int32_t *lengths, *positions;
+  /* Work (document_cut.h) and query-key pairs of each outer context rank in this micro-batch [outer]. */
+  double *load, *area;
   tri_document_cut *documents;
   tri_sequence_cut cut;
 } cutting;
@@ -88,7 +88,7 @@ static tri_status cutting_fill(const tri_attention_fractions *of, cutting *c) {
   return tri_sequence_cut_create(c->outer, c->tokens, &c->cut);
 }
 
-/* Adds each rank's query-key pairs of the sequence to c->area. */
+/* Adds the query-key pairs of the sequence to c->area, by rank. */
 static void add_areas(cutting *c) {
   const tri_sequence_cut *cut = &c->cut;
   for (int64_t p = 0; p < cut->parts; p++) {
@@ -128,8 +128,9 @@ static tri_status cut_all(const tri_attention_fraction_table *table, tri_attenti
   return status;
 }
 
-/* Computes the areas for ranks that have whole sequences, or all tokens for some of the heads. The sequences of a
- * micro-batch are drawn from table->whole, with replacement if there are several. */
+/* Computes the areas for ranks that have whole sequences, or all tokens for some of the heads. A micro-batch of one
+ * sequence is each sequence of table->whole in turn; the sequences of a larger one are drawn from it, with
+ * replacement. */
 static void join_all(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_PLAN, (uint64_t)of->micro_batch);
   of->count = TRI_ATTENTION_FRACTIONS_MOST;
@@ -157,8 +158,8 @@ static void describe(tri_attention_fractions *of) {
   of->skew = squares > 0 ? cubes / (squares * of->deviation) : 0;
 }
 
-/* Returns the smallest power of two that is at least `pairs`; 0 for 0. Rounding saves draws, and the cut changes
- * little between two powers. */
+/* Returns the smallest power of two that is at least `pairs`; 0 for 0. Rounding saves draws, and the division of
+ * documents changes little between two powers. */
 static int64_t rounded_up(int64_t pairs) {
   int64_t power = 1;
   while (power < pairs) power *= 2;
@@ -219,8 +220,8 @@ tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table
 
 /* ---- the largest of several -------------------------------------------------------------------------------------- */
 
-/* Computes the expectation for draws with replacement. The n areas ascend, so area k = 0, 1 ... is the largest of `of`
- * draws with the probability ((k + 1) / n)^of - (k / n)^of. */
+/* Computes the expectation for draws with replacement. Areas are in ascending order, so area k = 0, 1 ... of n is
+ * the largest of `of` draws with the probability ((k + 1) / n)^of - (k / n)^of. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of) {
   double sum = 0, below = 0, n = (double)areas->count;
   for (int64_t k = 0; k < areas->count; k++) {
@@ -262,8 +263,8 @@ static void largest_normal(double n, double *mean, double *square) {
   }
 }
 
-/* Approximates the distribution of a sum by a normal one, with quantiles that are corrected for the skewness
- * (Cornish and Fisher, 1938). */
+/* Approximates the distribution of a sum by a normal one, whose quantiles are corrected for the skewness (Cornish
+ * and Fisher, 1938). */
 double tri_attention_fraction_most_sum(const tri_attention_fractions *areas, int64_t micro_batches, int64_t ranks) {
   double mean = 0, square = 0, m = (double)micro_batches;
   if (ranks == 1) return 0;

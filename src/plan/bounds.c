@@ -1,30 +1,30 @@
 /* Lower bounds of the time and the memory of a layout, for the search.
  *
- * The problem: a search has hundreds of thousands of layouts, too many to simulate each. A layout is discarded without
- * a simulation if a lower bound of its step time is above the step time of the slowest layout in the list of the best
- * so far, or a lower bound of its memory is above the device's memory.
+ * The problem: a search has hundreds of thousands of layouts, too many to simulate each. The search discards a layout
+ * without a simulation if a lower bound of its step time is above the step time of the slowest of the best layouts so
+ * far, or if a lower bound of its memory is above the memory of a device.
  *
- * The idea: layers of one kind (model/layer_kind.h) cost the same, so the prices of a few units (the embedding, one
- * layer of each kind, the head) are enough for all depths. layer_prices.c computes and caches them. A bound then only
- * counts layers:
+ * The idea: layers of one kind (model/layer_kind.h) cost the same. So it is enough to price the embedding, one layer of
+ * each kind, and the head; layer_prices.c does this, and caches the prices. A bound only counts layers and multiplies:
  *
  *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
- *           stage, plus the pass of one micro-batch through the layers before it. To this are added the update, and
- *           with ZeRO 1 or 2 the gathers of new parameters (end_s).
- *   memory  stage_bytes of stage 0, or of stage 1 if that is larger and not the last: weights, gradients and states,
- *           activations of the micro-batches in flight, stage buffers, and the largest workspace of one layer.
+ *           stage, plus the pass of one micro-batch through the layers before it. The update is added, and with ZeRO 1
+ *           or 2 also the gathers of new parameters (end_s).
+ *   memory  The bytes of stage 0, or those of stage 1 if they are more and stage 1 is not the last (stage_bytes):
+ *           weights, gradients, optimizer states, activations of the micro-batches in flight, stage buffers, and the
+ *           largest workspace of one layer.
  *
- * The invariant: a bound is never above the simulator's time and the memory plan's bytes. So each term is at most
- * the corresponding part of the simulated time or of the planned bytes, and a cost that the schedule may hide counts
- * as 0. tests/unit/test_bounds.c compares bounds and predictions of random layouts.
+ * The invariant: a bound is never above the simulated time or the bytes of the memory plan. So each term is at most the
+ * corresponding part of the simulation or of the plan, and a cost that the schedule may hide counts as 0.
+ * tests/unit/test_bounds.c compares bounds and predictions of random layouts.
  *
- * If any weight of the model is frozen (partial training, an adapter), the update counts as 0, the states count as the
- * smaller of all trained and all frozen, and the layers up to and including the lowest trained one count with their
- * weights and their forward only.
+ * A model with frozen weights (partial training, an adapter) has lower bounds of a simpler form. The update counts as
+ * 0. The state is the smaller of two sums, as if all weights were trained and as if all were frozen. The layers up to
+ * and including the lowest one with a trained weight count with their weights and their forward only.
  *
  * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers, so 84 layers are before the last
- * stage. The bound of the time is 32 * (12 * layer + head) + 84 * (forward and input backward of a layer) + the
- * update. */
+ * stage. The sum for the last stage is 32 * (12 * layer + head) + 84 * (forward and input backward of a layer). If it
+ * is the larger sum, the bound of the time is this sum plus the update. */
 #include "plan/bounds.h"
 
 #include "base/count.h"
@@ -36,14 +36,14 @@
 
 #include <math.h>
 
-/* Numbers of layers of each kind, by the work of their backward. */
+/* Numbers of layers of each kind (model/layer_kind.h), by the work of their backward. */
 typedef struct layer_count {
-  double recomputed[TRI_LAYER_KINDS]; /* layers with the layout's kind of recompute, which may be none */
-  double kept[TRI_LAYER_KINDS];       /* layers that `recompute_every` skips: their activations are kept */
-  double untrained[TRI_LAYER_KINDS];  /* layers up to and including the lowest trained one: only their forward counts */
+  double recomputed[TRI_LAYER_KINDS]; /* layers that recompute as the layout says, which may be nothing */
+  double kept[TRI_LAYER_KINDS];       /* layers that `recompute_every` skips: they keep their activations */
+  double untrained[TRI_LAYER_KINDS];  /* layers up to the lowest one with a trained weight: only the forward counts */
 } layer_count;
 
-/* Return the number of layers of a kind: those with a backward, and all. */
+/* Return the number of layers of a kind: trained_of those whose backward counts, all_of all. */
 static double trained_of(const layer_count *n, int kind) { return n->recomputed[kind] + n->kept[kind]; }
 static double all_of(const layer_count *n, int kind) { return trained_of(n, kind) + n->untrained[kind]; }
 
@@ -62,13 +62,13 @@ static tri_parameter_counts elements_plus(tri_parameter_counts a, double times, 
   return (tri_parameter_counts){a.plain + times * b.plain, a.stacked + times * b.stacked};
 }
 
-/* Numbers of layers of the first two stages and of the last stage; bounds need no others. Many layouts have the same
- * numbers. */
+/* Layer counts of the stages that bounds use: 0, 1 and the last. They are cached (tri_bounds.divisions), because
+ * many layouts divide the layers alike. */
 typedef struct layer_division {
-  tri_layout of; /* a layout with these numbers (divided_alike) */
+  tri_layout of; /* the layout for which the layers were counted */
   struct {
-    layer_count before_last, last; /* layers in all chunks but the last one, and in the last chunk */
-  } first[2];                      /* of stages 0 and 1 */
+    layer_count before_last, last; /* layers in all chunks but the last, and in the last chunk */
+  } first[2];                      /* by stage: 0 and 1 */
   layer_count last;                /* layers of the last stage, all chunks */
   layer_count ahead;               /* layers before the first chunk of the last stage */
 } layer_division;
@@ -76,16 +76,15 @@ typedef struct layer_division {
 enum { DIVISIONS_HELD = 1 << 12 }; /* number of entries of `divisions` */
 
 struct tri_bounds {
-  tri_search_request request; /* request.model: the model that is priced (tri_price_cache_model) */
+  tri_search_request request; /* a copy; its model is the one that is priced (tri_price_cache_model) */
   tri_price_cache *cache;
-  int64_t lowest;            /* tri_price_cache_lowest */
+  int64_t lowest;            /* index of the lowest layer with a trained weight (tri_price_cache_lowest) */
   double frozen_bytes;       /* least bytes of one frozen parameter */
-  layer_division *divisions; /* cache [DIVISIONS_HELD], indexed by a hash of the layout's keys; an entry holds the
-                                last layout with its hash */
+  layer_division *divisions; /* cache [DIVISIONS_HELD]: the newest division with each hash of a layout */
 };
 
-/* Returns the smallest number of bytes of a frozen parameter. With 4 bits, the scales and the tensors that are not
- * quantised need more; a lower bound may ignore these. */
+/* Returns a lower bound of the bytes of a frozen parameter. In 4 bits it ignores the scales, and the tensors that
+ * are not quantised. */
 static double frozen_bytes(const tri_search_request *request) {
   const bool quantised = request->system->planned && tri_trainable_is_quantised(&request->model->tuning);
   return quantised ? 0.5 : (double)tri_dtype_bytes(request->precision);
@@ -123,10 +122,10 @@ void tri_bounds_destroy(tri_bounds *bounds) {
   tri_free(bounds);
 }
 
-/* ---- layers of a layout -------------------------------------------------------------------------------------------
- */
+/* ---- layers of a layout ------------------------------------------------------------------------------------------ */
 
-/* Counts the layers first .. end - 1. Layers whose index is a multiple of `recompute_every` recompute. */
+/* Counts the layers first .. end - 1 of the model; indices outside of the model are ignored. Layers whose index is a
+ * multiple of `recompute_every` recompute. */
 static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layout, int64_t first, int64_t end) {
   layer_count count = {.recomputed = {0}};
   if (first < 0) first = 0;
@@ -145,15 +144,14 @@ static layer_count layers_of_chunk(const tri_bounds *bounds, const tri_layout *l
   return count_layers(bounds, layout, range.first, range.end);
 }
 
-/* Returns whether two layouts have the same numbers of layers in all chunks. Numbers depend on the model, too, but
- * bounds have only one. */
+/* Returns whether two layouts of the same model have equal values of all keys that divide the layers among chunks. */
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
          a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers &&
          a->head_as_layers == b->head_as_layers && a->recompute_every == b->recompute_every;
 }
 
-/* Finds or counts the layers of a layout's stages. The result is valid until the next call. */
+/* Returns the layer counts of a layout, from the cache or counted now. The result is valid until the next call. */
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {
   const tri_model *model = bounds->request.model;
   const int64_t number = (layout->pipeline * 61 + layout->virtual_stages) * 5 + layout->recompute_every;
@@ -173,20 +171,20 @@ static const layer_division *find_division(tri_bounds *bounds, const tri_layout 
   return at;
 }
 
-/* Counts the layers of stage 0 or 1, in all chunks. */
+/* Returns the layer counts of stage 0 or 1, summed over its chunks. */
 static layer_count layers_of(const layer_division *division, int64_t stage) {
   return layers_plus(division->first[stage].before_last, 1, division->first[stage].last);
 }
 
-/* Counts the layers of stage 0 or 1, each multiplied by the number of micro-batches that are in flight in it when the
- * stage begins its first backward (of weights, if the backward is split). The result is a lower bound.
+/* Returns a lower bound of the layers whose activations stage 0 or 1 keeps when it begins its first backward (of
+ * weights, if the backward is split). A layer counts once for each micro-batch in flight in its chunk. Their number is
  *
- *   one chunk        `pipeline - stage` micro-batches (more with GPipe)
- *   zero bubble      `pipeline` micro-batches, because weight gradients are delayed by `stage` micro-batches
- *   several chunks   In all chunks but the last: the first group of micro-batches (tri_schedule_period). In the last
- *                    chunk, where the warm-up ends: 2 * (pipeline - stage) - 1, or the group if that is smaller.
+ *   one chunk        `pipeline - stage`, which is a lower bound for GPipe
+ *   zero bubble      `pipeline`, because weight gradients are delayed by `stage` micro-batches
+ *   several chunks   in all chunks but the last: one group of micro-batches (tri_schedule_period); in the last chunk,
+ *                    where the warm-up ends: 2 * (pipeline - stage) - 1, or one group if that is smaller
  *
- * No number is larger than the number of micro-batches of a step. */
+ * but at most the number of micro-batches of a step. */
 static layer_count layers_in_flight(const tri_layout *layout, const layer_division *division, int64_t micro_batches,
                                     int64_t stage) {
   int64_t behind = layout->pipeline - stage, most = 2 * behind - 1;
@@ -200,8 +198,8 @@ static layer_count layers_in_flight(const tri_layout *layout, const layer_divisi
   return layers_plus(count, (double)group, division->first[stage].before_last);
 }
 
-/* Returns whether the schedule splits a backward into one for inputs and one for weights, each with its own
- * recomputation. */
+/* Returns whether the schedule splits a backward into one for inputs and one for weights. Each of the two recomputes
+ * the activations. */
 static bool splits_backward(tri_schedule_kind schedule) {
   switch (schedule) {
     case TRI_SCHEDULE_GPIPE:
@@ -213,14 +211,14 @@ static bool splits_backward(tri_schedule_kind schedule) {
 }
 
 /* Returns the seconds of the forward and the backward of one micro-batch in a layer. `layer->backward` includes one
- * recomputation; a split backward recomputes twice. */
+ * recomputation, so a split backward adds a second one. */
 static double layer_s(const tri_layout *layout, const tri_unit_price *layer) {
   double seconds = layer->forward + layer->backward;
   if (splits_backward(layout->schedule)) seconds += layer->recompute;
   return seconds;
 }
 
-/* Returns the sum of time_of over the layers `n`. Untrained layers count with their forward only. */
+/* Returns the sum of time_of over the counted layers `n`. Untrained layers count with their forward only. */
 static double sum_s(const tri_layout *layout, const tri_layout_prices *of, const layer_count *n,
                     double (*time_of)(const tri_layout *layout, const tri_unit_price *layer)) {
   double seconds = 0;
@@ -234,16 +232,17 @@ static double sum_s(const tri_layout *layout, const tri_layout_prices *of, const
   return seconds;
 }
 
-/* Returns the seconds that one micro-batch needs to pass a layer in both directions. With a split backward only the
- * forward counts, because weight gradients may be computed while the last gradient travels back. */
+/* Returns the seconds in which one micro-batch passes a layer forward and its gradient passes the layer back. With a
+ * split backward only the forward counts, because the stage may compute weight gradients while the last gradient
+ * travels back. */
 static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
   if (splits_backward(layout->schedule)) return layer->forward;
   return layer->forward + layer->backward_input;
 }
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after
- * the other. Before the last stage begins, the first micro-batch has passed all layers of earlier stages; after the
- * last stage ends, the last gradient passes them back. */
+ * the other. The last stage begins after the first micro-batch has passed all layers of earlier stages, and after it
+ * ends, the last gradient passes them back. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const tri_layout_prices *of,
                          const layer_division *division) {
   const tri_layer_prices *p = of->listed;
@@ -255,8 +254,8 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   return tri_larger_double(m * first, m * last + sum_s(layout, of, &division->ahead, pass_s));
 }
 
-/* Returns the number of parameters of a rank in a stage with these layers. The first stage has the embedding, the last
- * one the head; with several stages, the head of a tied model needs its own copy of the embedding. */
+/* Returns the number of parameters of a rank in a stage with these layers. The first stage has the embedding, the
+ * last one the head. With several stages, the head of a tied model has its own copy of the embedding. */
 static tri_parameter_counts stage_elements(const tri_layer_sizes *sizes, const tri_layout *layout, layer_count layers,
                                            bool first, bool last) {
   tri_parameter_counts count = {0};
@@ -268,15 +267,14 @@ static tri_parameter_counts stage_elements(const tri_layer_sizes *sizes, const t
   return count;
 }
 
-/* Returns the number of parameters of one rank after sharding over the replicas. */
+/* Returns the number of parameters in the shard of one rank, if the replicas share them. */
 static double shared_out(const tri_layout *layout, tri_parameter_counts count) {
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   return count.plain / (double)tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) +
          count.stacked / (double)tri_domain_size(&shape, TRI_DOMAIN_EXPERT_REPLICAS);
 }
 
-/* Returns the smallest number of bytes of optimizer states for one parameter: those of the parameter group that
- * needs the least. */
+/* Returns the bytes of optimizer states for one parameter, in the parameter group that needs the fewest. */
 static double least_states(const tri_search_request *request) {
   const tri_optimizer_settings *settings =
       request->optimizer != NULL ? request->optimizer : tri_optimizer_settings_default();
@@ -291,8 +289,8 @@ static double least_states(const tri_search_request *request) {
   return least;
 }
 
-/* Returns a lower bound of the bytes of weights, gradients and optimizer states. `count`: the parameters of a rank of
- * the stage; `tied`: those of a tied embedding among them, 0 if the stage has none. */
+/* Returns a lower bound of the bytes of weights, gradients and optimizer states. `count`: parameters of a rank of
+ * the stage, before sharding; `tied`: how many of them are a tied embedding, 0 if the stage has none. */
 static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, tri_parameter_counts count, double tied) {
   const tri_search_request *request = &bounds->request;
   const tri_system *system = request->system;
@@ -307,16 +305,16 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, tr
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
-  /* Frozen weights are not counted separately. If there are any, the bound is the smaller of two sums: as if all
-   * weights were trained, or as if all were frozen (in the type of the activations or in 4 bits, without gradients and
+  /* The layer counts do not distinguish frozen weights. So if the model has any, the bound is the smaller of two
+   * sums: all weights trained, or all frozen (in the type of the activations or in 4 bits, without gradients and
    * states). */
   const double frozen = values * bounds->frozen_bytes;
   const double trained = weight * values + gradient * gradients + states * updated;
   return is_frozen(request) && frozen < trained ? frozen : trained;
 }
 
-/* Returns the bytes of the buffers for messages between stages. For systems other than this program, returns the
- * bytes of library contexts and of buckets instead. */
+/* Returns the bytes of the buffers for messages between stages, of all kinds that the stage has. For systems other
+ * than this program, returns the bytes of library contexts and of gradient buckets instead. */
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;
@@ -333,14 +331,14 @@ static double buffer_bytes(const tri_search_request *request, const tri_layout *
 }
 
 /* Returns the bytes that one micro-batch in flight keeps in a layer: activations, and with a split backward also the
- * gradients for the backward of weights. */
+ * gradients that the backward of weights reads. */
 static double kept_bytes(const tri_layout *layout, const tri_unit_price *layer) {
   bool splits = layout->schedule == TRI_SCHEDULE_ZERO_BUBBLE && layout->pipeline > 1;
   return layer->kept + (splits ? layer->deferred : 0);
 }
 
-/* Returns the bytes of workspace of a layer's backward: all recomputed activations of the layer, which exist at the
- * same time, and for this program the largest buffer for rows that move between ranks. */
+/* Returns the bytes of workspace that the backward of a layer needs: all recomputed activations of the layer, which
+ * exist at the same time, and in this program the largest buffer for rows that move between ranks. */
 static double work_bytes(const tri_search_request *request, const tri_unit_price *layer) {
   return layer->recomputed + (request->system->planned ? layer->transfer : 0);
 }
@@ -365,8 +363,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   for (int kind = 0; kind < of->num_kinds; kind++) {
     kept += flying.kept[kind] * kept_bytes(layout, &of->kept->layer[kind]);
   }
-  /* If the first stage has no layers, only this program's engine keeps the embedding's output; other systems free it
-   * after it was sent. */
+  /* A first stage without layers only computes the embedding. This program keeps its output until the backward;
+   * other systems free it once it was sent. */
   bool stays = all > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
@@ -379,8 +377,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
     }
     kept += packed;
   }
-  /* If `recompute_every` skips layers, the first layer with a backward may be one of them. It needs less workspace than
-   * a layer that recomputes, so this smaller workspace counts. */
+  /* The workspace is needed at the same time as the activations above: in the first backward. With `recompute_every`
+   * this may be the backward of a skipped layer, which needs less than a layer that recomputes. */
   const tri_layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   for (int kind = 0; kind < of->num_kinds; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));
@@ -388,9 +386,10 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
 
-/* Returns a lower bound of the seconds of gathering new parameters: the time of one gather of all elements. The step
- * has one gather for each bucket, and these take at least as long by the model of links (0.999 is a margin for
- * rounding). Measured times may grow faster than bytes, so the bound is 0 if the cluster has measured collectives. */
+/* Returns a lower bound of the seconds of gathering `count` new parameters: the time of one gather of all of them. A
+ * step has one gather for each bucket, and by the model of links these take at least as long together (0.999 is a
+ * margin for rounding). Measured times may grow faster than bytes, so the bound is 0 if the cluster has measured
+ * collectives. */
 static double gather_s(const tri_search_request *request, const tri_layout *layout, tri_domain domain, double count) {
   const tri_system *system = request->system;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
@@ -406,8 +405,8 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
  * work.
  *
  * For this program, tri_price_update_bytes counts 7 accesses of AdamW to an element. Three of them read the value,
- * read the gradient and write the value. The bound replaces the other four by one read and one write of the smallest
- * states. */
+ * read the gradient and write the value; every optimizer has these. The other four are replaced by one read and one
+ * write of the smallest optimizer states. */
 static double end_s(const tri_search_request *request, const tri_layout *layout, tri_parameter_counts count) {
   const tri_system *system = request->system;
   double own = layout->zero > 0 ? shared_out(layout, count) : count.plain + count.stacked;
@@ -430,7 +429,7 @@ tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound
   TRI_TRY(tri_price_cache_sizes(bounds->cache, layout, &sizes));
   const tri_parameter_counts count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
   double bytes = stage_bytes(bounds, layout, p, sizes, division, 0);
-  /* Stage 1 may need more memory than the first stage, which may have only the embedding. */
+  /* Stage 1 may need more memory than stage 0, which may have only the embedding. */
   if (layout->pipeline > 2) bytes = tri_larger_double(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));
   *out =
       (tri_bound){.step_s = pipeline_s(request, layout, p, division) + end_s(request, layout, count), .bytes = bytes};

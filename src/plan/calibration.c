@@ -1,6 +1,6 @@
 /* The description of a measured machine. A pattern search on logarithms fits two pairs of constants: the share of
- * the peak that GEMMs reach, with the dimension at which they reach half of that share; and the bandwidth and
- * latency of a link. The rates of memory, element-wise work and attention follow directly from the measurements. */
+ * the peak that GEMMs reach, and the dimension at which they reach half of this share; and the bandwidth and latency
+ * of a link. The rates of memory, element-wise work and attention follow directly from the measurements. */
 #include "plan/calibration.h"
 
 #include "base/count.h"
@@ -31,7 +31,7 @@ static double model_reduce_s(const fitting *f, const tri_measured_collective *c)
                                 (tri_group_extent){f->from->devices, 1}, &system);
 }
 
-/* Returns whether a measured collective is one of those to which the link's constants are fitted. */
+/* Returns whether the constants of the link are fitted to a measured collective. */
 static bool is_fitted(const fitting *f, const tri_measured_collective *c) {
   return c->kind == TRI_COLLECTIVE_ALL_REDUCE && !c->shared && c->ranks == f->from->devices;
 }
@@ -61,8 +61,8 @@ static double links_off(const fitting *f) {
   return sum;
 }
 
-/* Minimises off() over two numbers, which must not exceed most[2]. The search multiplies and divides the numbers by
- * steps that become smaller. */
+/* Minimises off() over two numbers, each at most its element of most[2]. The search multiplies and divides the
+ * numbers by a step, which becomes smaller when neither helps. */
 static void search(const fitting *f, double (*off)(const fitting *), double *numbers[2], double most[2]) {
   double best = off(f);
   for (double step = 2; step > 1.0005;) {
@@ -113,7 +113,7 @@ static void compute_residuals(const fitting *f, tri_residuals *out) {
 
 /* ---- direct measurements ----------------------------------------------------------------------------------------- */
 
-/* Returns the seconds of a measured forward of `work`, the one with the most or the fewest elements, and sets
+/* Returns the seconds of the measured forward of `work` with the most elements (`largest`) or with the fewest. Sets
  * *elements to their number. Both are 0 if no forward was measured. */
 static double edge_s(const tri_measured *m, tri_work work, bool largest, double *elements) {
   const tri_measured_elements *found = NULL;
@@ -126,8 +126,9 @@ static double edge_s(const tri_measured *m, tri_work work, bool largest, double 
   return found == NULL ? 0 : found->seconds;
 }
 
-/* Sets the memory bandwidth from the sum of two long vectors (two reads and a write for each element), and the rate
- * of vector arithmetic from GELU on the smallest vector, which fits into caches, at 16 operations for each element. */
+/* Sets the memory bandwidth from the longest measured sum of two vectors, with two reads and a write for each
+ * element. Sets the rate of vector arithmetic from GELU on the shortest measured vector, which fits into caches,
+ * with 16 operations for each element. */
 static void set_rates(const tri_calibration *from, tri_cluster *c) {
   double elements, bytes = (double)tri_dtype_bytes(from->precision);
   double seconds = edge_s(from->measured, TRI_WORK_ADD, true, &elements);
@@ -136,7 +137,7 @@ static void set_rates(const tri_calibration *from, tri_cluster *c) {
   c->vector_flops = seconds > 0 ? 16 * elements / seconds : 1e9;
 }
 
-/* Returns the share of the peak that attention's GEMMs reach on average; the time of the softmax is subtracted. */
+/* Returns the share of the peak that the GEMMs of attention reach on average, without the time of the softmax. */
 static double attention_share(const tri_calibration *from, const tri_cluster *c) {
   const tri_measured *m = from->measured;
   double flops = 0, seconds = 0;
@@ -151,7 +152,7 @@ static double attention_share(const tri_calibration *from, const tri_cluster *c)
 }
 
 void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals *residuals) {
-  tri_cluster c = {.cost = {.currency = "USD", .pue = 1}, /* not measured: defaults of a cluster file */
+  tri_cluster c = {.cost = {.currency = "USD", .pue = 1}, /* not measured: the defaults of cluster files */
                    .device = from->accelerator ? TRI_CLUSTER_ACCELERATOR : TRI_CLUSTER_CPU,
                    .node_devices = from->devices,
                    .max_devices = from->devices,
@@ -178,7 +179,7 @@ void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals 
         (tri_link){.name = "node", .per = 1, .ports = 1, .stripe = 1, .share = 1, .bandwidth = 4e9, .latency = 2e-6};
     search(&f, links_off, (double *[]){&c.links[0].bandwidth, &c.links[0].latency}, (double[]){1e15, 1});
   }
-  compute_residuals(&f, residuals); /* before `measured` is set: tables would replace the model */
+  compute_residuals(&f, residuals); /* before `measured` is set, since predictions would use its tables */
   c.measured = *from->measured;
   *out = c;
 }

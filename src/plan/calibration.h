@@ -1,4 +1,4 @@
-/* Makes a cluster's description from measurements. */
+/* Makes the description of a cluster from measurements. */
 #ifndef TRI_PLAN_CALIBRATION_H
 #define TRI_PLAN_CALIBRATION_H
 
@@ -7,23 +7,25 @@
 /* A machine and its measurements. All pointers are owned by the caller. */
 typedef struct tri_calibration {
   const char *name;
-  bool accelerator; /* the devices are accelerators: they have their own memory, and can compute while messages are sent
-                       (tri_cluster.carries) */
-  int64_t devices;  /* devices of a node */
-  int64_t threads, cores, nodes; /* threads of each rank; cores of a node; nodes that were used */
+  /* The devices are accelerators: they have their own memory, and compute while messages are transferred
+   * (tri_cluster.carries). */
+  bool accelerator;
+  int64_t devices;               /* devices of a node */
+  int64_t threads, cores, nodes; /* threads of each rank; cores of a node; nodes in the measurements */
   tri_dtype precision;
-  double peak, memory_bytes;    /* peak FLOP/s of a device in GEMMs of this precision; bytes of memory of a device */
+  /* Peak FLOP/s of a device in GEMMs of this precision; bytes of memory of a device. */
+  double peak, memory_bytes;
   int64_t processors;           /* multiprocessors of a device; 0: unknown */
-  const tri_measured *measured; /* the measurements, completed by tri_measured_complete */
+  const tri_measured *measured; /* after tri_measured_complete */
 } tri_calibration;
 
-/* Errors of the fitted model, without its tables: medians of |predicted / measured - 1| for GEMMs, all-reduces and
+/* Errors of the fitted model without its tables: medians of |predicted / measured - 1| for GEMMs, all-reduces and
  * messages. */
 typedef struct tri_residuals {
   double products, reduces, messages;
 } tri_residuals;
 
-/* Describes a cluster: fits the constants of its model to the measurements, and adds the measurements as tables. */
+/* Fits the constants of the model of a cluster to the measurements, and adds the measurements as tables. */
 void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals *residuals);
 
 #endif

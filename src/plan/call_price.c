@@ -40,7 +40,7 @@ static tri_price price_pass(tri_pricer *pricer, const tri_op_call *call, tri_pas
 
 /* ---- collectives that overlap with GEMMs ------------------------------------------------------------------------- */
 
-/* Overlaps a collective with a computation of compute_s seconds. Until one of them ends, the computation runs at the
+/* Overlaps a collective with a computation of compute_s seconds. During the overlap the computation runs at the
  * share `beside` of its rate. Subtracts the overlap from *together, and adds the delay of the computation. */
 static void lay_over(const tri_pricer *pricer, const tri_price *collective, double compute_s, tri_price *together) {
   double beside = pricer->cluster->beside;
@@ -61,7 +61,7 @@ static bool passes_rows(const tri_op_call *call) {
          cost.exchanges[0].domain == TRI_DOMAIN_TENSOR;
 }
 
-/* Returns the GEMM right after a call that only moves rows, if the GEMM is the only reader of the output of the
+/* Returns the GEMM that directly follows a call which only moves rows, if it is the only reader of the output of the
  * call; else NULL. */
 static const tri_op_call *product_of(const tri_op_list *list, const tri_op_call *call) {
   const tri_slot *slot = &list->slots[call->outputs[0]];
@@ -80,10 +80,10 @@ bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, 
   return system->gathers_again && !call->recompute && collects(call) && product_of(list, call) != NULL;
 }
 
-/* Prices the overlap of a call that moves rows between tensor ranks with the GEMM after it, in the backward
- * (Korthikanti et al. 2022, section 4.2.2). The collective of the call's backward overlaps with the weight gradient
- * of the GEMM. If the rows are gathered again for this weight gradient, the second gather is added, and overlaps
- * with the input gradient of the GEMM. */
+/* Prices the overlap, in the backward, of a call that moves rows between tensor ranks with the GEMM after it
+ * (Korthikanti et al. 2022, section 4.2.2). The collective of the backward of the call overlaps with the weight
+ * gradient of the GEMM. If the rows are gathered again for this weight gradient, the second gather is added, and
+ * overlaps with the input gradient of the GEMM. */
 static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const tri_op_call *product = product_of(list, call);
   bool again = tri_price_gathers_again(pricer->system, list, call);
@@ -100,15 +100,15 @@ static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_
 
 /* ---- transfers that overlap with other calls --------------------------------------------------------------------- */
 
-/* Returns the seconds in which a pass of a call sends rows: exchange 0 of its cost. */
+/* Returns the seconds in which a pass of a call sends rows (exchange 0 of its cost). */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass) {
   tri_cost cost = {0};
   tri_op_cost(call, pass, &cost);
   return tri_price_exchange(pricer->cluster, pricer->system, call, &cost.exchanges[0], &pricer->shape);
 }
 
-/* Returns the seconds of computation of the calls between `from` and `to` in a pass. `again`: count only calls that
- * are recomputed. */
+/* Returns the seconds of computation in a pass of the calls after `from` and before `to`. `again`: only of calls
+ * that are recomputed. */
 static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t from, int64_t to, tri_pass pass,
                         bool again) {
   double sum = 0;
@@ -121,8 +121,8 @@ static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t fro
   return sum;
 }
 
-/* Overlaps a transfer of `rows` seconds with compute_s seconds of computation. Subtracts the overlap from the price,
- * adds the delay of the computation, and returns the overlap. */
+/* Overlaps a transfer of rows of experts, of `rows` seconds, with compute_s seconds of computation. Subtracts the
+ * overlap from the price, adds the delay of the computation, and returns the overlap. */
 static double lay_beside(const tri_pricer *pricer, double rows, double compute_s, tri_price *price) {
   const double beside = pricer->cluster->beside, over = rows < compute_s / beside ? rows : compute_s / beside;
   price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] -= over;
@@ -134,8 +134,8 @@ static bool goes_beside(const tri_pricer *pricer) {
   return pricer->system->overlap_experts && !pricer->cluster->carries;
 }
 
-/* Overlaps the transfer of the rows that a call awaits in the forward with the calls between the sender of the rows
- * and this call. In the backward the sender waits (price_returned). */
+/* Overlaps, in the forward, the transfer of the rows that a call waits for with the calls between the sender of the
+ * rows and this call. In the backward the sender waits for the rows (price_returned). */
 static void price_awaited(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const int64_t sender = list->slots[call->inputs[0]].producer;
   const double rows = rows_s(pricer, call, TRI_PASS_FORWARD);
@@ -184,7 +184,7 @@ void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t at, tr
   if (call->outputs[0] >= 0) price_returned(pricer, list, call, out);
 }
 
-/* Returns the seconds of computation of a pass, without the copies before and after it. */
+/* Returns the seconds of computation of a pass, without the copies before and after the kernel. */
 static double pairs_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price) {
   tri_cost cost = {0};
   tri_op_cost(call, pass, &cost);

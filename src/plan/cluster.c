@@ -267,7 +267,7 @@ double tri_cluster_peak(const tri_cluster *cluster, tri_dtype precision) {
     case TRI_BF16: return cluster->peak_bf16;
     case TRI_FP32: return cluster->peak_fp32;
     case TRI_FP64: return cluster->peak_fp64;
-    case TRI_INT32: break; /* token ids are never multiplied */
+    case TRI_INT32: break; /* token ids are not multiplied */
   }
   return 0;
 }

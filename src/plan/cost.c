@@ -9,7 +9,7 @@ static const double seconds_of_hour = 3600;
 
 static double devices_of(const tri_simulation_request *request) { return (double)tri_layout_ranks(request->layout); }
 
-/* Returns the number of idle nodes, in addition to the nodes of the run. */
+/* Returns the number of spare nodes, which are idle. */
 static double spare_nodes(const tri_simulation_request *request) {
   return (double)request->cluster->failures.spare_nodes;
 }
@@ -18,9 +18,9 @@ static double nodes_of(const tri_simulation_request *request) {
   return ceil(devices_of(request) / (double)request->cluster->node_devices);
 }
 
-/* Returns the energy of a step in kWh, including spare nodes and the building (`pue`). A device draws its full power
- * while it computes and its idle power while it waits for other ranks and messages; the power of the rest of the
- * node is constant. */
+/* Returns the energy of a step in kWh, with that of spare nodes and of the building (`pue`). A device draws its full
+ * power while it computes, and its idle power while it waits for other ranks and messages. The power of the rest of
+ * a node is constant. */
 static double step_kwh(const tri_simulation_request *request, const tri_prediction *p) {
   const tri_tariff *cost = &request->cluster->cost;
   double idle = cost->idle_power > 0 ? cost->idle_power : cost->device_power;
@@ -32,8 +32,8 @@ static double step_kwh(const tri_simulation_request *request, const tri_predicti
   return cost->pue * joules / seconds_of_hour / 1e3;
 }
 
-/* Computes the bytes of a checkpoint: the weights and optimizer states in a layout with a single rank. Copies of
- * weights in 16 bits are not saved. */
+/* Computes the bytes of a checkpoint: weights and optimizer states in a layout with a single rank. Copies of weights
+ * in 16 bits are not saved. */
 static tri_status whole_state(const tri_simulation_request *request, double *bytes) {
   tri_layout layout;
   tri_memory_parts memory;
@@ -166,7 +166,7 @@ static const char *device_word(const tri_cluster *cluster) {
   return "device";
 }
 
-/* Prints the totals of a run. Time, hours, money and energy include the cost of failures. */
+/* Prints the totals of a run, with the cost of failures. */
 static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_run_cost *e,
                       double tokens, FILE *to) {
   char many[32], time[32], without[32], of_devices[32], of_nodes[32], money[32], energy[32];

@@ -5,8 +5,7 @@
 
 #include <math.h>
 
-/* Only the differences between micro-batches are taken from the drawn documents: the mean is the known attention
- * fraction of the request. */
+/* The drawn documents decide only how much micro-batches differ. The mean is that of the request, which is known. */
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest) {
   *busiest = *request;
@@ -18,12 +17,13 @@ tri_status tri_document_imbalance_find(const tri_simulation_request *request, co
   return TRI_OK;
 }
 
-/* Number of forwards to simulate for a step of unequal micro-batches; largest number of simulations, each with
- * another order of the micro-batches. */
+/* UNEVEN_FORWARDS: number of forwards to simulate for steps of unequal micro-batches. UNEVEN_ORDERS: largest number
+ * of such steps, each with another order of the micro-batches. */
 enum { UNEVEN_FORWARDS = 8192, UNEVEN_ORDERS = 8 };
 
 /* Returns a number of micro-batches that is large enough to show how a step waits for slow ones: several times the
- * number in flight. The step has a whole number of periods (tri_schedule_period) more, so both end alike. */
+ * number in flight. The whole step has a whole number of periods (tri_schedule_period) more, so both steps end
+ * alike. */
 static int64_t fewer_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t few = UNEVEN_FORWARDS / (layout->pipeline * layout->virtual_stages), least = 8 * layout->pipeline;
   int64_t period = tri_schedule_period(layout, micro_batches);
@@ -31,9 +31,8 @@ static int64_t fewer_micro_batches(const tri_layout *layout, int64_t micro_batch
   return few >= micro_batches ? micro_batches : micro_batches - (micro_batches - few) / period * period;
 }
 
-/* Returns whether stages wait for slow micro-batches throughout the step. If the number of micro-batches in flight
- * is limited, each stage always waits for the slowest micro-batch of the other stages. With GPipe, stages wait only
- * once, for the slowest of all. */
+/* Returns whether stages wait for slow micro-batches throughout the step. They do if the schedule limits the number
+ * of micro-batches in flight. With GPipe stages wait only once, for the slowest micro-batch of all. */
 static bool waits_all_the_time(tri_schedule_kind schedule) {
   switch (schedule) {
     case TRI_SCHEDULE_GPIPE: return false;
@@ -44,8 +43,8 @@ static bool waits_all_the_time(tri_schedule_kind schedule) {
   return false;
 }
 
-/* Computes the seconds that a pipeline waits because micro-batches differ: the time of a step of drawn micro-batches
- * (scaled to the same mean), minus the time of a step of equal ones. */
+/* Computes the seconds that a pipeline waits because micro-batches differ: the mean time of steps with drawn
+ * micro-batches (scaled to the same mean area), minus the time of a step with equal ones. */
 static tri_status pipeline_waits(tri_stages *stages, const tri_attention_fractions *drawn, double *out) {
   const tri_layout *layout = stages->request->layout;
   int64_t micro_batches = tri_layout_micro_batches(layout, stages->request->global_batch);
@@ -73,8 +72,7 @@ done:
   return status;
 }
 
-/* Returns the seconds of attention that depend on the documents, for one micro-batch on the stage with the largest
- * sum. */
+/* Returns the seconds of attention of one micro-batch that depend on its documents, on the stage with the most. */
 static double uneven_s(const tri_stages *stages) {
   double most = 0;
   for (int64_t k = 0; k < stages->num_kinds; k++) {

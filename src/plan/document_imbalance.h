@@ -1,17 +1,17 @@
-/* The time that a step loses because the attention of micro-batches with masked documents differs
- * (attention_fractions.h defines areas). */
+/* The time that a step loses because micro-batches with masked documents differ in attention. attention_fractions.h
+ * defines areas. */
 #ifndef TRI_PLAN_DOCUMENT_IMBALANCE_H
 #define TRI_PLAN_DOCUMENT_IMBALANCE_H
 
 #include "plan/stages.h"
 
-/* Sets *drawn to the attention fractions of the layout's micro-batches, or to NULL if documents are not masked or
- * their lengths are unknown. Sets *busiest to a copy of the request with the attention fraction of the busiest rank
- * of a micro-batch, on average over the micro-batches. */
+/* Sets *drawn to the attention fractions of the micro-batches of the layout; to NULL if documents are not masked or
+ * their lengths are unknown. Sets *busiest to a copy of the request with the mean area of micro-batches as its
+ * attention fraction. */
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest);
 
-/* Computes how much areas differ, and the time that a step waits because of this. `stages`: those of *busiest. */
+/* Computes the differences of areas, and the seconds that a step waits because of them. `stages`: those of *busiest. */
 tri_status tri_document_imbalance_of(tri_stages *stages, const tri_simulation_request *request,
                                      const tri_attention_fractions *drawn, tri_document_imbalance *out);
 

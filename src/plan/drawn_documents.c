@@ -6,10 +6,10 @@
 
 #include <inttypes.h>
 
-/* Largest number of lengths that represent a range. */
+/* Largest number of different lengths for a range. */
 enum { SPREAD = 16 };
 
-/* Largest number of tokens of a range: integers up to it are exact in a double. */
+/* Largest number of tokens of a range: a double has all integers up to it. */
 static const int64_t MOST_TOKENS = INT64_C(1) << 50;
 
 /* Documents of one length. */
@@ -43,7 +43,7 @@ tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char 
 
 /* ---- lengths of documents ---------------------------------------------------------------------------------------- */
 
-/* Appends documents of one length, in ascending order; equal lengths become one group. */
+/* Appends documents of one length, which must not be below that of the last group. Equal lengths become one group. */
 static void add_documents(tri_drawn_documents *draws, int64_t length, int64_t count) {
   int64_t n = draws->num_groups;
   if (n > 0 && draws->groups[n - 1].length == length) {
@@ -53,8 +53,8 @@ static void add_documents(tri_drawn_documents *draws, int64_t length, int64_t co
   }
 }
 
-/* Adds a range as groups of lengths. They are spread evenly around the mean of the range, on both sides as far as
- * the nearer end of the range. */
+/* Adds a range as groups of lengths. They are spread evenly around the mean of the range, on both sides as far as to
+ * the end of the range that is nearer to the mean. */
 static void add_range(tri_drawn_documents *draws, const tri_length_range *r) {
   double mean = (double)r->tokens / (double)r->documents, low = (double)r->from, high = (double)r->to;
   if (mean - low < high - mean) high = 2 * mean - low;
@@ -117,7 +117,7 @@ int64_t tri_drawn_documents_tokens(const tri_drawn_documents *draws) { return dr
 
 /* ---- a sequence -------------------------------------------------------------------------------------------------- */
 
-/* Returns the group with document number `place`, or with token number `place`. */
+/* Returns the group with document number `place`, or with token number `place` if by_tokens is set. */
 static const group *find_group(const tri_drawn_documents *draws, double place, bool by_tokens) {
   int64_t low = 0, high = draws->num_groups - 1;
   while (low < high) {

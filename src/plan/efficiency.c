@@ -1,5 +1,5 @@
-/* The constants of a cluster that a fit adjusts (tri_efficiency): their keys in a cluster file, and the array of
- * their values. */
+/* The constants of a cluster that a fit changes (tri_efficiency): their keys in a cluster file, and their values as
+ * an array. */
 #include "plan/cluster.h"
 
 #include <stddef.h>

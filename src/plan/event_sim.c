@@ -26,8 +26,8 @@ static tri_status tell(tri_event_sim *walk, const tri_stage_process *w, const tr
   return tri_timeline_add(walk->timeline, &event);
 }
 
-/* Returns the part of a step to which the time of an event is added. The summary of a measured step has the same
- * rule. Collectives over all ranks are added to the optimizer, because they sum the gradient norm. */
+/* Returns the part of a step to which the time of an event counts. The summary of a measured step uses the same
+ * rule. Collectives over all ranks count as optimizer, because they sum the gradient norm. */
 static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
   switch (kind) {
     case TRI_EVENT_FORWARD:
@@ -64,7 +64,7 @@ tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, 
 
 /* ---- collectives of several stages ------------------------------------------------------------------------------- */
 
-/* Executes a collective of several stages, which begins when the last stage has reached it. */
+/* Executes a collective of several stages. It begins when the last of them has reached it. */
 static tri_status meet(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, int meeting,
                        double seconds) {
   if ((w->arrived & 1 << meeting) == 0) {
@@ -92,8 +92,8 @@ tri_status tri_event_sim_count_labels(tri_event_sim *walk, tri_stage_process *w,
   return tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
 }
 
-/* Adds the seconds of preparing changed weights. Weights are prepared once after each change, and the training step
- * counts this, so forwards alone do not. */
+/* Packs changed weights. This happens once after each update, and the training step counts it, so forwards alone do
+ * not. */
 tri_status tri_event_sim_prepare(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   if (walk->stages->forward_only) return TRI_OK;
   return spend(walk, w, at, w->kind->prepare_s);
@@ -133,8 +133,8 @@ tri_status tri_event_sim_sum_partial(tri_event_sim *walk, tri_stage_process *w, 
   return communicate_along(walk, w, at, axis, w->now, w->now + w->kind->partial_s[at->bucket]);
 }
 
-/* Starts the collective of a bucket. If collectives overlap, it begins after those in progress; else it begins when
- * the bucket is awaited. */
+/* Starts the reduction or gather of a bucket. If these overlap with computation, it begins after those in progress;
+ * else it begins when the process waits for it (await_bucket). */
 static tri_status start_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double seconds,
                                bool overlaps) {
   if (!overlaps || walk->stages->request->cluster->carries) {

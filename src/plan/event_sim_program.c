@@ -1,40 +1,40 @@
 /* Simulates a step by its programs: executes each instruction of each stage, and transfers messages between the
- * stage buffers of two stages. */
+ * buffers of two stages. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
-/* The messages with one tag, in order: the times at which the sender and the receiver started each, and the begin
- * and the end of its transfer. Each array has [micro-batches] elements. */
+/* The messages with one tag, in order. Times at which the sender and the receiver started each message, and at which
+ * its transfer begins and ends, each [micro-batches]. */
 typedef struct channel {
   double *sent, *posted, *begin, *end;
-  int64_t num_sent, num_posted, num_done; /* num_done: messages with a known transfer */
+  int64_t num_sent, num_posted, num_done; /* numbers of messages so far; num_done: those whose transfer is computed */
 } channel;
 
 typedef struct program_process {
   tri_stage_process base;
   tri_program *program;
   int64_t at; /* index of the next instruction */
-  int64_t *stage_buffer_tag,
-      *stage_buffer_number; /* tag and number of the message in each stage buffer [kind, stage buffer] */
+  /* Tag and number of the message in each stage buffer [kind, stage buffer]. */
+  int64_t *stage_buffer_tag, *stage_buffer_number;
 } program_process;
 
 typedef struct program_sim {
   tri_event_sim base;
-  int64_t micro_batches, most_stage_buffers,
-      num_channels;         /* most_stage_buffers: largest number of stage buffers of one kind in a stage */
+  /* most_stage_buffers: largest number of stage buffers of one kind in a stage. */
+  int64_t micro_batches, most_stage_buffers, num_channels;
   program_process *walkers; /* [stages] */
   channel *channels;        /* [num_channels], by tag */
-  double *times;            /* memory of the channels' arrays */
+  double *times;            /* memory of the arrays in `channels` */
 } program_sim;
 
-/* Return the struct whose first member a handler gets. */
+/* Return the struct that begins with the argument of a handler. */
 static program_sim *programs_of(tri_event_sim *walk) { return (program_sim *)walk; }
 static program_process *program_of(tri_stage_process *w) { return (program_process *)w; }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Computes the transfers of all messages that both sides have started. The messages with one tag use the same port,
- * one after the other. */
+/* Computes the transfers of all messages that both sides have started. Messages with one tag are transferred one
+ * after the other, since they use the same port. */
 static void carry(const program_sim *walk, channel *c) {
   while (c->num_done < c->num_sent && c->num_done < c->num_posted) {
     int64_t n = c->num_done++;
@@ -57,14 +57,15 @@ static void start_message(const program_sim *walk, program_process *w, const tri
   carry(walk, &walk->channels[at->tag]);
 }
 
-/* Waits for a message. Blocks the process if the transfer is not known yet. */
+/* Waits for the message in a stage buffer. Blocks the process if its transfer is not computed yet, because the other
+ * side has not started it. */
 static tri_status await_message(program_sim *walk, program_process *w, const tri_instruction *at) {
   const channel *c = &walk->channels[w->stage_buffer_tag[stage_buffer_of(walk, at)]];
   int64_t number = w->stage_buffer_number[stage_buffer_of(walk, at)];
   w->base.blocked = c->num_done <= number;
   if (w->base.blocked) return TRI_OK;
   TRI_TRY(tri_event_sim_communicate(&walk->base, &w->base, at, c->begin[number], c->end[number]));
-  w->base.host = w->base.now; /* the host waited as well */
+  w->base.host = w->base.now; /* the host waits with the rank */
   return TRI_OK;
 }
 

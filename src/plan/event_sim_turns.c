@@ -1,15 +1,15 @@
 /* Simulates a step by its turns. A turn is the forward or the backward of one micro-batch in one chunk. The simulation
  * does not create the instructions that schedule/program.c puts around each turn.
  *
- * Instead, it creates a program of three micro-batches for each kind of stage, and cuts it into the instructions
- * before and after the message that each turn sends. Three micro-batches are enough: the first one writes gradients,
- * those in the middle accumulate, and after the last one gradients are reduced. Most turns are one instruction with
- * one price.
+ * Instead, it creates a program of three micro-batches for each kind of stage, and divides each turn in it into the
+ * instructions before and after the message that the turn sends. Three micro-batches are enough: the first one writes
+ * gradients, those in the middle accumulate, and after the last one gradients are reduced. Most turns are a single
+ * instruction, so they have a single price.
  *
- * Only messages differ from turn to turn, and they follow from the turn: each tag has one message for each
- * micro-batch, and stage buffers are used in rotation. So a turn first waits for the message that it receives, and
- * until an earlier message has left the stage buffer for the message that it sends. Then it computes, posts the next
- * receive into the stage buffer that is now empty, and sends. */
+ * Only messages differ from turn to turn, and they follow from the turn: each tag has one message for each micro-batch,
+ * and stage buffers are used in rotation. So a turn first waits for the message that it receives, and, if it sends one,
+ * until the last message in the next stage buffer has been sent. Then it computes, posts the next receive into the
+ * stage buffer that it has read, and sends. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
@@ -24,22 +24,22 @@ typedef struct span {
   const tri_instruction *first, *end;
 } span;
 
-/* A turn without its messages. */
+/* The instructions of a turn, without those that receive and send. */
 typedef struct duty {
   span before, behind; /* instructions before and after the message that the turn sends */
-  bool plain;          /* the turn is one compute instruction with this price, and nothing else */
+  bool plain;          /* the turn is one forward or backward with this price, and nothing else */
   tri_price price;
 } duty;
 
-/* The instructions of all stages of a kind. */
+/* The instructions of the stages of one kind. */
 typedef struct script {
-  tri_program *program; /* program of three micro-batches, or of all if the step has fewer */
-  duty *duties;         /* [chunks][TURN_KINDS][PLACES] */
-  span begin, end;      /* instructions at the start and at the end of the step */
+  tri_program *program; /* program of three micro-batches, or of fewer if the step has fewer */
+  duty *duties;         /* [chunks][TURN_KINDS][PLACES] (duty_of) */
+  span begin, end;      /* instructions before the first and after the last turn of the step */
 } script;
 
-/* Returns the index in script.duties of a turn. The index depends on whether the micro-batch is the first of the
- * step, the last, or between them. */
+/* Returns the index of a turn in script.duties. It depends on the place of the micro-batch in the step: first, last,
+ * or between them. */
 static int64_t duty_of(int64_t chunk, int kind, int64_t micro_batch, int64_t micro_batches) {
   int64_t place = micro_batch == micro_batches - 1 ? 2 : micro_batch == 0 ? 0 : 1;
   return (chunk * TURN_KINDS + kind) * PLACES + place;
@@ -48,8 +48,7 @@ static int64_t duty_of(int64_t chunk, int kind, int64_t micro_batch, int64_t mic
 static bool starts_message(const tri_instruction *at) { return at->kind == TRI_POST_RECEIVE || at->kind == TRI_SEND; }
 static bool awaits_message(const tri_instruction *at) { return at->kind == TRI_RECEIVE || at->kind == TRI_WAIT_SENT; }
 
-/* Sets *out to the kind of turn that an instruction computes. Returns false if the instruction is not a forward or a
- * backward. */
+/* Sets *out to the kind of turn that an instruction computes. Returns false if it is not a forward or a backward. */
 static bool computes(tri_instruction_kind kind, tri_turn_kind *out) {
   if (kind == TRI_FORWARD) *out = TRI_TURN_FORWARD;
   if (kind == TRI_BACKWARD) *out = TRI_TURN_BACKWARD;
@@ -76,21 +75,21 @@ static void read_turn(const tri_stage_kind *kind, script *s, span all) {
   found.before.end = at;
   while (at < all.end && starts_message(at)) at++;
   found.behind.first = at;
-  if (compute == NULL) return; /* a chunk without calls has no turn */
+  if (compute == NULL) return; /* a chunk without calls computes nothing */
   found.plain = found.before.end - found.before.first == 1 && found.behind.first == found.behind.end;
   if (found.plain) found.price = price_of(kind, compute);
   s->duties[duty_of(compute->chunk, (int)turn, compute->micro_batch, s->program->num_micro_batches)] = found;
 }
 
-/* Creates the script of a kind from the last stage of this kind. The first stage of a pipeline sends no gradient,
- * and the instructions after a turn can only be found by the message that the turn sends. */
+/* Creates the script of a kind from the last stage of this kind. The first stage of a pipeline sends no gradients,
+ * and the send is what separates the instructions before and after it. */
 static tri_status script_create(const tri_stages *stages, const tri_layout *layout, int64_t k, int64_t micro_batches,
                                 script *out) {
   const tri_stage_kind *kind = &stages->kinds[k];
   int64_t stage = stages->num_stages - 1;
   while (stages->kind_of[stage] != k) stage--;
   int64_t few = micro_batches < PLACES ? micro_batches : PLACES;
-  tri_layout any = *layout; /* any group size is possible: the instructions of a turn do not depend on it */
+  tri_layout any = *layout; /* the group of micro-batches does not affect the instructions of a turn */
   any.micro_batch_group = 0;
   any = tri_schedule_settle(&any, few);
   tri_program_request of = tri_event_sim_program(stages, &any, stage, few);
@@ -112,21 +111,21 @@ static tri_status script_create(const tri_stages *stages, const tri_layout *layo
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 typedef struct message {
-  double sent, posted, begin,
-      end; /* times at which the sender and the receiver started the message; begin and end of its transfer */
+  /* Times at which the sender and the receiver started the message, and at which its transfer begins and ends. */
+  double sent, posted, begin, end;
 } message;
 
-/* The messages with one tag: message n belongs to micro-batch n. Both sides have only a few stage buffers, so only
+/* The messages with one tag; message n belongs to micro-batch n. Both sides have only a few stage buffers, so only
  * the last messages are stored, in a ring. */
 typedef struct channel {
   message *ring;
   int64_t num_sent, num_posted, num_done;
 } channel;
 
-/* The directions of messages: 0 for activations, 1 for gradients. */
+/* Number of directions of messages: 0 for activations, 1 for gradients. */
 enum { WAYS = 2 };
 
-/* Direction and tag of the message that a turn receives, and of the message that it sends; -1: no message. */
+/* Direction and tag of the message that a turn receives, and of the one that it sends; -1: no message. */
 typedef struct route {
   int32_t in_way, in_tag, out_way, out_tag;
 } route;
@@ -136,8 +135,8 @@ typedef struct parcel {
   int32_t tag, number;
 } parcel;
 
-/* The times at the start of a turn: of the rank, of its host, and of the arrival of the message that the turn
- * receives. */
+/* Times at the start of a turn: `now` and `host` of its process (tri_stage_process), and the arrival of the message
+ * that it receives. */
 typedef struct moment {
   double now, host, message;
 } moment;
@@ -146,37 +145,38 @@ typedef struct turn_walker {
   tri_stage_process base;
   const script *script;
   tri_turns turns;
-  route *routes;               /* [chunks][TURN_KINDS] */
-  int64_t at;                  /* index of the next turn */
-  int64_t to_post[WAYS];       /* index of the first turn whose receive has not been posted */
-  parcel *stage_buffers[WAYS]; /* last message sent from each stage buffer [stage buffers] */
-  int64_t sent[WAYS], next_box[WAYS],
-      drained[WAYS]; /* number of messages sent so far; stage buffer of the next message; number of messages that were
-                        awaited after the last turn */
+  route *routes; /* [chunks][TURN_KINDS] */
+  int64_t at;    /* index of the next turn */
+  /* By direction: index of the turn from which to look for the next receive to post. */
+  int64_t to_post[WAYS];
+  parcel *stage_buffers[WAYS]; /* by direction: the last message sent from each stage buffer [stage buffers] */
+  /* By direction: number of messages sent so far; stage buffer of the next message; number of messages that the
+   * process has waited for after its last turn. */
+  int64_t sent[WAYS], next_box[WAYS], drained[WAYS];
   bool begun;
   const tri_instruction *end_at; /* next instruction of script.end */
   moment *notes;                 /* start times of the turns of the last period [chunks][TURN_KINDS][probe->period] */
-  tri_step_time spent;           /* base.spent one period before the probe's last forward of the first chunk */
+  tri_step_time spent;           /* base.spent one period before the last forward of chunk 0 that the probe compares */
 } turn_walker;
 
 typedef struct turn_walk {
   tri_event_sim base;
-  int64_t micro_batches, stage_buffers,
-      ring; /* stage_buffers: number for each direction; ring: size of channel.ring (a power of two) minus 1 */
+  /* stage_buffers: number for each direction. ring: size of channel.ring minus 1; the size is a power of two. */
+  int64_t micro_batches, stage_buffers, ring;
   turn_walker *walkers;
   script *scripts;   /* [kinds] */
   channel *channels; /* by tag */
-  /* Memory of the arrays in `channels` and `walkers`: */
+  /* Memory of the arrays in `channels` and `walkers`. */
   message *messages;
   tri_turn *turns;
   route *routes;
   parcel *parcels;
   moment *notes;
-  tri_step_probe *probe; /* NULL: none */
+  tri_step_probe *probe; /* may be NULL */
 } turn_walk;
 
-/* Computes the transfers of all messages that both sides have started. The messages with one tag use the same port,
- * one after the other. */
+/* Computes the transfers of all messages that both sides have started. Messages with one tag are transferred one
+ * after the other, since they use the same port. */
 static void carry(const turn_walk *walk, channel *c) {
   while (c->num_done < c->num_sent && c->num_done < c->num_posted) {
     int64_t n = c->num_done++;
@@ -188,18 +188,18 @@ static void carry(const turn_walk *walk, channel *c) {
   }
 }
 
-/* Waits for a message. Returns false if the transfer is not known yet. */
+/* Waits for a message. Returns false if its transfer is not computed yet, because the other side has not started it. */
 static bool await_message(const turn_walk *walk, turn_walker *w, int32_t tag, int64_t number) {
   const channel *c = &walk->channels[tag];
   if (c->num_done <= number) return false;
   const message *m = &c->ring[number & walk->ring];
   tri_stage_process_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], m->begin, m->end);
-  w->base.host = w->base.now; /* the host waited as well */
+  w->base.host = w->base.now; /* the host waits with the rank */
   return true;
 }
 
-/* Posts the receive of the next turn that receives a message of direction `way`, after a stage buffer has become
- * empty. */
+/* Posts the receive of the next turn that receives a message of direction `way`. Called when a stage buffer has
+ * become empty. */
 static void post_next(const turn_walk *walk, turn_walker *w, int way) {
   const tri_turn *end = w->turns.turns + w->turns.count, *turn = w->turns.turns + w->to_post[way];
   const route *by = NULL;
@@ -230,8 +230,9 @@ static void send(const turn_walk *walk, turn_walker *w, const route *by, int64_t
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
-/* Compares a turn with the same turn one period before. The delay must be equal in all stages. The delay of the host
- * and of the message may be smaller, since the rank waits for them only if they are late. */
+/* Compares the start of a turn with that of the same turn one period before. The shift of `now` must be the same for
+ * all turns of all stages. The shifts of the host and of the message may be smaller, since the rank waits for these
+ * only if they are late. */
 static void compare(tri_step_probe *probe, const moment *before, const moment *now) {
   double period_s = now->now - before->now;
   if (probe->step_s == 0) probe->step_s = period_s;
@@ -261,7 +262,7 @@ static void note(const turn_walk *walk, turn_walker *w, const tri_turn *turn) {
   }
 }
 
-/* Runs instructions without messages, which never wait for another stage. */
+/* Runs instructions that neither send nor receive, so they never wait for another stage. */
 static tri_status run_span(turn_walk *walk, turn_walker *w, span all) {
   for (const tri_instruction *at = all.first; at < all.end; at++) {
     TRI_TRY(tri_event_sim_instruction(&walk->base, &w->base, at));
@@ -277,7 +278,8 @@ static void compute(turn_walker *w, tri_price price) {
   }
 }
 
-/* Returns the additional seconds of this micro-batch due to its documents, compared with a mean micro-batch. */
+/* Returns the additional seconds of attention that the documents of this micro-batch take, compared with a mean
+ * micro-batch. */
 static double more_s(const turn_walk *walk, const turn_walker *w, const tri_turn *turn) {
   const tri_attention_price *uneven = &w->base.kind->chunks[turn->chunk].uneven;
   if (walk->base.stages->more == NULL) return 0;
@@ -330,8 +332,8 @@ static tri_status begin(turn_walk *walk, turn_walker *w) {
   return TRI_OK;
 }
 
-/* Waits for the sent messages that are still in progress after the last turn. Returns false if the transfer of one
- * is not known yet. */
+/* Waits, after the last turn, for the sent messages that are still in progress. Returns false if the transfer of one
+ * is not computed yet. */
 static bool drain(const turn_walk *walk, turn_walker *w) {
   for (int way = 0; way < WAYS; way++) {
     int64_t left = w->sent[way] < walk->stage_buffers ? w->sent[way] : walk->stage_buffers;
@@ -344,7 +346,7 @@ static bool drain(const turn_walk *walk, turn_walker *w) {
   return true;
 }
 
-/* Runs turns until the stage has to wait for another stage. The arguments are the first members of a turn_walk and a
+/* Runs turns until the stage has to wait for another stage. base, process: first members of a turn_walk and of a
  * turn_walker. */
 static tri_status run_turns(tri_event_sim *base, tri_stage_process *process, bool *moved) {
   turn_walk *walk = (turn_walk *)base;
@@ -419,8 +421,9 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
   return TRI_OK;
 }
 
-/* Allocates the channels. A send waits until its stage buffer is free, so at most `stage_buffers` sent messages are
- * in progress, and at most as many receives are posted. So a ring needs twice the number of stage buffers. */
+/* Allocates the channels. A send waits for a free stage buffer, so at most `stage_buffers` messages are sent and in
+ * progress, and at most as many receives are posted. A ring has room for both and for the message before, whose end
+ * `carry` reads. */
 static tri_status create_channels(turn_walk *walk, const tri_layout *layout) {
   int64_t count = layout->pipeline == 1 ? 0 : 2 * (layout->pipeline * layout->virtual_stages + 1), ring = 2;
   while (ring < 2 * walk->stage_buffers + 2 && ring < walk->micro_batches + 1) ring *= 2;

@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-/* Without failures t = interval_s + stop_s seconds pass from one usable checkpoint to the next. The state in a
- * checkpoint is behind_s seconds older than the moment from which it is usable. So after a failure the run needs
- * restart_s + behind_s + t seconds without a failure to reach the next usable checkpoint; another failure within
- * this time starts it again. The mean of the total is M exp((restart_s + behind_s) / M) (exp(t / M) - 1): Daly's
- * equation 20, with behind_s added to the restart. M is between_s. */
+/* Without failures, t = interval_s + stop_s seconds pass from one usable checkpoint to the next. A checkpoint is
+ * usable behind_s seconds after the moment whose state it has. So after a failure the run needs restart_s + behind_s
+ * + t seconds without a failure to reach the next usable checkpoint; another failure within this time starts it
+ * again. The mean of the total is M exp((restart_s + behind_s) / M) (exp(t / M) - 1): Daly's equation 20, with
+ * behind_s added to the restart. M is between_s. */
 double tri_goodput(const tri_interruptions *of, double interval_s) {
   const double m = of->between_s;
   double whole_s = m * exp((of->restart_s + of->behind_s) / m) * expm1((interval_s + of->stop_s) / m);
@@ -24,9 +24,9 @@ double tri_availability(double between_s, double repair_s, int64_t spare) {
   return fmin(sum, 1);
 }
 
-/* Finds the interval at which the derivative of interval / (exp((interval + stop_s) / M) - 1) is 0, as a share x of M =
- * between_s, by bisection: log(1 - x) + x + stop_s / M = 0. The left side falls from stop_s / M at x = 0 to minus
- * infinity at x = 1. */
+/* Returns the interval with the highest goodput for behind_s = 0, as a share x of M = between_s. There the
+ * derivative of interval / (exp((interval + stop_s) / M) - 1) is 0, so log(1 - x) + x + stop_s / M = 0. The left
+ * side falls from stop_s / M at x = 0 to minus infinity at x = 1, so bisection finds x. */
 static double without_writing(double stop_over_m) {
   enum { HALVINGS = 200 };
   double low = 0, high = 1;

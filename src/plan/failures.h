@@ -1,5 +1,5 @@
-/* Goodput under failures: devices fail at random times, a run resumes from its last checkpoint, and checkpoints take
- * time. Failures are a Poisson process (Young 1974, Daly 2006). tri_goodput is exact for such failures, even if they
+/* Goodput under failures. Nodes fail at random times, a run resumes from its last checkpoint, and checkpoints take
+ * time. Failures are a Poisson process (Young 1974, Daly 2006). tri_goodput is exact for such failures, also if they
  * occur while a checkpoint is written or while a run restarts. */
 #ifndef TRI_PLAN_FAILURES_H
 #define TRI_PLAN_FAILURES_H
@@ -8,11 +8,11 @@
 
 /* The failures and checkpoints of a run. */
 typedef struct tri_interruptions {
-  double between_s; /* mean seconds between two failures, of any nodes of the run */
+  double between_s; /* mean seconds between two failures of any nodes of the run */
   double restart_s; /* seconds from a failure to the first step after it */
   double stop_s;    /* seconds that training stops for a checkpoint */
-  double behind_s; /* seconds in which the checkpoint is written in the background after that; a run can resume from the
-                      checkpoint only afterwards */
+  /* Seconds in which the checkpoint is then written in the background. A run can resume from it only afterwards. */
+  double behind_s;
 } tri_interruptions;
 
 /* Returns the goodput of a run that trains `interval_s` seconds between checkpoints: the share of the time that is
@@ -24,8 +24,8 @@ double tri_goodput(const tri_interruptions *of, double interval_s);
  * distribution with the mean repair_s / between_s (Palm's theorem, for any distribution of repair times). */
 double tri_availability(double between_s, double repair_s, int64_t spare);
 
-/* Returns the seconds between checkpoints with the highest goodput. They are long enough that a checkpoint is
- * complete (behind_s) before the next one begins. */
+/* Returns the seconds of training between checkpoints with the highest goodput. They are enough for a checkpoint to
+ * be complete (behind_s) before the next one begins. */
 double tri_best_interval(const tri_interruptions *of);
 
 /* Return published estimates of the best interval: Young, CACM 17 (1974), sqrt(2 stop_s between_s); and Daly, Future

@@ -2,13 +2,12 @@
 
 #include <math.h>
 
-/* Largest number of parts into which the inner dimension of a tile is cut, one for each processor that shares the
- * tile. With more parts, adding them takes longer than they save. */
+/* Largest number of processors that share a tile. With more of them, adding their parts takes longer than they save. */
 enum { MOST_PARTS = 8 };
-/* Smallest inner dimension of a part. */
+/* Smallest part of the inner dimension, in elements. */
 static const double LEAST_PART = 256;
-/* Rate of GEMMs with elements of 1 or 2 bytes and rows that are not aligned to 16 bytes, as a share of the rate with
- * aligned rows. Their loads are narrower; the figure is a round one. */
+/* Rate of GEMMs whose rows are not aligned to 16 bytes, as a share of the rate with aligned rows, for elements of 1
+ * or 2 bytes. Their loads are narrower. The figure is not measured. */
 static const double UNALIGNED = 0.5;
 
 static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }
@@ -39,7 +38,7 @@ double tri_gemm_s(const tri_cluster *cluster, tri_dtype type, const tri_gemm *p)
   if (flops_of(p) <= 0) return 0;
   if (cluster->num_tiles == 0) return untiled(cluster, peak, p);
   double rate = peak * cluster->efficiency.matmul / (double)cluster->processors;
-  const double first = p->gradient ? p->rows : p->inner; /* elements of a row of the first operand */
+  const double first = p->gradient ? p->rows : p->inner; /* length of a row of the first operand in memory */
   if (type == TRI_BF16 && !(is_aligned(p, first) && is_aligned(p, p->columns))) rate *= UNALIGNED;
   for (int64_t t = 0; t < cluster->num_tiles; t++) {
     for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {

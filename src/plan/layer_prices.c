@@ -4,19 +4,20 @@
  * of them would take too long.
  *
  * The idea: layers of one kind cost the same. So each unit is priced once, from a list of operations of one or two
- * layers, and the result serves all depths, and all layouts that differ only in keys that do not affect layers: the
- * number of stages, the schedule, ZeRO, the number of replicas. `prices` is a hash table by the keys that do
- * (TRI_LAYOUT_OF_LAYERS: tensor, context and expert parallelism, micro-batch, recompute ...). `sizes` is a short list,
- * since few keys affect the number of a rank's parameters.
+ * layers. The result serves models of any depth, and all layouts that differ only in keys that do not affect layers:
+ * the number of stages, the schedule, ZeRO, the number of replicas. `prices` is a hash table by the keys that affect
+ * layers (TRI_LAYOUT_OF_LAYERS: tensor, context and expert parallelism, micro-batch, recompute ...). `sizes` is a short
+ * list, since few keys affect the number of parameters of a rank.
  *
- * The invariant: a price or size is at most that of each layer for which it is used. Layers that differ therefore get
- * the price of the cheapest:
+ * The invariant: the price or size of a kind is at most that of each of its layers. So if layers of a kind differ, the
+ * kind has the price of the cheapest:
  *
- *   partial training   Layers up to and including the lowest trained one have prices of their own (`untrained`), for
- *                      the forward only. If the layers above it train differently (an adapter on some layers, frozen
- *                      patterns), the model is priced as if all its weights were frozen, with gradients of activations
- *                      passing through: no GEMM for a weight's gradient, and no memory for it.
- *                      The size of a kind is that of its smallest layer, since an adapter may be in one layer alone.
+ *   partial training   Layers up to and including the lowest one with a trained weight have prices of their own
+ *                      (`untrained`), for the forward only. If the layers above it train differently (an adapter on
+ *                      some layers, frozen patterns), the model is priced as if all its weights were frozen, with
+ *                      gradients of activations passing through: no GEMM for the gradient of a weight, and no memory
+ *                      for it. The size of a kind is that of its smallest layer, since an adapter may be in one layer
+ *                      alone.
  *   uneven experts     Sizes are those of the rank with the fewest experts.
  *
  * Layers with and without experts, a sliding window or a rotary embedding are of different kinds, and each kind has
@@ -33,44 +34,45 @@
 
 enum { PRICE_NUMBERS = 1 << 16 }; /* number of entries of first_price */
 
-/* The first layers of a kind: of all its layers, and above `lowest`; -1: the kind has no such layer. */
+/* Indices of two layers of a kind: its first layer, and its first layer above `lowest` (-1: it has none). */
 typedef struct layers_of_kind {
   int64_t first, first_above;
 } layers_of_kind;
 
 struct tri_price_cache {
   tri_search_request request;
-  tri_model
-      frozen; /* the request's model with all weights frozen. If layers train differently, request.model points to it */
-  tri_model priced;    /* request.model, with only as many layers as the prices need */
-  tri_model untrained; /* the frozen model, with as many layers as `priced` */
+  /* The request's model with all weights frozen. request.model points to it if the layers train differently. */
+  tri_model frozen;
+  tri_model priced;    /* a copy of request.model, with only as many layers as the prices need */
+  tri_model untrained; /* a copy of `frozen`, with as many layers as `priced` */
   int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
-  int num_kinds;       /* number of kinds of layers that the model has */
-  uint8_t *kind_of;    /* number of the kind of each layer [num_layers of the request's model] */
+  int num_kinds;       /* number of kinds of layers in the model */
+  uint8_t *kind_of;    /* kind of each layer [num_layers of the request's model] */
   layers_of_kind kinds[TRI_LAYER_KINDS]; /* [num_kinds] */
   tri_layer_prices *prices;              /* prices that have been computed [num_prices] */
   int64_t num_prices, room;
   int64_t *first_price;   /* index in `prices` of the first entry with each hash [PRICE_NUMBERS]; -1: none */
   tri_layer_sizes *sizes; /* sizes that have been computed [num_sizes] */
   int64_t num_sizes, sizes_room;
-  int64_t hit, kept_hit; /* indices in `prices` of the last results: for the layers that recompute, and for the layers
-                            that `recompute_every` skips */
+  /* Indices in `prices` of the last results: for the layers that recompute, and for those that `recompute_every`
+   * skips. They are tried first. */
+  int64_t hit, kept_hit;
 };
 
 /* ---- the models to price ----------------------------------------------------------------------------------------- */
 
-/* Returns whether two parameters have the same shape and the same part in the training. */
+/* Returns whether two parameters have the same shape and type, and are trained in the same way. */
 static bool are_alike(const tri_parameter *a, const tri_parameter *b) {
   return a->frozen == b->frozen && a->factor == b->factor && a->stored == b->stored && a->num_dims == b->num_dims &&
          a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1] && (a->magnitude < 0) == (b->magnitude < 0);
 }
 
-/* Returns whether an entry is the last one of its layer. */
+/* Returns whether an entry of the table is the last one of its layer. */
 static bool ends_layer(const tri_parameter_table *table, int64_t entry) {
   return entry + 1 == table->num_entries || table->entries[entry + 1].layer != table->entries[entry].layer;
 }
 
-/* Numbers the kinds of the layers, and finds the first layers of each. */
+/* Numbers the kinds of the layers, and finds the first layers of each kind. */
 static tri_status find_kinds(tri_price_cache *cache, const tri_model *model) {
   int number_of[TRI_LAYER_KINDS];
   for (int kind = 0; kind < TRI_LAYER_KINDS; kind++) number_of[kind] = -1;
@@ -88,8 +90,8 @@ static tri_status find_kinds(tri_price_cache *cache, const tri_model *model) {
   return TRI_OK;
 }
 
-/* Returns whether all layers of a kind above `lowest` have the same parameters, trained and frozen in the same places.
- * Compares each layer with the first one of its kind. */
+/* Returns whether, above `lowest`, all layers of a kind have the same parameters, trained and frozen in the same
+ * places. Compares each layer with the first one of its kind. */
 static bool trains_alike(const tri_price_cache *cache, const tri_model *model, const tri_parameter_table *table) {
   int64_t first_of[TRI_LAYER_KINDS], begin = 0;
   for (int kind = 0; kind < TRI_LAYER_KINDS; kind++) first_of[kind] = -1;
@@ -108,8 +110,8 @@ static bool trains_alike(const tri_price_cache *cache, const tri_model *model, c
   return true;
 }
 
-/* Chooses the model to price. If the layers of the request's model train differently, this is the frozen model with
- * gradients passing through its layers. These cost less than trained layers, because they have no weight gradients
+/* Chooses the model to price. If the layers of the request's model train differently, it is the frozen model with
+ * gradients passing through its layers. Such layers cost less than trained ones, since they have no weight gradients
  * and no update. */
 static tri_status choose_model(tri_price_cache *cache, const tri_model *model) {
   tri_parameter_table *table = NULL;
@@ -122,9 +124,9 @@ static tri_status choose_model(tri_price_cache *cache, const tri_model *model) {
   return TRI_OK;
 }
 
-/* Returns the layer to price for a kind: its first layer, from `first` on. This is not layer 0 if the kind has another
- * layer below `end`, because the first norm of layer 0 costs more than the first norm of other layers: it reads its
- * input. In other layers, the price of the residual sum before the norm includes this read. */
+/* Returns the layer to price for a kind whose first layer is `first`. For a kind with layer 0 it is the next layer
+ * of this kind below `end`, if there is one: layer 0 costs more than others, since its first norm reads its input.
+ * In other layers, the residual sum before the norm includes this read. */
 static int64_t layer_to_price(const tri_price_cache *cache, int64_t first, int64_t end) {
   if (first != 0) return first;
   for (int64_t layer = 1; layer < end; layer++) {
@@ -133,8 +135,8 @@ static int64_t layer_to_price(const tri_price_cache *cache, int64_t first, int64
   return 0;
 }
 
-/* Sets the models that are priced. Operations of a model with frozen weights or an adapter are listed from a table of
- * all its parameters, so such a model ends after the last layer that is priced. */
+/* Sets `priced` and `untrained`. The operations of a model with frozen weights or an adapter are listed from a table
+ * of all its parameters, so such a model is cut after the last layer that is priced, to keep the table short. */
 static void set_priced(tri_price_cache *cache) {
   cache->priced = *cache->request.model;
   cache->untrained = cache->frozen;
@@ -181,25 +183,25 @@ int tri_price_cache_kind(const tri_price_cache *cache, int64_t layer) { return c
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-/* Prices a layer of a kind whose first layer to count is `first` (layer_to_price); does nothing if that is -1.
- * `passes`: the backward also computes the gradient of the layer's input. */
+/* Adds the price of one layer of a kind to *unit. `first`: the first layer of the kind that counts (layer_to_price);
+ * -1: does nothing. `passes`: the backward also computes the gradient of the input of the layer. */
 static tri_status price_layer(const tri_price_cache *cache, tri_layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first < 0) return TRI_OK;
   const int64_t layer = layer_to_price(cache, first, end);
-  /* The list of layer 0 or 1 begins with the embedding (-1), or with layer 0 if all weights are frozen: a frozen
-   * embedding would end the gradients. */
+  /* The list for layer 0 or 1 begins with the embedding (-1). With all weights frozen it begins with layer 0,
+   * because a frozen embedding would end the gradients. */
   const int64_t start = cache->request.model == &cache->frozen ? 0 : -1, begin = layer > 1 ? layer - 1 : start;
   const tri_wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
   return tri_price_unit(&cache->request, &of->of, &wanted);
 }
 
-/* Prices all units for the layouts that are like of->of: the embedding, the head, and of each kind of layer one below
- * and one above the lowest trained layer. */
+/* Prices all units for layouts like of->of: the embedding, the head, and for each kind its first layer up to
+ * `lowest` and its first layer above `lowest`. */
 static tri_status price(const tri_price_cache *cache, tri_layer_prices *of) {
   const tri_search_request *request = &cache->request;
   const tri_model *model = &cache->priced, *frozen = &cache->untrained;
-  const int64_t all = model->num_layers, above = cache->lowest + 1; /* the first layer whose backward counts */
+  const int64_t all = model->num_layers, above = cache->lowest + 1; /* first layer whose backward counts */
   const bool passes = cache->lowest < request->model->num_layers;
   const int64_t begin = all > 1 && cache->kind_of[1] == cache->kind_of[0] ? 2 : 1;
   const tri_wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
@@ -216,8 +218,8 @@ static tri_status price(const tri_price_cache *cache, tri_layer_prices *of) {
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
 
-/* Returns a layout with the same prices and sizes that has as few ranks as one layer needs: one stage, no ZeRO, and
- * only as many data ranks as expert parallelism needs (one without experts). */
+/* Returns a layout with the same prices and sizes, and as few ranks as one layer needs: one stage, no ZeRO, and only
+ * as many data ranks as the expert mesh needs (one without experts). */
 static tri_layout one_of(const tri_layout *layout) {
   const int64_t sharing = layout->tensor * layout->context, experts = layout->expert * layout->expert_tensor;
   tri_layout one = *layout;
@@ -227,8 +229,8 @@ static tri_layout one_of(const tri_layout *layout) {
   return one;
 }
 
-/* Finds or computes the prices of a layout's layers. *hit is the index of the last result: this entry is tried
- * first, and the function updates the index. */
+/* Returns the prices of a layout's layers, from the cache or computed now. *hit: index in `prices` to try first; set
+ * to the index of the result. */
 static tri_status find_prices_of(tri_price_cache *cache, const tri_layout *layout, int64_t *hit,
                                  const tri_layer_prices **out) {
   if (*hit < cache->num_prices && tri_layouts_alike(&cache->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
@@ -251,13 +253,13 @@ static tri_status find_prices_of(tri_price_cache *cache, const tri_layout *layou
   return TRI_OK;
 }
 
-/* The layers that `recompute_every` skips have the prices of the same layout without recomputation. */
+/* Layers that `recompute_every` skips have the prices of the same layout without recompute. */
 tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layout, tri_layout_prices *out) {
   tri_layout kept = *layout;
   kept.recompute = TRI_RECOMPUTE_NONE;
   if (layout->recompute_every > 1) TRI_TRY(find_prices_of(cache, &kept, &cache->kept_hit, &out->kept));
   TRI_TRY(find_prices_of(cache, layout, &cache->hit, &out->listed));
-  /* The second call may have moved the array, so this pointer is set after it. */
+  /* set after the second call, which may have moved the array */
   out->kept = &cache->prices[layout->recompute_every > 1 ? cache->kept_hit : cache->hit];
   out->num_kinds = cache->num_kinds;
   return TRI_OK;
@@ -265,9 +267,9 @@ tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layo
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the position of the last of the ranks that share the experts. It has the fewest if they do not divide evenly,
- * so its number of parameters is a lower bound for every rank. (The rank with the most tokens, tri_layout_fullest, is
- * not the same in all layouts that share a tri_layer_sizes.) */
+/* Returns the position of the last of the ranks that share the experts. If the experts do not divide evenly, this
+ * rank has the fewest, so its number of parameters is a lower bound for every rank. (The rank with the most tokens,
+ * tri_layout_fullest, is not the same in all layouts that share a tri_layer_sizes.) */
 static tri_mesh_position fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
   const tri_mesh_coordinates first = {{0}};
@@ -275,8 +277,8 @@ static tri_mesh_position fewest_experts(const tri_layout *one) {
                              tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
-/* Lowers the size of a layer's kind to `count`, the size of this layer. An adapter may be in one layer alone, so layers
- * of a kind may have different sizes; bounds need the smallest. */
+/* Lowers the size of the kind of a layer to `count`, the size of this layer, if that is smaller. An adapter may be
+ * in one layer alone, so the layers of a kind may differ in size. */
 static void keep_smallest(const tri_price_cache *cache, int64_t layer, tri_parameter_counts count,
                           tri_layer_sizes *sizes) {
   const int kind = cache->kind_of[layer];

@@ -1,11 +1,11 @@
 /* Prices and sizes of single layers, cached for all layouts that share them. The lower bounds of a layout (bounds.h)
  * are sums over them.
  *
- * A *unit* is the embedding, one layer of a kind, or the head. The prices of a unit are the seconds and bytes of one
- * micro-batch in it (unit_price.h); its size is its number of parameters on one rank.
+ * A *unit* is the embedding, one layer of a kind (model/layer_kind.h), or the head. The *prices* of a unit are the
+ * seconds and bytes of one micro-batch in it (unit_price.h); its *size* is its number of parameters on one rank.
  *
- * The kinds (model/layer_kind.h) that a model has are numbered from 0 in the order of their first layers. So a model
- * whose layers are all equal has one kind. */
+ * The kinds of layers in a model are numbered from 0 in the order of their first layers. So a model whose layers are
+ * all equal has only kind 0. */
 #ifndef TRI_PLAN_LAYER_PRICES_H
 #define TRI_PLAN_LAYER_PRICES_H
 
@@ -13,20 +13,23 @@
 #include "plan/search.h"
 #include "plan/unit_price.h"
 
-/* The prices of all units, with layers by the number of their kind. A price is 0 if the model has no such layer. */
+/* The prices of all units, with layers by the number of their kind; 0 if the model has no such layer. */
 typedef struct tri_layer_prices {
-  tri_layout of; /* a layout with these prices. Layouts have the same prices if the keys that affect layers are equal
-                    (TRI_LAYOUT_OF_LAYERS) */
+  /* The first layout with these prices. Others have the same if the keys that affect layers are equal
+   * (TRI_LAYOUT_OF_LAYERS). */
+  tri_layout of;
   tri_unit_price embedding, layer[TRI_LAYER_KINDS], head;
-  tri_unit_price untrained[TRI_LAYER_KINDS]; /* prices of layers that run only their forward */
-  int64_t next;                              /* index of the next entry with the same hash; -1: the last */
+  /* Prices of layers up to and including the lowest one with a trained weight: only the forward counts. */
+  tri_unit_price untrained[TRI_LAYER_KINDS];
+  int64_t next; /* index of the next entry with the same hash; -1: none */
 } tri_layer_prices;
 
-/* The prices of a layout. Layers that `recompute_every` skips have prices of their own, those without recomputation. */
+/* The prices of a layout. */
 typedef struct tri_layout_prices {
-  const tri_layer_prices *listed; /* prices of the layers with the layout's kind of recompute */
-  const tri_layer_prices *kept;   /* prices of the layers that `recompute_every` skips; `listed` if it skips none */
-  int num_kinds;                  /* number of kinds of layers */
+  const tri_layer_prices *listed; /* prices of the layers that recompute as the layout says */
+  /* Prices of the layers that `recompute_every` skips, without recomputation; `listed` if it skips none. */
+  const tri_layer_prices *kept;
+  int num_kinds; /* number of kinds of layers in the model */
 } tri_layout_prices;
 
 /* Numbers of parameters on one rank. ZeRO shards `plain` over the replicas of the model, and `stacked` (the weights
@@ -36,31 +39,32 @@ typedef struct tri_parameter_counts {
 } tri_parameter_counts;
 
 typedef struct tri_layer_sizes {
-  tri_layout of; /* a layout with these sizes. Layouts have the same sizes if the keys that affect parameters are equal
-                    (TRI_LAYOUT_OF_PARAMETERS) */
+  /* The first layout with these sizes. Others have the same if the keys that affect parameters are equal
+   * (TRI_LAYOUT_OF_PARAMETERS). */
+  tri_layout of;
   double embedding, tied, head;                /* numbers of parameters; tied: the head's copy of a tied embedding */
   tri_parameter_counts layer[TRI_LAYER_KINDS]; /* numbers of parameters of one layer of each kind */
 } tri_layer_sizes;
 
 typedef struct tri_price_cache tri_price_cache;
 
-/* Creates an empty cache. The model, cluster and system of the request must outlive it; the global batch and the
+/* Creates an empty cache. The model, cluster and system of the request must outlive it. Its global batch and
  * optimizer affect neither prices nor sizes. Release with tri_price_cache_destroy. */
 tri_status tri_price_cache_create(const tri_search_request *request, tri_price_cache **out);
 void tri_price_cache_destroy(tri_price_cache *cache);
 
-/* Returns the model whose layers are priced: the request's, or a copy with all weights frozen if the layers of the
- * request's model train differently. Valid until the cache is destroyed. */
+/* Returns the model whose layers are priced: the request's, or, if its layers train differently, a copy with all
+ * weights frozen. Valid until the cache is destroyed. */
 const tri_model *tri_price_cache_model(const tri_price_cache *cache);
 
-/* Returns the index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head. */
+/* Returns the index of the lowest layer with a trained weight; -1: the embedding, num_layers: the head. */
 int64_t tri_price_cache_lowest(const tri_price_cache *cache);
 
 /* Returns the number of the kind of a layer. */
 int tri_price_cache_kind(const tri_price_cache *cache, int64_t layer);
 
-/* Find or compute the prices of a layout, and the sizes of its units. The results are valid until the next call with
- * another layout. */
+/* Return the prices of a layout, and the sizes of its units, from the cache or computed now. The results are valid
+ * until the next call with another layout. */
 tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layout, tri_layout_prices *out);
 tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layout, const tri_layer_sizes **out);
 

@@ -1,11 +1,11 @@
 /* Interpolation. The rows of a table are points, whose coordinates are the logarithms of their sizes. The requested
- * point has up to eight octants around it. The nearest row of each octant is a corner. The corners are weighted as in a
- * box: along each axis by the distance from the requested point to the opposite corner. On a grid this is linear
- * interpolation in all directions, exact at the grid points. Rows between grid points (the shapes of a model) become
- * corners if they are nearer.
+ * point has up to eight octants around it, and the nearest row in each octant is a corner. The corners are weighted as
+ * those of a box: along each axis by the distance from the requested point to the opposite corner. On a grid this is
+ * linear interpolation in all directions, exact at the grid points. Rows between the grid points (the shapes of a
+ * model) become corners if they are nearer.
  *
  * If an octant is empty, nothing was measured on that side. The corners of the opposite side then have the whole
- * weight, so the rate at the edge continues. */
+ * weight, so the value at the edge continues. */
 #include "plan/measured.h"
 
 #include <math.h>
@@ -109,11 +109,12 @@ const tri_config_table tri_measured_table = TRI_CONFIG_TABLE("tables of measurem
 
 /* ---- points ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the number of query-key pairs of causal attention, summed over all heads. */
+/* Returns the number of query-key pairs of causal attention, over all heads. */
 static double pairs_of(double sequence, double heads) { return sequence * (sequence + 1) / 2 * heads; }
 
-/* For GEMMs, attention and elements, the value of a point is the seconds per multiplication or element. For
- * collectives and messages it is the seconds, because all small ones take the same time. */
+/* The value of a GEMM, of attention and of element-wise work is the logarithm of the seconds per multiplication or
+ * element. The value of a collective or message is the logarithm of the seconds, because all small ones take the
+ * same time. */
 void tri_measured_complete(tri_measured *m) {
   for (int64_t i = 0; i < m->num_products; i++) {
     tri_measured_product *p = &m->products[i];
@@ -144,12 +145,12 @@ void tri_measured_complete(tri_measured *m) {
 
 enum { OCTANTS = 1 << TRI_MEASURED_AXES };
 
-/* The corners around the requested point. Octant o contains the points that are not below it along axis d if bit d of o
- * is 1, and not above it if the bit is 0. */
+/* The corners around the requested point. Bit d of the number of an octant is 1 if its points are not below the
+ * requested point along axis d, and 0 if they are not above it. */
 typedef struct corners {
   const double *at;                           /* the requested point */
   const tri_measured_point *nearest[OCTANTS]; /* nearest row of each octant; NULL: none */
-  double distance[OCTANTS];                   /* squares of the distances of these rows */
+  double distance[OCTANTS];                   /* squares of their distances from the requested point */
 } corners;
 
 static bool lies_in(const tri_measured_point *p, const double at[], int octant) {
@@ -171,8 +172,8 @@ static void consider(corners *c, const tri_measured_point *p) {
   }
 }
 
-/* Returns the weight of a corner. It is a product over the axes: the distance from `at` to the opposite corner, as a
- * share of the distance between both corners. */
+/* Returns the weight of a corner: the product over the axes of the distance from `at` to the opposite corner,
+ * divided by the distance between both corners. */
 static double weight_of(const corners *c, int octant) {
   double weight = 1;
   for (int d = 0; d < TRI_MEASURED_AXES; d++) {
@@ -191,7 +192,8 @@ static bool is_repeated(const corners *c, int octant) {
   return false;
 }
 
-/* Sets *out to the weighted mean of the corners. Returns false if there is no corner. */
+/* Sets *out to the weighted mean of the values of the corners, or to that of a corner at the requested point.
+ * Returns false if there is no corner. */
 static bool interpolate(const corners *c, double *out) {
   double sum = 0, weights = 0, closest = INFINITY;
   for (int o = 0; o < OCTANTS; o++) {
@@ -254,7 +256,7 @@ bool tri_measured_product_s(const tri_measured *m, tri_dtype type, const tri_cos
   double each = 0, passing = 0;
   const double at[] = {log(product->rows), log(product->inner), log(product->columns)};
   if (!is_of(m, type) || m->num_products == 0 || !find_form(m, product->form, at, &each)) return false;
-  /* Packing never makes a GEMM slower: if an unpacked one was measured as faster, this is noise. */
+  /* Packing does not make a GEMM slower: an unpacked one that was measured as faster is noise. */
   if (product->unpacked && find_product(m, product->form, true, at, &passing) && passing > each) each = passing;
   *seconds = exp(each) * product->rows * product->inner * product->columns * product->products;
   return true;
@@ -264,7 +266,7 @@ bool tri_measured_attention_s(const tri_measured *m, tri_dtype type, tri_pass pa
                               double *seconds) {
   double each = 0;
   const double sides =
-      (log(cost->rows) + log(cost->columns)) / 2; /* logarithm of the side of a square with as many pairs */
+      (log(cost->rows) + log(cost->columns)) / 2; /* logarithm of the side of a square with as many query-key pairs */
   const double at[] = {sides, log(cost->inner), log(cost->products)};
   corners c = {.at = at};
   if (!is_of(m, type)) return false;
@@ -293,8 +295,8 @@ bool tri_measured_elements_s(const tri_measured *m, tri_dtype type, tri_work wor
 
 bool tri_measured_work_of(const char *name, tri_work *out) { return works_find(name, out); }
 
-/* Extrapolates the logarithm of seconds: above the largest measured size the rate is constant, below the smallest
- * size the seconds are constant. */
+/* Extrapolates `value`, the logarithm of seconds at the nearest edge, to the logarithm `at` of a size. Above the
+ * largest measured size the rate is constant; below the smallest size the seconds are constant. */
 static double beyond(const tri_measured_point *largest, double at, double value) {
   return at > largest->at[0] ? value + at - largest->at[0] : value;
 }

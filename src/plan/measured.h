@@ -1,10 +1,11 @@
 /* Measured times of a device, as tables of a cluster's file (`measured:`): matrix products by shape and form,
- * attention, element-wise work, collectives, messages. For the work that a table has, its times are used instead of the
- * model.
+ * attention, element-wise work, collectives, messages. Predictions use the times of a table instead of the model, for
+ * the work that the table has.
  *
- * Between measured shapes, the logarithm of the seconds per unit of work is interpolated over the logarithms of the
- * sizes. Outside of the measured shapes the value at the nearest edge is used. For collectives and messages the
- * seconds themselves are interpolated; above the largest measured size the rate is constant. */
+ * Between measured sizes, the logarithm of a value is interpolated over the logarithms of the sizes. The value of
+ * products, attention and element-wise work is the seconds per unit of work; outside of the measured sizes it is that
+ * at the nearest edge. The value of collectives and messages is the seconds; above the largest measured size their rate
+ * is constant. */
 #ifndef TRI_PLAN_MEASURED_H
 #define TRI_PLAN_MEASURED_H
 
@@ -17,7 +18,7 @@
 
 enum { TRI_MEASURED_AXES = 3 };
 
-/* The coordinates and the value of a table's row, as logarithms. Set by tri_measured_complete. */
+/* The sizes and the value of a row of a table, as logarithms. Set by tri_measured_complete. */
 typedef struct tri_measured_point {
   double at[TRI_MEASURED_AXES], value;
 } tri_measured_point;
@@ -25,13 +26,13 @@ typedef struct tri_measured_point {
 /* A matrix product a b: [rows, inner] x [inner, columns]. */
 typedef struct tri_measured_product {
   tri_gemm_form form;
-  bool passing; /* b was not packed ahead, although the device packs weights (tri_matmul.b_unpacked) */
+  bool passing; /* b was not packed before the product, although the device packs weights (tri_matmul.b_unpacked) */
   int64_t rows, inner, columns;
   double seconds;
   tri_measured_point point;
 } tri_measured_product;
 
-/* Causal attention. heads: number of heads, summed over all sequences; sequence: positions of each sequence. */
+/* Causal attention. sequence: positions of each sequence; heads: number of heads of all sequences together. */
 typedef struct tri_measured_attention {
   tri_pass pass;
   int64_t sequence, head_dim, heads;
@@ -39,7 +40,7 @@ typedef struct tri_measured_attention {
   tri_measured_point point;
 } tri_measured_attention;
 
-/* Element-wise work, an operation or another part of a step. */
+/* Element-wise work: an operation, or another part of a step. */
 typedef struct tri_measured_elements {
   tri_work work;
   tri_pass pass;
@@ -49,12 +50,13 @@ typedef struct tri_measured_elements {
 } tri_measured_elements;
 
 /* A collective that all groups of `ranks` adjacent ranks execute at the same time. `bytes`, as in tri_cost_exchange:
- * the size of the whole buffer; for an all-to-all the bytes that a rank sends to all ranks; for a ring pass the
- * bytes that it sends to the next rank. */
+ * of the whole buffer; for an all-to-all those that a rank sends to all ranks; for a ring pass those that it sends
+ * to the next rank. */
 typedef struct tri_measured_collective {
   tri_collective kind;
-  bool shared; /* the buffers are in memory that the ranks of a node share (tri_comm_share), like gradients and the rows
-                  that context ranks exchange */
+  /* The buffers are in memory that the ranks of a node share (tri_comm_share), such as gradients, and the rows that
+   * context ranks exchange. */
+  bool shared;
   int64_t ranks, bytes;
   double seconds;
   tri_measured_point point;
@@ -88,29 +90,30 @@ typedef struct tri_measured {
 extern const tri_config_table tri_measured_table;
 
 /* Fails if tables of computation have no precision, if a collective has no kind, or if a table has a size twice. The
- * ranges of keys do not check these. */
+ * ranges of the keys cannot check these. */
 tri_status tri_measured_check(const tri_measured *measured);
-/* Computes the points of all rows. Must be called before the functions below. */
+/* Computes the points of all rows. Must be called once before the functions below. */
 void tri_measured_complete(tri_measured *measured);
 
 /* Writes the GEMMs of a pass with this cost to `out` and returns their number; 0 for attention and for passes
- * without a GEMM. A loss computes the logits, and if a backward follows, also the gradients of the hidden rows and
- * of the weight. */
+ * without a GEMM. A loss has the GEMM of the logits, and in training also those of the gradients of the hidden rows
+ * and of the weight. */
 enum { TRI_MEASURED_MOST_PRODUCTS = 3 };
 int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_cost out[TRI_MEASURED_MOST_PRODUCTS]);
 
-/* Sets *seconds to the seconds of product->products matrix products. If their form was not measured, the first
- * measured form (in the order of tri_gemm_form) is used instead. Like the following functions of type bool, returns
- * false if no table has the work. */
+/* Sets *seconds to the seconds of product->products matrix products. If their form was not measured, uses the first
+ * measured form in the order of tri_gemm_form. This and the following functions of type bool return false if no
+ * table has the work. */
 bool tri_measured_product_s(const tri_measured *measured, tri_dtype type, const tri_cost *product, double *seconds);
-/* Returns the additional seconds of a weight's gradient if it accumulates; 0 if no table has it. */
+/* Returns the additional seconds of a weight gradient that accumulates, compared with one that overwrites; 0 if it
+ * was not measured. */
 double tri_measured_added_s(const tri_measured *measured, tri_dtype type, const tri_cost *gradient);
 /* Sets *seconds to the seconds of a pass of attention. cost->scores must not be 0. */
 bool tri_measured_attention_s(const tri_measured *measured, tri_dtype type, tri_pass pass, const tri_cost *cost,
                               double *seconds);
 bool tri_measured_elements_s(const tri_measured *measured, tri_dtype type, tri_work work, tri_pass pass,
                              double elements, double *seconds);
-/* Sets *out to the work with a name (work.h). Returns false if there is no such work. */
+/* Sets *out to the work with a name (work.h). Returns false if no work has the name. */
 bool tri_measured_work_of(const char *name, tri_work *out);
 bool tri_measured_collective_s(const tri_measured *measured, tri_collective kind, bool shared, int64_t ranks,
                                double bytes, double *seconds);

@@ -1,6 +1,6 @@
-/* Predicts the bytes of one rank of a stage. For this program, they are those of the engine's memory plan. For
- * another system, weights, gradients and states are counted by its bytes per parameter (system.h), and activations
- * are planned from the same operations. */
+/* Predicts the memory of one rank of a stage. For this program it is that of the engine's memory plan. For another
+ * system, weights, gradients and optimizer states are counted by its bytes per parameter (system.h), and activations
+ * come from a memory plan of the same operations. */
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "model/layer_kind.h"
@@ -11,9 +11,9 @@
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
 
-/* Returns a number of micro-batches with which as many are in flight as in the whole step, so that a short program
- * can be planned instead: all with GPipe, else a few periods. The last group of micro-batches (tri_schedule_period)
- * has the same size as in the whole step. */
+/* Returns a number of micro-batches that is large enough for as many to be in flight as in the whole step, so that a
+ * shorter program can be planned: all with GPipe, else a few periods. The last group of micro-batches
+ * (tri_schedule_period) has the same size as in the whole step. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t period = tri_schedule_period(layout, micro_batches), few = 4 * layout->pipeline * layout->virtual_stages;
   if (few < 3 * period) few = 3 * period;
@@ -27,11 +27,11 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
   return micro_batches < few + period ? micro_batches : few;
 }
 
-/* Numbers of parameters on this rank, before and after sharding over replicas. Experts and the rest of the model
- * have different numbers of replicas. */
+/* Numbers of parameters on this rank: all of them, and those in its shard if the replicas share them (shared_out).
+ * Experts and the rest of the model have different numbers of replicas. */
 typedef struct held_elements {
-  double all, shared_out;           /* trained parameters */
-  double frozen, frozen_shared_out; /* frozen parameters */
+  double all, shared_out;           /* trained */
+  double frozen, frozen_shared_out; /* frozen */
 } held_elements;
 
 static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape *shape) {
@@ -46,7 +46,7 @@ static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape 
   return sum;
 }
 
-/* Returns the number of parameters of tied embeddings on this rank, whether it has the embedding, the copy of the
+/* Returns the number of parameters of a tied embedding on this rank, which may have the embedding, the copy for the
  * head, or both. */
 static double tied_of(const tri_parts *parts) {
   double count = 0;
@@ -59,11 +59,11 @@ static double tied_of(const tri_parts *parts) {
   return count;
 }
 
-/* Returns the bytes to compare with the memory of the cluster's devices: on an accelerator the bytes in its own
- * memory, else all bytes. */
+/* Returns the bytes that count as needed on a device. For an accelerator of the cluster these are the bytes in its
+ * own memory. For CPUs, and for request->device (a device of this machine), the bytes in the memory of the host
+ * count as well. */
 static size_t counted_bytes(const tri_simulation_request *request, const tri_memory_plan *plan) {
-  if (request->device != NULL)
-    return plan->total_bytes; /* a device of this machine: bytes in its own memory and in the host's */
+  if (request->device != NULL) return plan->total_bytes;
   switch (request->cluster->device) {
     case TRI_CLUSTER_ACCELERATOR: return plan->device_bytes;
     case TRI_CLUSTER_CPU: return plan->total_bytes;
@@ -86,9 +86,9 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
 
 /* Returns the bytes that attention with stored scores keeps of a micro-batch, as in Korthikanti et al. (arXiv
  * 2205.05198, equation 1): for each score the result of the softmax, the dropout mask of one byte, the result of
- * dropout, and with a soft cap its tanh. The backward of a layer also stores the gradients of both results. If
- * attention is recomputed, only the layer in progress stores all this. *transfer is set to the bytes that only the
- * layer in progress stores, if these are more than its value. */
+ * dropout, and with a soft cap its tanh. The backward of a layer also stores the gradients of the two results. If
+ * attention is recomputed, only the layer in progress stores all this. Raises *transfer to the bytes that only the
+ * layer in progress stores. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
                           double *transfer) {
   const tri_layout *layout = request->layout;
@@ -107,9 +107,8 @@ static double score_bytes(const tri_simulation_request *request, const tri_op_ca
   return stays ? stay : 0;
 }
 
-/* Returns the bytes of a gathered sequence that the memory plan counts as kept, but that the system gathers again in
- * the backward from the slices of the tensor ranks. Only the layer in progress stores these bytes: *transfer is set
- * to them, too, if they are more than its value. */
+/* Returns the bytes of gathered rows that the memory plan counts as kept, but that the system gathers again in the
+ * backward. Only the layer in progress stores these bytes: raises *transfer to them. */
 static double gathered_bytes(const tri_simulation_request *request, const tri_op_list *list, const tri_op_call *call,
                              double *transfer) {
   if (!tri_price_gathers_again(request->system, list, call)) return 0;
@@ -121,8 +120,8 @@ static double gathered_bytes(const tri_simulation_request *request, const tri_op
 }
 
 /* Corrects frames[chunks], the planned bytes of a micro-batch in flight in each chunk, for the system: adds stored
- * scores, and subtracts sequences that it does not keep and activations in the memory of the host. Returns the
- * additional bytes of the layer in progress. */
+ * scores, and subtracts gathered rows and offloaded activations. Returns the additional bytes of the layer in
+ * progress. */
 static double add_to_frames(const tri_simulation_request *request, const tri_parts *parts, double *frames) {
   const double share = request->system->offload_activations;
   double scores = 0, gathered = 0, at_work = 0;
@@ -140,13 +139,12 @@ static double add_to_frames(const tri_simulation_request *request, const tri_par
       if (moved > at_work) at_work = moved;
     }
   }
-  return scores + gathered +
-         2 * at_work; /* twice, because one layer computes while another is transferred to or from the host */
+  return scores + gathered + 2 * at_work; /* twice: of the layer that computes, and of the one in transfer */
 }
 
-/* Computes the largest sum of the bytes of all micro-batches in flight. The engine allocates the maximum of each
- * chunk. These maxima do not occur at the same time, so a system with a caching allocator needs only this sum. A
- * micro-batch is in flight in a chunk from its first instruction to its last one. */
+/* Computes the largest sum of frames[chunk] over all micro-batches in flight. A micro-batch is in flight in a chunk
+ * from its first instruction to its last one. The engine instead allocates each chunk's own maximum of frames. These
+ * maxima do not occur at the same time, so a system with a caching allocator needs less. */
 static tri_status most_in_flight(const tri_parts *parts, const double *frames, double *out) {
   const tri_program *program = parts->program;
   int64_t *last = NULL, count = program->num_chunks * program->num_micro_batches;
@@ -160,7 +158,7 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
     const tri_instruction *in = &program->instructions[i];
     if (in->frame < 0) continue;
     int64_t *end = &last[in->chunk * program->num_micro_batches + in->micro_batch];
-    if (*end > 0) { /* first instruction of the micro-batch; the end becomes negative */
+    if (*end > 0) { /* the first instruction of the micro-batch; *end becomes negative */
       held += frames[in->chunk];
       *end = -*end;
     }
@@ -172,8 +170,8 @@ static tri_status most_in_flight(const tri_parts *parts, const double *frames, d
   return TRI_OK;
 }
 
-/* Computes the bytes of activations of a system: those of the micro-batches in flight (including received messages
- * if the system keeps them) and of the layer in progress. */
+/* Computes the bytes of activations of a system other than this program: of the micro-batches in flight, with their
+ * received messages if the system keeps these, and of the layer in progress. */
 static tri_status activations_of(const tri_simulation_request *request, int64_t stage, const tri_parts *parts,
                                  const tri_memory_plan *plan, double *out) {
   double *frames = NULL, most = 0;
@@ -194,8 +192,8 @@ static tri_status activations_of(const tri_simulation_request *request, int64_t 
 }
 
 /* Returns the number of communicators of a rank: the world; one along each axis with several ranks; with tensor and
- * pipeline parallelism, one for the sum of norms; with expert parallelism, one for the exchange of rows, and one for
- * the replicas of experts if there are several. In NCCL and RCCL each has its own buffers. */
+ * pipeline parallelism, one for the gradient norm; with expert parallelism, one for the exchange of rows, and one
+ * for the replicas of experts if there are several. In NCCL and RCCL each has buffers of its own. */
 static double communicators_of(const tri_mesh_shape *shape) {
   bool model = tri_domain_size(shape, TRI_DOMAIN_TENSOR) > 1 && tri_domain_size(shape, TRI_DOMAIN_PIPELINE) > 1;
   double count = model ? 2 : 1;
@@ -256,9 +254,9 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
   of.micro_batches = micro_batches;
   tri_memory_request memory = tri_parts_memory(&of, &parts);
-  bool planned = request->system->planned; /* for other systems only the tensors of operations come from the plan */
+  bool planned = request->system->planned; /* the plan for another system has only the tensors of operations */
   if (planned) memory.device = request->device != NULL ? request->device : tri_cluster_description(request->cluster);
-  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* as in the engine */
+  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* the engine reserves the same */
   TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
   if (planned) {
     *out = of_plan(request, plan);
@@ -272,7 +270,7 @@ done:
   return status;
 }
 
-/* Returns whether a range has more layers of any kind than another one. */
+/* Returns whether a range of layers has more layers of any kind than another range. */
 static bool has_more(const tri_model *model, tri_layer_range range, tri_layer_range other) {
   int64_t more[TRI_LAYER_KINDS] = {0};
   for (int64_t layer = other.first; layer < other.end; layer++) more[tri_model_layer_kind(model, layer)]--;
@@ -282,11 +280,13 @@ static bool has_more(const tri_model *model, tri_layer_range range, tri_layer_ra
   return false;
 }
 
-/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight. So a stage
- * cannot need the most if the stage before it has at least as many layers of each kind. Kinds differ in bytes: a layer
- * with a window may have a table of rotary angles of its own (model.local_rope_theta), for example. Three stages are
- * always possible: stage 0 has the embedding, stage 1 is the first without it, and the last stage has the head. With
- * `recompute_every`, all are, since stages with as many layers keep the activations of different numbers of them. */
+/* Returns whether a stage may need the most memory. Earlier stages have more micro-batches in flight, so a stage cannot
+ * need the most if the stage before it has at least as many layers of each kind in each chunk. Kinds count separately,
+ * because their bytes differ: a layer with a window may have a table of rotary angles of its own
+ * (model.local_rope_theta), for example.
+ *
+ * Stages 0 (with the embedding), 1 (the first without it) and the last (with the head) may always be the fullest. With
+ * `recompute_every` any stage may be, since stages with equally many layers may recompute different numbers of them. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;

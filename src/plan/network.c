@@ -18,38 +18,38 @@ tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain doma
 
 static int64_t span_of(const tri_link *link) { return link->spans == 0 ? INT64_MAX : link->spans; }
 
-/* Returns the number of members of a group among `devices` adjacent devices; the first device is a member. */
+/* Returns the number of members of a group among `devices` adjacent devices, if the first of these is a member. */
 static int64_t members_within(tri_group_extent group, int64_t devices) {
   int64_t most = devices / group.stride + (devices % group.stride != 0 ? 1 : 0);
   return most < group.size ? most : group.size;
 }
 
-/* Returns the bytes per second of a flow, one of `flows` flows that share the ports of a unit. A flow uses at most
- * `stripe` ports at the same time. All units of the level send together, so each has only `link->share` of the
- * bandwidth of its ports. */
+/* Returns the bytes per second of each of `flows` equal flows that leave a unit (tri_link.per) by its ports. One
+ * flow uses at most `stripe` ports. All units of the level send at the same time, so each has only the share
+ * link->share of the bandwidth of its ports. */
 static double rate(const tri_cluster *cluster, const tri_link *link, double flows, int64_t stripe) {
   double port = link->bandwidth * cluster->efficiency.link, shared = port * (double)link->ports * link->share / flows;
   double most = port * (double)stripe;
   return shared < most ? shared : most;
 }
 
-/* The cluster, and how a system's collectives use its links. */
+/* How the collectives of a system use the links of a cluster. */
 typedef struct route {
   const tri_cluster *cluster;
-  bool striped;
+  bool striped; /* a ring may use several ports of a unit (tri_link.stripe) */
 } route;
 
 static int64_t stripe_of(const route *by, const tri_link *link) { return by->striped ? link->stripe : 1; }
 
-/* The time of a collective on its links: bytes_s seconds to transfer the bytes, plus hops_s seconds for the
- * latencies of its hops. */
+/* The time of a collective on its links: bytes_s seconds for its bytes at the bandwidth of the links, plus hops_s
+ * seconds for the latencies of its hops. */
 typedef struct carriage {
   double bytes_s, hops_s;
 } carriage;
 
-/* Returns the seconds with the fastest protocol, since libraries choose this one. Protocols that send flags with the
- * data have a lower latency per hop and a lower bandwidth: NCCL's LL sends 4 bytes of flags with 4 bytes of data,
- * and LL128 sends 8 bytes of flags with 120 bytes of data. */
+/* Returns the seconds with the fastest protocol, which libraries are assumed to choose. Some protocols send flags
+ * with the data, and have a lower latency per hop and a lower bandwidth: NCCL's LL sends 4 bytes of flags with 4
+ * bytes of data, and LL128 sends 8 bytes of flags with 120 bytes of data. */
 static double quickest_s(const tri_cluster *cluster, carriage of) {
   double best = of.bytes_s + of.hops_s;
   for (int64_t p = 0; p < cluster->num_protocols; p++) {
@@ -60,12 +60,12 @@ static double quickest_s(const tri_cluster *cluster, carriage of) {
   return best;
 }
 
-/* Speed and latencies of a ring or a tree through all members of a group. The links of a level connect `parts` units
- * of the level below to form `left` larger units. On these links a ring has parts - left hops, and a tree has
- * log2(parts / left) levels. The rings of several groups share the ports of a unit. */
+/* Speed and latencies of a ring or a tree through all members of a group. Level by level, from the innermost link
+ * outwards, walk_of joins the `parts` pieces that the inner levels have connected into `left` larger pieces. On the
+ * links of this level a ring has parts - left hops, and a tree has log2(parts / left) of its levels. */
 typedef struct walk {
-  double speed;    /* bytes per second of the slowest link */
-  double ring_s;   /* sum of the latencies of all hops of a ring but one */
+  double speed;    /* bytes per second on the slowest level of links */
+  double ring_s;   /* sum of the latencies of the n - 1 hops that a reduce-scatter over n ranks makes */
   double height_s; /* sum of the latencies from a leaf of a tree to its root */
 } walk;
 
@@ -90,8 +90,8 @@ static walk walk_of(const route *by, tri_group_extent group) {
   return it;
 }
 
-/* Returns how often the data cross each link of a ring: twice in an all-reduce, which is a reduce-scatter and an
- * all-gather. Returns 0 for collectives that are not priced as rings. */
+/* Returns how often the whole buffer crosses each link of a ring: twice in an all-reduce, which is a reduce-scatter
+ * and an all-gather. Returns 0 for collectives that are not priced as rings. */
 static double passes_of(tri_collective kind) {
   switch (kind) {
     case TRI_COLLECTIVE_NONE:
@@ -109,15 +109,16 @@ static carriage ring(const walk *way, double passes, double bytes, tri_group_ext
   return (carriage){passes * (size - 1.0) * bytes / size / way->speed, passes * way->ring_s};
 }
 
-/* Returns the time of a tree, to the root and back. The transfer is pipelined in small pieces, so each link carries
- * the whole buffer once in each direction. */
+/* Returns the time of a tree. The data go to the root and back in small pieces, one after the other, so each link
+ * carries the whole buffer once in each direction. */
 static carriage tree(const walk *way, double passes, double bytes) {
   return (carriage){passes * bytes / way->speed, passes * way->height_s};
 }
 
-/* Returns the time of hierarchical rings, summed over the levels. Each level does a reduce-scatter inside its units,
- * and every device continues with its part on the next level. So all devices use the outer ports. INFINITY if the
- * members do not divide evenly over the units of a level. */
+/* Returns the time of hierarchical rings, summed over the levels of links. On each level a ring in each unit does a
+ * reduce-scatter (or an all-gather), and every device continues on the next level with its part of the buffer. So
+ * all devices use the outer ports at the same time. Returns INFINITY if the members do not divide evenly over the
+ * units of a level. */
 static carriage hierarchical(const route *by, double passes, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage sum = {0};
@@ -129,7 +130,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
     int64_t ways = within / inside;
     if (ways > 1) {
       double speed = rate(cluster, link, (double)link->per, link->ports);
-      /* On the innermost level there are no parts yet, so it is a plain ring. */
+      /* on the innermost level it is a plain ring over the whole buffer */
       if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed;
       sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
       sum.hops_s += passes * (double)(ways - 1) * link->latency;
@@ -139,8 +140,8 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
   return sum;
 }
 
-/* Returns the seconds of an all-to-all. Each rank sends to near and far ranks at the same time, so the slowest level of
- * links determines the time. All devices of a unit share its ports. */
+/* Returns the seconds of an all-to-all. Each rank sends to near and far ranks at the same time, so the slowest level
+ * of links determines the time. On a level, all devices of a unit share its ports. */
 static double all_to_all_s(const route *by, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage worst = {0};
@@ -157,18 +158,19 @@ static double all_to_all_s(const route *by, double bytes, tri_group_extent group
   return quickest_s(cluster, worst);
 }
 
-/* Returns the seconds by which the last rank reaches a collective later than the average rank. Some ranks are much
- * later than others (because of other processes, the scheduler of the host, or the start of a kernel on another
- * stream). If delays are distributed exponentially with the mean `start`, the last of n ranks is late by (1/2 + ...
- * + 1/n) * start. */
+/* Returns the expected seconds between the arrival of the average rank at a collective and the arrival of the last
+ * one. Some ranks are late because of other processes, the scheduler of the host, or the start of a kernel on
+ * another stream. If the delays have an exponential distribution with the mean `start`, the last of n ranks arrives
+ * (1/2 + ... + 1/n) * start after the average. */
 static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   const double n = (double)ranks;
   double sum = log(n) + 0.5772156649 + 1 / (2 * n) - 1 / (12 * n * n) - 1; /* 1/2 + ... + 1/n, to 1e-3 */
   return cluster->efficiency.start * sum;
 }
 
-/* Sets *seconds and returns true if the tables have the collective. The tables were measured on adjacent ranks. In a
- * cluster of one node, all ranks count as adjacent. */
+/* Sets *seconds and returns true if the tables have the collective. They were measured on adjacent ranks, so other
+ * groups are not looked up, unless the measurements used one node or an unknown number of nodes: there all ranks
+ * count as adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;

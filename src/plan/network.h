@@ -1,4 +1,4 @@
-/* Seconds of collectives and messages on the links of a cluster. */
+/* Predicts the seconds of collectives and messages on the links of a cluster. */
 #ifndef TRI_PLAN_NETWORK_H
 #define TRI_PLAN_NETWORK_H
 
@@ -7,31 +7,30 @@
 #include "plan/cluster.h"
 #include "plan/system.h"
 
-/* The ranks of a group of a domain: `size` ranks, first, first + stride, first + 2 stride, ... */
+/* The positions of the ranks of a group: `size` ranks, first, first + stride, first + 2 stride, ... */
 typedef struct tri_group_extent {
   int64_t size, stride;
 } tri_group_extent;
 
-/* Returns the extent of the groups of a domain of a mesh. The axes of the domain must be adjacent. */
+/* Returns the extent of the groups of a domain in a mesh. The axes of the domain must be adjacent in the mesh. */
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
 
-/* Returns the seconds of a collective of `bytes` (as in tri_cost_exchange) while all other groups of the domain
- * execute the same one. The seconds include the wait for the last rank to reach the collective. If the cluster's
- * tables have the collective, the seconds are those of the tables. Otherwise an all-reduce, all-gather or
- * reduce-scatter has the fastest algorithm with the fastest protocol: a ring, a tree (all-reduce only), or
- * hierarchical rings (tri_system.levels). Returns INFINITY if the cluster has no links, and 0 for a group of one
- * rank. */
+/* Returns the seconds of a collective of `bytes` (as in tri_cost_exchange) while all other groups of the domain execute
+ * the same one. The seconds include the wait for the last rank to reach the collective. They are those of the cluster's
+ * tables if these have the collective. Otherwise an all-reduce, all-gather or reduce-scatter takes as long as the
+ * fastest algorithm with the fastest protocol: a ring, a tree (all-reduce only), or hierarchical rings
+ * (tri_system.levels). Returns 0 for a group of one rank, and INFINITY if the cluster has neither table nor links. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 
-/* Returns the seconds of such a collective if its buffers are in memory that the ranks of a node share
- * (tri_measured_collective.shared). */
+/* Returns the seconds of a collective whose buffers are in memory that the ranks of a node share
+ * (tri_measured_collective.shared). Returns tri_network_collective if the tables have no such collective. */
 double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                           const tri_system *system);
 
-/* Returns the seconds in which each device of a stage sends a message of `bytes` to the next stage. They are from
- * the cluster's tables if these have messages, else those of the slowest link between any two adjacent stages.
- * Returns INFINITY if the cluster has no links. `stages`: extent of the pipeline domain. */
+/* Returns the seconds in which all devices of a stage each send a message of `bytes` to the next stage. They are
+ * from the cluster's tables if these have messages, else those on the slowest link between any two adjacent stages.
+ * Returns INFINITY if the cluster has neither table nor links. `stages`: extent of the pipeline domain. */
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_extent stages);
 
 #endif

@@ -23,7 +23,7 @@ static tri_status unknown(const tri_preset_file *kind, const char *name) {
                   meant, all);
 }
 
-/* Returns whether a file's list `also` has the name. */
+/* Returns whether the list `also` of a file has the name. */
 static bool has_also(const tri_yaml *root, const char *name) {
   if (root->kind != TRI_YAML_MAPPING) return false;
   const tri_yaml *also = tri_yaml_find(root, "also");
@@ -42,8 +42,8 @@ static bool is_also(const char *path, const char *name) {
   return found;
 }
 
-/* Sets `path` to the path of the preset that lists the name in `also`, or to "". Fails with TRI_BAD_CONFIG if
- * several presets list it. */
+/* Sets `path` to the path of the preset that lists the name in `also`; to "" if none does. Fails with TRI_BAD_CONFIG
+ * if several presets list it. */
 static tri_status find_also(const tri_preset_file *kind, const char *name, char path[TRI_PATH_BYTES]) {
   static _Thread_local char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
   char found[256] = "", one[TRI_PATH_BYTES];
@@ -61,7 +61,7 @@ static tri_status find_also(const tri_preset_file *kind, const char *name, char 
   return tri_fail(TRI_BAD_CONFIG, "the %s `%s` is ambiguous: it is %s; name one of them", kind->noun, name, found);
 }
 
-/* Sets kind->about to the first sentence of the comment that a file begins with, without its period. */
+/* Sets kind->about to the first sentence of the comment at the top of a file, without its period. */
 static void read_about(const tri_preset_file *kind, const char *path) {
   enum { HEAD_BYTES = 1 << 16 };
   char *text = NULL, *rest = NULL;

@@ -6,22 +6,23 @@
 
 #include <stdbool.h>
 
-/* The kind of description, and where to store its parts. */
+/* A kind of description, and the places for its parts. */
 typedef struct tri_preset_file {
   const char *folder;            /* name of a folder of configs/ */
   const char *noun;              /* noun of the description in messages, such as "cluster" */
   const tri_config_table *table; /* keys of the file */
-  bool also;                     /* the files may list other names of a preset under the key `also` */
-  char *about; /* text [about_bytes], set to the first sentence of the comment at the top of the file; NULL: not read */
+  bool also;                     /* files may list other names of a preset under the key `also` */
+  /* Text [about_bytes], set to the first sentence of the comment at the top of the file; NULL: not read. */
+  char *about;
   size_t about_bytes;
-  tri_status (*check)(
-      const void *values); /* checks *values after it has been read, with its name. If an error message begins with a
-                              key in backquotes, the line of that key is added. May be NULL */
+  /* Checks *values, and its name, after they have been read; may be NULL. If its error message begins with a key in
+   * backquotes, the line of that key is added to the message. */
+  tri_status (*check)(const void *values);
 } tri_preset_file;
 
-/* Reads *values, a struct with the offsets of kind->table. If the file does not have the key `name`, sets
- * name[bytes] to the name of the preset or file. Fails with TRI_BAD_CONFIG for an unknown name (the message lists
- * all presets) or a name that several presets list in `also` (the message lists these). */
+/* Reads *values, a struct with the offsets of kind->table. Sets name[bytes] to the name of the preset or file if the
+ * file does not have the key `name`. Fails with TRI_BAD_CONFIG if the name is unknown (the message lists all
+ * presets), or if several presets list it in `also` (the message lists these). */
 tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,
                                 size_t bytes);
 

@@ -6,28 +6,28 @@
 
 #include <math.h>
 
-/* Returns the seconds of GEMMs: the longer of arithmetic and memory traffic. */
+/* Returns the seconds of a GEMM: the longer of arithmetic and memory traffic. */
 static double product_s(const tri_cluster *cluster, tri_dtype type, tri_gemm p) {
   double bytes = p.batch * (p.rows * p.inner + p.inner * p.columns + p.rows * p.columns);
   return tri_larger_double(tri_gemm_s(cluster, type, &p),
                            tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
 }
 
-/* Returns whether softmax, mask and scale are separate kernels: a fused kernel needs a number of heads x sequences
- * that is a multiple of softmax_batches. */
+/* Returns whether softmax, mask and scale are separate kernels. They are if the number of heads x sequences is not a
+ * multiple of softmax_batches, which the fused kernel needs. */
 static bool unfused_softmax(const tri_system *system, const tri_cost *cost) {
   if (system->flash_attention || cost->scores <= 0 || system->softmax_batches == 0) return false;
   return fmod(cost->products, (double)system->softmax_batches) != 0;
 }
 
 /* Returns the number of additional kernels of a softmax that is not fused: conversion to fp32, scale, four for the
- * mask (ones, triangle, conversion to bits, masked fill), conversion to 16 bits. The backward does not make the mask
- * again, which saves three. */
+ * mask (ones, triangle, conversion to bits, masked fill), conversion to 16 bits. The backward uses the mask of the
+ * forward, which saves three. */
 static double more_kernels(tri_pass pass) { return tri_pass_choose(pass, 7, 4, 0); }
 
-/* Returns the seconds of attention that stores its scores. The whole square of scores is computed, one kernel after
- * the other. Forward: scores, softmax, dropout (with a mask of one byte per score), the sum of values. Backward: the
- * gradients of probabilities and of v, of dropout and of the softmax, of q and of k. */
+/* Returns the seconds of attention that stores its scores. The full square of scores is computed, one kernel after
+ * the other. Forward: scores, softmax, dropout (with a mask of one byte per score), product with the values.
+ * Backward: the gradients of the probabilities and of v, of dropout and of the softmax, of q and of k. */
 static double kept_scores_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                             tri_pass pass) {
   const tri_gemm scores = {.rows = cost->rows, .inner = cost->inner, .columns = cost->columns, .batch = cost->products};
@@ -35,7 +35,7 @@ static double kept_scores_s(const tri_cluster *cluster, const tri_system *system
   double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
   double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
   double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0)
-                                : 0; /* accesses to each score by division, tanh and multiplication */
+                                : 0; /* accesses to each score: division, tanh, multiplication */
   if (unfused_softmax(system, cost))
     softmax = tri_pass_choose(pass, 15.0, 18.0, 0); /* accesses to each score, half of them in fp32 */
   double products = product_s(cluster, type, values) * tri_pass_choose(pass, 1.0, 3.0, 0);
@@ -43,8 +43,7 @@ static double kept_scores_s(const tri_cluster *cluster, const tri_system *system
   return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout + cap));
 }
 
-/* Prices the GEMMs and the element-wise work of a pass by the tables of the cluster. Returns false if the tables
- * lack any of it. */
+/* Prices the computation of a pass by the tables of the cluster. Returns false if the tables lack any part of it. */
 static bool measured_s(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                        const tri_cost *cost, tri_pass pass, tri_price *out) {
   const tri_measured *m = &cluster->measured;
@@ -89,8 +88,8 @@ bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call) {
   return system->fp8_products && call->recomputable && call->type == TRI_BF16 && !call->op->routes;
 }
 
-/* Returns the seconds of converting the input of a GEMM to FP8; 0 for the gradient of a weight, since its operands
- * have been converted before. */
+/* Returns the seconds of converting the input of a GEMM to FP8; 0 in the backward of weights, whose operands have
+ * been converted before. */
 static double converting_s(const tri_cluster *cluster, const tri_system *system, const tri_cost *cost, tri_pass pass) {
   const double elements = tri_pass_choose(pass, 1, 1, 0) * cost->rows * cost->inner * cost->products;
   return tri_price_memory(cluster, elements * system->fp8_conversion);
@@ -108,7 +107,7 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
     arithmetic = cost->flops / (tri_cluster_peak(cluster, type) * cluster->efficiency.attention);
   } else if (cost->flops > 0) {
     double whole = 2.0 * cost->rows * cost->inner * cost->columns *
-                   cost->products; /* FLOPs of a single GEMM, while cost->flops of a loss has those of three */
+                   cost->products; /* FLOPs of one GEMM; cost->flops of a loss has those of three */
     const tri_gemm p = {.rows = cost->rows,
                         .inner = cost->inner,
                         .columns = cost->columns,
@@ -123,9 +122,9 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
   return converted + tri_larger_double(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
 }
 
-/* Returns the seconds of exchanging rows of experts in a system that sends a row once to each holder. A holder is a
- * group of ranks that split the same experts. Rows are sent between ranks with the same shard of their experts, and
- * the ranks of a holder then gather them (or reduce-scatter the results). */
+/* Returns the seconds of exchanging rows of experts in a system that sends a row once to each holder. A *holder* is
+ * a group of ranks that split the same experts. Ranks with the same shard of their experts exchange equal parts of
+ * the rows, and the ranks of a holder then gather all parts (or reduce-scatter the results). */
 static double gathered_s(const tri_cluster *cluster, const tri_system *system, double bytes,
                          const tri_mesh_shape *shape) {
   const tri_group_extent holder = tri_network_extent(shape, TRI_DOMAIN_EXPERT_TENSOR);
@@ -147,13 +146,13 @@ double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, 
   return tri_network_shared(cluster, exchange->collective, bytes, group, system);
 }
 
-/* Adds the exchanges of a pass to its price. The transfers of a ring overlap with parts of the computation, which
- * run at the share `beside` of their rate during a transfer. */
+/* Adds the exchanges of a pass to its price. A ring of n ranks computes in n parts. Its transfers overlap with the
+ * parts, which then run at the share `beside` of their rate. */
 static void price_exchanges(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                             const tri_cost *cost, const tri_mesh_shape *shape, tri_price *price) {
   const double launch_s = system->kernels > 0 ? cluster->efficiency.launch : 0, kernels_s = price->launch_s;
-  double free_s =
-      -1; /* seconds of transfers that can still overlap with one part of the computation; -1: not set yet */
+  /* Seconds of transfers that can still overlap with one part of the computation; -1: not set yet. */
+  double free_s = -1;
   for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
     const tri_cost_exchange *exchange = &cost->exchanges[e];
     if (exchange->collective == TRI_COLLECTIVE_NONE) continue;
@@ -166,7 +165,7 @@ static void price_exchanges(const tri_cluster *cluster, const tri_system *system
     if (exchange->overlapped <= 0 || group.size <= 1) continue;
     if (free_s < 0) {
       free_s = price->compute_s / (double)group.size / cluster->beside;
-      price->launch_s += (double)(group.size - 1) * kernels_s; /* one kernel for each part */
+      price->launch_s += (double)(group.size - 1) * kernels_s; /* each part has kernels of its own */
     }
     if (cluster->carries || !system->overlap_messages) continue;
     double over = each_s < free_s ? each_s : free_s;
@@ -181,7 +180,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_cost cost = {0};
   tri_price price = {0};
   tri_op_call whole = *call;
-  if (!system->flash_attention) whole.attention_fraction = 1; /* masked scores are computed as well */
+  if (!system->flash_attention) whole.attention_fraction = 1; /* such attention computes masked scores, too */
   tri_op_cost(&whole, pass, &cost);
   const bool fp8 = tri_price_is_fp8(system, call) && cost.flops > 0 && cost.scores <= 0;
   if (fp8 || !measured_s(cluster, system, call, &cost, pass, &price)) {

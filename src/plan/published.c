@@ -19,7 +19,7 @@ tri_simulation_request tri_published_request(const tri_published_set *set, const
 
 /* ---- predictions ------------------------------------------------------------------------------------------------- */
 
-/* Predicts only the time of a step, since a fit compares nothing else. */
+/* Predicts the time of a row, which is all that a fit compares. */
 static tri_status predict_step(const tri_published_set *set, tri_published_row *row) {
   tri_simulation_request request = tri_published_request(set, row);
   TRI_TRY(tri_simulate_step(&request, &row->prediction));
@@ -27,7 +27,7 @@ static tri_status predict_step(const tri_published_set *set, tri_published_row *
   return TRI_OK;
 }
 
-/* Predicts time and memory of a row, and host_share from a second prediction without launch times. */
+/* Predicts time and memory of a row. host_share is computed from a second prediction, without launch times. */
 static tri_status predict_row(const tri_published_set *set, tri_published_row *row) {
   tri_simulation_request request = tri_published_request(set, row);
   tri_cluster prompt = set->cluster;
@@ -54,7 +54,7 @@ bool tri_published_is_judged(const tri_published_row *row) { return row->publish
 
 static int compare_counts(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
-/* Compares the groups of two rows. A group has the rows with the same model, sequence, number of devices and batch. */
+/* Orders rows by their groups. Returns 0 if both rows are in the same group. */
 static int compare_groups(const tri_published_row *a, const tri_published_row *b) {
   int64_t left[] = {a->model.num_layers, a->model.hidden_size, a->model.num_heads, a->model.vocab_size,
                     a->sequence,         a->devices,           a->global_batch};
@@ -71,7 +71,8 @@ static int compare_rows(const void *left, const void *right) {
   return compare_groups(*(tri_published_row *const *)left, *(tri_published_row *const *)right);
 }
 
-/* Returns the rank of a row, from 0. Rows with equal seconds share the mean of their ranks. */
+/* Returns the rank of a row by its predicted or published seconds, from 0. Rows with equal seconds share the mean of
+ * their ranks. */
 static double rank_of(tri_published_row *const *rows, int64_t count, int64_t row, bool predicted) {
   double below = 0, equal = 0, value = predicted ? rows[row]->predicted_s : rows[row]->published_s;
   for (int64_t r = 0; r < count; r++) {
@@ -171,7 +172,7 @@ static tri_status badness(tri_published_set *set, const double *begun, double *o
   return TRI_OK;
 }
 
-/* Multiplies a constant by a factor, and keeps the result if the fit becomes better. */
+/* Multiplies a constant by a factor. Keeps the result if the fit improves and the range of the constant allows it. */
 static tri_status try_move(tri_published_set *set, const double *begun, int i, double factor, double *best,
                            bool *moved) {
   double *constants = tri_cluster_constants(&set->cluster), before = constants[i], now = 0;

@@ -1,40 +1,41 @@
 /* Published results of training runs (configs/published.yaml), their predictions, and the fit of the constants of a
- * cluster to the rows that are marked for it. */
+ * cluster to the results that are marked for it. */
 #ifndef TRI_PLAN_PUBLISHED_H
 #define TRI_PLAN_PUBLISHED_H
 
 #include "plan/simulate.h"
 
-/* Largest number of rows of a set, and of sets of a file. */
+/* Largest numbers of rows of a set, and of sets of a file. */
 enum { TRI_PUBLISHED_ROWS = 1 << 16, TRI_PUBLISHED_SETS = 32 };
 
-/* A row is one run: its model, its layout, the published numbers and the prediction. */
+/* A row is one run: its model and layout, the published numbers, and the prediction. */
 typedef struct tri_published_row {
   char name[64];
   bool fit; /* the constants of the cluster are fitted to this row */
   char model_name[64];
   int64_t devices, global_batch, sequence;
   tri_dtype precision;
-  double step_s, step_ms, tflops, model_tflops,
-      tokens_s; /* published speed: at most one of these is above 0. tflops: TFLOP/s per device, with recompute;
-                   model_tflops: the same without recompute; tokens_s: tokens per second and device */
-  double mem_gb, mem_gib; /* published memory of the fullest device, in 1e9 or in 2^30 bytes; at most one is above 0 */
-  bool out_of_memory;     /* published: the run did not fit */
+  /* Published speed; at most one of these is above 0. tflops: TFLOP/s per device, with recompute; model_tflops: the
+   * same without recompute; tokens_s: tokens per second and device. */
+  double step_s, step_ms, tflops, model_tflops, tokens_s;
+  /* Published memory of the fullest device, in 1e9 and in 2^30 bytes; at most one of these is above 0. */
+  double mem_gb, mem_gib;
+  bool out_of_memory; /* published: the run did not fit into memory */
 
   tri_model model;   /* complete */
   tri_layout layout; /* resolved */
   tri_prediction prediction;
-  double published_s, predicted_s; /* seconds of a step; published_s 0: only the memory is known */
-  double published_bytes;          /* memory of the fullest device; 0: unknown */
-  double host_share; /* share of the predicted step that is due to the time in which the host launches kernels */
+  double published_s, predicted_s; /* seconds of a step; published_s 0: only the memory was published */
+  double published_bytes;          /* published bytes of the fullest device; 0: unknown */
+  double host_share;               /* share of the predicted step that the launch of kernels by the host causes */
 } tri_published_row;
 
-/* Rows with the same cluster and system. */
+/* A set of rows with the same cluster and system. */
 typedef struct tri_published_set {
   char name[64], cluster_name[64], system_name[64];
-  char rows_from[256], columns[1024]; /* file of comma-separated rows ("": none); keys of its columns ("": the first
-                                         line of the file has them) */
-  tri_published_row *rows;            /* [num_rows], owned */
+  /* rows_from: file of comma-separated rows; "": none. columns: keys of its columns; "": its first line has them. */
+  char rows_from[256], columns[1024];
+  tri_published_row *rows; /* [num_rows], owned */
   int64_t num_rows, room;
 
   tri_cluster cluster;
@@ -51,35 +52,37 @@ typedef struct tri_published {
 tri_status tri_published_load(const char *path, tri_published *out);
 void tri_published_release(tri_published *published);
 
-/* Returns the simulator's request for a row. */
+/* Returns the request to simulate a row. */
 tri_simulation_request tri_published_request(const tri_published_set *set, const tri_published_row *row);
 
 /* Predicts all rows of a set. */
 tri_status tri_published_predict(tri_published_set *set);
 
-/* Returns predicted / published - 1, for the seconds of a step. */
+/* Returns predicted / published - 1, of the seconds of a step. */
 double tri_published_error(const tri_published_row *row);
 
-/* Returns whether the time of a row was published and the row is not marked for the fit. */
+/* Returns whether the time of a row was published, and the row is not marked `fit`. */
 bool tri_published_is_judged(const tri_published_row *row);
 
-/* Summary of the errors of a set. */
+/* Summary of the errors of a set. Judged rows are those of tri_published_is_judged. A *group* has at least four rows
+ * with the same model, sequence, devices and batch. */
 typedef struct tri_published_summary {
-  double bias, mean, worst; /* errors of judged rows (tri_published_is_judged): mean, mean absolute, largest absolute */
+  double bias, mean, worst; /* errors of judged rows: mean, mean absolute, largest absolute */
   int64_t judged;           /* number of judged rows */
-  double rank_correlation, mean_rank_correlation; /* lowest and mean of the groups' Spearman rank correlations between
-                                                     predicted and published seconds; 1: no groups. A group has at least
-                                                     four rows with the same model, sequence, devices and batch */
-  int64_t ranked_groups;                          /* number of these groups */
-  double memory_bias, memory_mean, memory_worst;  /* errors of memory: mean, mean absolute, largest absolute */
-  int64_t memory_rows, oom_rows; /* number of rows with published memory; number of rows published as out of memory */
-  int64_t oom_said_to_fit, fit_said_not_to; /* number of rows published as out of memory but predicted to fit; number of
-                                               other rows that are predicted not to fit */
+  /* Spearman rank correlation between predicted and published seconds in each group: lowest, and mean; 1 without
+   * groups. */
+  double rank_correlation, mean_rank_correlation;
+  int64_t ranked_groups;                         /* number of groups */
+  double memory_bias, memory_mean, memory_worst; /* errors of memory: mean, mean absolute, largest absolute */
+  int64_t memory_rows, oom_rows;                 /* rows with published memory; rows published as out of memory */
+  /* Rows published as out of memory but predicted to fit; other rows, predicted not to fit. */
+  int64_t oom_said_to_fit, fit_said_not_to;
 } tri_published_summary;
-/* Computes the summary of a set after tri_published_predict. */
+/* Computes the summary of a set. Must be called after tri_published_predict. */
 tri_status tri_published_summarize(const tri_published_set *set, tri_published_summary *out);
 
-/* An effect that influences the step of some rows. Errors are reported by effect (published_effects.c). */
+/* An effect is a property of a run that influences its step. Errors are also reported for the rows with each effect
+ * (published_effects.c). */
 typedef struct tri_published_effect {
   const char *name;
   /* Returns whether the row shows the effect. */
@@ -88,10 +91,9 @@ typedef struct tri_published_effect {
 extern const tri_published_effect tri_published_effects[];
 extern const size_t tri_num_published_effects;
 
-/* Fits those constants of set->cluster whose bit in `which` is set (bit i: element i of tri_cluster_constants) to
- * the rows marked `fit`. A pattern search on the logarithms of the constants minimises the sum of the squares of
- * log(predicted / published). A weak pull to the initial values matters only for constants that the rows do not
- * determine. */
+/* Fits constants of set->cluster to the rows marked `fit`: element i of tri_cluster_constants if bit i of `which` is
+ * set. A pattern search on the logarithms of the constants minimises the sum of the squares of log(predicted /
+ * published). A weak pull to the initial values decides only constants that the rows do not determine. */
 tri_status tri_published_fit(tri_published_set *set, unsigned which);
 
 #endif

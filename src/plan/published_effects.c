@@ -1,6 +1,6 @@
-/* Effects that influence the step of some rows. Errors are reported by effect: if the errors are large only for rows
- * with one effect, this effect is modelled badly. Whether a row shows an effect follows from its model, layout and
- * prediction, so rows are not marked. */
+/* Properties of runs that influence their steps, called effects. Errors are reported by effect: if they are large
+ * only for rows with one effect, this effect is modelled badly. Whether a row shows an effect follows from its
+ * model, layout and prediction, so rows are not marked by hand. */
 #include "plan/published.h"
 
 static double share_of_step(const tri_published_row *row, double seconds) { return seconds / row->predicted_s; }

@@ -2,12 +2,12 @@
  *
  * A row is short: it has keys of a layout with their own names, keys of a model with shorter names, and the published
  * numbers. All of them are keys of one table, so that an error message for an unknown key can suggest the nearest of
- * all keys. This file makes the table from the table of layouts and from the shorter names of model keys. The keys of
- * the model are then read again with the table of models, over the preset that the row names. So derived values are
- * set, and the checks of a model file apply.
+ * all. This file makes the table from the table of layouts and from the shorter names of model keys. The keys of the
+ * model are then read a second time, with the table of models, over the preset that the row names. This sets derived
+ * values, and makes the checks of a model file.
  *
- * The lines of a file of comma-separated values are converted to the same mappings; error messages have the line
- * number. */
+ * The lines of a file of comma-separated values are converted to the same mappings. Error messages then have the number
+ * of the line. */
 #include "base/memory.h"
 #include "files/file.h"
 #include "model/model_config.h"
@@ -60,7 +60,7 @@ static const tri_config_key own_keys[] = {
      .help = "published: fits, or oom, which has no time"},
 };
 
-/* The shorter names of model keys. A row without `model:` must have the keys with an example. */
+/* The shorter names of model keys. A row without `model:` must have all keys with an example. */
 typedef struct model_key {
   const char *name, *full, *example;
 } model_key;
@@ -94,8 +94,8 @@ static void set_fallback(row_keys *rows, const char *name, const char *fallback)
   }
 }
 
-/* Makes the table for a row that names a model (has_model), or for a row that describes its model by keys. Defaults
- * are the usual settings of published runs. */
+/* Makes the table for a row that names a model (has_model), or for one that describes its model by keys. The
+ * defaults are the usual settings of published runs. */
 static void row_keys_make(bool has_model, row_keys *out) {
   size_t count = 0;
   for (size_t i = 0; i < OWN_KEYS; i++) out->keys[count++] = own_keys[i];
@@ -170,7 +170,7 @@ static tri_status row_model(tri_yaml_tree *tree, const tri_yaml *root, tri_publi
   return tri_model_finish(mapping, &row->model);
 }
 
-/* Sets the published time and memory of a row. */
+/* Computes published_s and published_bytes of a row. */
 static tri_status row_figures(const tri_published_set *set, tri_published_row *row) {
   int times =
       (row->step_s > 0) + (row->step_ms > 0) + (row->tflops > 0) + (row->model_tflops > 0) + (row->tokens_s > 0);
@@ -231,7 +231,7 @@ static tri_status row_complete(tri_yaml_tree *tree, const tri_published_set *set
   return row_figures(set, row);
 }
 
-/* Copies a key of a row to the mapping `root`. `mem_gb: OOM`, which tables of measurements often have, becomes
+/* Copies the key of a row to the mapping `root`. `mem_gb: OOM`, which tables of measurements often have, becomes
  * `memory: oom`. */
 static tri_status row_put(tri_yaml_tree *tree, tri_yaml *root, const char *key, const tri_yaml *from) {
   tri_yaml *node = NULL;
@@ -244,10 +244,10 @@ static tri_status row_put(tri_yaml_tree *tree, tri_yaml *root, const char *key, 
   return tri_yaml_put(tree, root, oom ? "memory" : key, node);
 }
 
-/* Reads a row. `each`: keys and values that the set adds to each of its rows; may be NULL. */
+/* Reads a row. `each`: keys and values that the set adds to its rows, unless a row has the key; may be NULL. */
 static tri_status row_read(const tri_published_set *set, const tri_yaml *given, const tri_yaml *each,
                            tri_published_row *row) {
-  tri_yaml_tree *tree = NULL; /* a tree for each row, because the number of nodes of a tree is limited */
+  tri_yaml_tree *tree = NULL; /* one tree for each row, because the nodes of a tree are limited */
   tri_yaml *root = NULL;
   row_keys keys;
   TRI_TRY(tri_yaml_create(&tree));
@@ -265,8 +265,7 @@ static tri_status row_read(const tri_published_set *set, const tri_yaml *given, 
   return status;
 }
 
-/* Adds the name of the row to the error message, and its line if the message does not have it. Returns the status of
- * the failure. */
+/* Adds the name of the row to the error message, and its line if the message does not have it. Returns `status`. */
 static tri_status row_blame(const tri_published_row *row, const tri_yaml *given, tri_status status) {
   char message[1024], place[64], named[96] = "";
   snprintf(message, sizeof message, "%s", tri_status_message());
@@ -297,7 +296,8 @@ static tri_status set_add(tri_published_set *set, const tri_yaml *given, const t
 
 enum { MOST_COLUMNS = 64, MOST_CSV_BYTES = 1 << 26 };
 
-/* Cuts the next field off a line, in place, and removes its blanks and quotes. Returns NULL after the last field. */
+/* Cuts the next field off a line, in place, without the blanks and quotes around it. Returns NULL after the last
+ * field. */
 static char *field_next(char **line) {
   char *at = *line, *end;
   if (at == NULL) return NULL;
@@ -356,7 +356,7 @@ static tri_status csv_row(csv_file *csv, char *text) {
   return status;
 }
 
-/* Reads the lines of a file. Empty lines and comments (#) are skipped; an empty value is an absent key. */
+/* Reads the lines of a file. Skips empty lines and comments (#); an empty value is an absent key. */
 static tri_status csv_lines(csv_file *csv, char *text) {
   bool headed = false;
   for (char *line = text; line != NULL;) {
@@ -411,7 +411,7 @@ static tri_yaml *detach_yaml_key(tri_yaml *mapping, const char *key) {
   return NULL;
 }
 
-/* The nodes `rows` and `each` of a set. They are removed from the set before it is read with a table, because a
+/* The nodes `rows` and `each` of a set. They are removed from the set before it is read with its table, because a
  * table limits the length of a list, and a set may have more rows. */
 typedef struct set_nodes {
   tri_yaml *rows, *each;

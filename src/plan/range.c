@@ -125,8 +125,8 @@ static tri_status check_possible(void *context, const tri_range *range, double v
 
 tri_status tri_ranges_check(const tri_cluster *cluster) { return tri_ranges_visit(cluster, check_possible, NULL); }
 
-/* Writes "; did you mean 312e12?": the same digits with another power of a thousand that makes the value plausible;
- * "" if no power does. */
+/* Writes "; did you mean 312e12?": the same digits with another power of 1000, which makes the value plausible.
+ * Writes "" if no power does. */
 static void write_guess(const tri_range *range, double value, char guess[64]) {
   guess[0] = '\0';
   for (int power = -15; power <= 15; power += 3) {
@@ -139,11 +139,10 @@ static void write_guess(const tri_range *range, double value, char guess[64]) {
   }
 }
 
-enum {
-  FAR = 1000
-}; /* a number outside of the plausible range by this factor is a mistake, unless the cluster is hypothetical */
+/* A number outside of the plausible range by this factor is a mistake, unless the cluster is hypothetical. */
+enum { FAR = 1000 };
 
-/* Logs a warning if a number is outside of the plausible range, and fails if it is outside by a factor of FAR.
+/* Logs a warning if a number is outside of the plausible range; fails if it is outside by a factor of FAR.
  * `context`: name of the cluster. */
 static tri_status check_value(void *context, const tri_range *range, double value) {
   const char *name = context;

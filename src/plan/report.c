@@ -203,7 +203,7 @@ char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPO
   return out;
 }
 
-/* Prints "peak memory 75.71 of 79.65 GiB", with one unit if both numbers have the same unit. */
+/* Prints "peak memory 75.71 of 79.65 GiB". Leaves out the first unit if both numbers have the same unit. */
 static void print_peak(const tri_simulation_request *request, double peak, FILE *to) {
   char held[32], room[TRI_REPORT_MEMORY_BYTES];
   tri_format_bytes(peak, held, sizeof held);
@@ -214,7 +214,7 @@ static void print_peak(const tri_simulation_request *request, double peak, FILE 
   fprintf(to, "peak memory %s of %s", held, room);
 }
 
-/* Prints the overlap of communication with computation, if it hides at least a hundredth of the step. */
+/* Prints the overlap of communication with computation, if it is at least a hundredth of the step. */
 static void print_overlap(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
   tri_overlap overlap;
   if (tri_simulate_overlap(request, p, &overlap) != TRI_OK || 100 * overlap.hidden_s < p->step_s) return;
@@ -224,7 +224,7 @@ static void print_overlap(const tri_simulation_request *request, const tri_predi
           overlap.hidden_s, overlap.slower_s);
 }
 
-/* Prints the additional forwards of a preference loss, in the step and before the first step. */
+/* Prints the seconds of the additional forwards of a preference loss, in the step and before the first step. */
 static void print_preferences(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
   const char *name = tri_step_preference_rules(request).name;
   char batch[32];

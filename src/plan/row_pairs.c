@@ -9,7 +9,7 @@
 /* Largest value of layout.context_row_pairs. */
 static const double MOST_PAIRS = 1 << 20;
 
-/* Sums over all layers, as if all documents were as long as the sequence. */
+/* Sums over all layers, with documents as long as the sequence. */
 typedef struct sums {
   double attention_s, pairs; /* seconds of attention; its query-key pairs, counted without document masks */
   double rows_s, rows;       /* seconds and number of the rows of keys from other ranks */
@@ -22,8 +22,8 @@ static bool gathers_keys(const tri_cost *cost) {
 
 /* Returns the seconds of the rows of keys from other ranks: their transfer, their packing by the ranks that have
  * them, and their reordering on this rank. cost.copied has the bytes of packing the rows of this rank and of
- * reordering all rows: own + all_rows copies of a row. Each row from another rank is copied twice, when it is packed
- * and when it is reordered. */
+ * reordering all rows, own + all_rows copies of a row. A row from another rank is copied twice: packed and
+ * reordered. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price,
                      double all_rows) {
   tri_cost cost = {0};
@@ -50,8 +50,8 @@ static void row_pairs_add(tri_pricer *pricer, const tri_op_list *list, int64_t a
   to->pairs += (double)call->rows * ((double)list->tokens + 1) / 2;
 }
 
-/* Creates the list of operations of all layers, as one stage, for the rank with the most tokens. If no layer
- * has a window and all layers recompute alike, their attention costs the same, and the list has only one layer. */
+/* Creates the list of operations of all layers, as one stage, for the rank with the most tokens. The list has only
+ * one layer if the attention of all layers costs the same: no layer has a window, and all recompute alike. */
 static tri_status create_list(const tri_simulation_request *request, const tri_layout *listed, tri_op_list **out) {
   const tri_parts_request parts = {.model = request->model,
                                    .layout = listed,

@@ -16,25 +16,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* AT_ONCE: number of candidates that are simulated together. LOOK: number of candidates between two reads of the clock.
- * SILENT_S: seconds before the first message of progress. */
+/* AT_ONCE: largest number of candidates that are simulated in parallel. LOOK: number of candidates after which
+ * progress is logged again. SILENT_S: seconds before the first message of progress. */
 enum { AT_ONCE = 16, LOOK = 4096, SILENT_S = 2 };
 
-/* A valid layout. */
+/* A candidate is a valid layout with its lower bounds. It is *planned* if its memory is predicted, and *simulated*
+ * if its time is, too. */
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool simulated;             /* time and memory are predicted */
+  bool simulated;             /* its time and memory are predicted */
   bool reported;              /* tri_search_request.simulated was called */
-  tri_prediction *prediction; /* owned; NULL: neither memory nor time is predicted */
+  tri_prediction *prediction; /* owned; NULL: not planned */
 } candidate;
 
 typedef struct search {
-  double begin_s;
+  double begin_s; /* time (tri_clock_s) */
   const tri_search_request *request;
-  int64_t lowest_trained; /* tri_trainable_lowest_layer */
-  candidate *all;         /* candidates [count], by ascending bound of time once all are known */
-  int64_t count, room, simulated;
+  int64_t lowest_trained;         /* index of the lowest layer with a trained weight (tri_trainable_lowest_layer) */
+  candidate *all;                 /* candidates [count]; enumerate sorts them by their bounds of time */
+  int64_t count, room, simulated; /* room: capacity of `all`; simulated: number of simulated candidates */
 } search;
 
 static tri_simulation_request simulation_of(const tri_search_request *request, const tri_layout *layout) {
@@ -55,7 +56,8 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
 
 static double room_of(const tri_search_request *request) { return tri_system_room(request->system, request->cluster); }
 
-/* Logs the progress of a search that has taken longer than SILENT_S. */
+/* Logs the progress of a search that has taken longer than SILENT_S. `sorted`: all candidates are known, and are
+ * being simulated. */
 static void log_progress(const search *s, bool sorted) {
   const double seconds = tri_clock_s() - s->begin_s;
   if (!s->request->progress || seconds < SILENT_S) return;
@@ -74,13 +76,14 @@ static void log_progress(const search *s, bool sorted) {
 typedef struct adding {
   search *to;
   tri_bounds *bounds;
-  tri_layout tried, resolved; /* the last layout with recompute_every 1 that was passed to tri_layout_resolve_trained,
-                                 before and after the call */
-  bool valid;                 /* this layout is valid */
+  /* The last layout with recompute_every 1 that was resolved, before and after. */
+  tri_layout tried, resolved;
+  bool valid; /* `resolved` is valid */
 } adding;
 
-/* Resolves a candidate. Returns false if it is not valid. `recompute_every` is the innermost key and affects no
- * other key, so a layout is resolved only for recompute_every 1, and the result is reused for the other values. */
+/* Resolves a layout. Returns false if it is not valid. tri_layouts_each varies `recompute_every` innermost, and this
+ * key affects no other key. So a layout is resolved only with recompute_every 1, and the result is reused for the
+ * other values. */
 static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
   const tri_search_request *of = at->to->request;
   tri_layout one = *tried;
@@ -91,7 +94,7 @@ static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
                                            of->global_batch, of->devices) == TRI_OK;
   }
   if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL)
-    return false; /* a fixed recompute_every has no effect in this layout */
+    return false; /* without full recompute, recompute_every has no effect */
   *out = at->resolved;
   out->recompute_every = tried->recompute_every;
   return at->valid;
@@ -121,7 +124,8 @@ static int compare_bounds(const void *left, const void *right) {
   return (a->bound.step_s > b->bound.step_s) - (a->bound.step_s < b->bound.step_s);
 }
 
-/* Fails because no layout with the fixed keys is valid. The message has the reason for one of them. */
+/* Fails because no layout with the fixed keys is valid. The message says why the one with the defaults of all other
+ * keys is not; if that one is valid but cannot be tried by the search, it refers to `trireme simulate`. */
 static tri_status none_with_fixed(const tri_search_request *request, tri_layout fixed) {
   char why[1024] = "run `trireme simulate` with one such layout to see why";
   if (tri_layout_resolve(&fixed, request->model, request->sequence, request->global_batch, request->devices) !=
@@ -170,8 +174,9 @@ static tri_status enumerate(search *s) {
 
 /* ---- simulation -------------------------------------------------------------------------------------------------- */
 
-/* Predicts the memory of a candidate, and its time if the memory fits into `room`. The prediction of memory ends at
- * the first stage that does not fit. This is enough because later calls never have a larger `room`. */
+/* Predicts the memory of a candidate, and its time if the memory fits into `room` bytes. The prediction of memory
+ * ends at the first stage that does not fit. A later call does not continue it, because no later call has a larger
+ * `room`. */
 static tri_status search_simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
   if (c->prediction == NULL) {
@@ -193,11 +198,11 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
   return TRI_OK;
 }
 
-/* Simulates several candidates in parallel. Fails if one of them fails. */
+/* Simulates candidates in parallel. Returns the first failure after all have ended. */
 static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
-  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated; /* these were counted in an earlier pass */
+  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated; /* already counted */
 #pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
     tri_status status = search_simulate(s, some[i], room);
@@ -218,8 +223,8 @@ static int compare_answers(const void *left, const void *right) {
   return (*a)->prediction->memory.peak > (*b)->prediction->memory.peak ? 1 : -1;
 }
 
-/* Inserts a candidate that fits into the list of the best so far, best[*count], best first. The list has at most
- * `top` candidates. */
+/* Inserts a candidate into best[*count], the fastest candidates that fit into `room` bytes, if it is one of the
+ * `top` fastest. The fastest is first. */
 static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *c, double room) {
   if (c->prediction->memory.peak > room) return;
   if (*count == top) {
@@ -230,13 +235,13 @@ static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *
   qsort(best, (size_t)*count, sizeof *best, compare_answers);
 }
 
-/* The candidates that a pass over the list considers, and the number of answers. */
+/* The conditions for the candidates that `find` returns. */
 typedef struct query {
-  double room;                 /* bytes that a rank may need */
-  int64_t top;                 /* largest number of answers */
-  const tri_config_key *other; /* consider only candidates that differ from `than` in this key; NULL: all candidates */
+  double room;                 /* largest number of bytes of the fullest rank */
+  int64_t top;                 /* largest number of candidates to return */
+  const tri_config_key *other; /* only candidates that differ from `than` in this key; NULL: all candidates */
   const tri_layout *than;
-  double limit_s; /* largest step time; INFINITY: no limit */
+  double limit_s; /* largest step time of a candidate; INFINITY: no limit */
 } query;
 
 static bool is_wanted(const search *s, const query *want, const candidate *c) {
@@ -252,7 +257,9 @@ static void report_simulated(const search *s, candidate **some, int64_t count) {
   }
 }
 
-/* Finds the fastest candidates of a query, and writes them to best[*found], best first. */
+/* Finds the fastest candidates of a query, and writes them to best[*found], the fastest first. Simulates candidates
+ * in the order of their bounds of time until the next bound is above the limit, or above the step time of the
+ * slowest of want->top candidates. An exhaustive search simulates all. */
 static tri_status find(search *s, const query *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
   *found = 0;
@@ -284,8 +291,8 @@ static int compare_bytes(const void *left, const void *right) {
   return (a->bound.bytes > b->bound.bytes) - (a->bound.bytes < b->bound.bytes);
 }
 
-/* Finds the candidate that needs the least memory. Sorts the list by the bounds of memory, and plans candidates in
- * this order until the next bound is not below the least memory so far. */
+/* Finds the candidate that needs the least memory. Sorts s->all by the bounds of memory, and plans candidates in
+ * this order until the next bound is not below the least memory found. */
 static tri_status smallest(search *s, candidate **out, double *bytes) {
   *out = NULL;
   *bytes = INFINITY;
@@ -302,11 +309,11 @@ static tri_status smallest(search *s, candidate **out, double *bytes) {
   return TRI_OK;
 }
 
-/* Finds the smallest number of devices with which a layout fits, and its global batch. Tries 2, 4, ... 64 times the
- * requested number of devices. Sets *out to 0 if no layout fits. */
+/* Finds a number of devices with which a layout fits, and its global batch. Tries 2, 4, ... 64 times the requested
+ * number, each with the requested batch, and then with a batch that is larger by the same factor. Sets *out to the
+ * first number that fits, or to 0. */
 static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) {
   *out = 0;
-  /* Each number is tried with the requested batch first, and then with a batch that grows with the number. */
   for (int64_t i = 2; i <= 13 && *out == 0; i++) {
     const int64_t times = INT64_C(1) << (i / 2);
     tri_search_request more = *s->request;
@@ -352,7 +359,7 @@ static double more_along(const tri_prediction *best, const tri_prediction *other
   return other->time.along[axis] - best->time.along[axis];
 }
 
-/* Returns the name of the part of the step with the largest increase from the best layout to another. */
+/* Returns the name of the part of the step that grows most from the best layout to another one. */
 static const char *largest_loss(const tri_prediction *best, const tri_prediction *other) {
   const struct {
     const char *name;
@@ -372,8 +379,8 @@ static const char *largest_loss(const tri_prediction *best, const tri_prediction
   return parts[most].name;
 }
 
-/* Returns the alternative with the layout of `other`, which is added if it is new. It may be the alternative for
- * several keys. */
+/* Returns the alternative whose layout is that of `other`, and adds it if it is new. One layout may be the
+ * alternative for several keys. */
 static tri_alternative *alternative_of(tri_search_result *result, const candidate *best, const candidate *other) {
   for (int64_t i = 0; i < result->num_alternatives; i++) {
     if (tri_layouts_alike(&result->alternatives[i].layout, &other->layout, TRI_LAYOUT_OF_ALL)) {
@@ -387,8 +394,8 @@ static tri_alternative *alternative_of(tri_search_result *result, const candidat
   return made;
 }
 
-/* Returns the step time of the slowest of the TRI_SEARCH_TOLD fastest alternatives; INFINITY if there are fewer
- * alternatives. */
+/* Returns the step time of the slowest of the TRI_SEARCH_TOLD fastest alternatives so far; INFINITY if there are
+ * fewer. */
 static double farthest_s(const tri_search_result *result) {
   double nearest[TRI_SEARCH_TOLD];
   for (int i = 0; i < TRI_SEARCH_TOLD; i++) nearest[i] = INFINITY;
@@ -404,7 +411,7 @@ static double farthest_s(const tri_search_result *result) {
   return nearest[TRI_SEARCH_TOLD - 1];
 }
 
-/* Returns whether there may be candidates of the query that fit but are slower than its limit. */
+/* Returns whether a candidate of the query may fit, but have a step time above want->limit_s. */
 static bool may_have_others(const search *s, const query *want) {
   bool some = false;
   for (int64_t i = 0; i < s->count && !some; i++) {
@@ -432,8 +439,8 @@ static tri_status explain_key(search *s, const candidate *best, const tri_config
   return TRI_OK;
 }
 
-/* Returns the fastest answer with another value of the key; NULL if no answer has one. Answers are faster than all
- * other candidates, so it is the fastest of all candidates with another value. */
+/* Returns the fastest answer with another value of the key than the best one; NULL if all answers have the same
+ * value. No other candidate that fits is faster than an answer, so this is the alternative for the key. */
 static const candidate *answer_without(candidate *const *best, int64_t found, const tri_config_key *key) {
   for (int64_t i = 1; i < found; i++) {
     if (tri_layouts_differ(&best[i]->layout, &best[0]->layout, key) != NULL) return best[i];
@@ -446,7 +453,8 @@ static int compare_alternatives(const void *left, const void *right) {
   return (a->step_s > b->step_s) - (a->step_s < b->step_s);
 }
 
-/* Returns whether any candidate has another value of the key than the best one. */
+/* Returns whether any candidate has another value of the key than the best one. If none has, the key is fixed or
+ * cannot be varied. */
 static bool is_open(const search *s, const candidate *best, const tri_config_key *key) {
   for (int64_t i = 0; i < s->count; i++) {
     if (tri_layouts_differ(&s->all[i].layout, &best->layout, key) != NULL) return true;
@@ -454,8 +462,8 @@ static bool is_open(const search *s, const candidate *best, const tri_config_key
   return false;
 }
 
-/* Finds an alternative for each key. Keys with an alternative among the answers come first. For the other keys, the
- * search considers only alternatives that would be among the TRI_SEARCH_TOLD fastest. */
+/* Finds an alternative for each key. Keys with an alternative among the answers come first, because these cost no
+ * simulation. For the other keys only alternatives are searched that would be among the TRI_SEARCH_TOLD fastest. */
 static tri_status explain(search *s, candidate *const *best, int64_t found, tri_search_result *result) {
   const tri_config_key *rest[TRI_SEARCH_EXPLAINED];
   int64_t explained = 0, num_rest = 0;

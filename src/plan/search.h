@@ -1,18 +1,23 @@
 /* The search for the fastest layouts that fit into memory.
  *
  * The candidates are all valid combinations of the values that are tried for each layout key
- * (schedule/layout_values.h). Each candidate gets a lower bound of its time and one of its memory, from the prices of
- * one layer of each kind, of the embedding and of the head (bounds.h). Candidates are simulated in the order of their
- * bounds of time. The search ends when the next bound is above the slowest of the `top` fastest layouts so far, since
- * no other candidate can be faster.
+ * (schedule/layout_values.h). Each has a lower bound of its time and one of its memory, from the prices of one layer of
+ * each kind, of the embedding and of the head (bounds.h). Candidates are simulated in the order of their bounds of
+ * time. The search ends when the next bound is above the step time of the slowest of the `top` fastest layouts so far,
+ * since no other candidate can be faster.
  *
- * The search does not try the following layouts, unless a fixed key requests them: GPipe (1F1B is as fast and needs
- * less memory); micro-batches of more than 64 sequences; full recompute of fewer than one layer in four; full recompute
- * with sequence_regather (except in systems that always gather again); context ranks with fewer than 8192 tokens of a
- * sequence; interleaved schedules with more than 16 chunks per rank; interleaved schedules whose chunks have unequal
- * lengths, both in layers and if the embedding and the head count as a layer each. Keys without values to try, such as
- * micro_batch_group, have their defaults. They cannot be fixed, except `data` and `stage_layers`. context_row_pairs is
- * computed from prices (row_pairs.h). */
+ * The search does not try the following layouts, unless a fixed key requests them:
+ * - GPipe: 1F1B is as fast and needs less memory;
+ * - micro-batches of more than 64 sequences;
+ * - full recompute of fewer than one layer in four;
+ * - full recompute with sequence_regather, except in systems that always gather again;
+ * - context ranks with fewer than 8192 tokens of a sequence;
+ * - interleaved schedules with more than 16 chunks per rank;
+ * - interleaved schedules whose chunks have unequal lengths, both in layers and with the embedding and the head
+ *   counted as a layer each.
+ *
+ * Keys without values to try, such as micro_batch_group, have their defaults. They cannot be fixed, except `data` and
+ * `stage_layers`. context_row_pairs is computed from prices (row_pairs.h). */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
@@ -29,16 +34,16 @@ typedef struct tri_search_request {
   tri_dtype precision;
   const tri_optimizer_settings *optimizer; /* NULL: AdamW */
   const tri_train_objective *objective;    /* NULL: cross entropy */
-  bool masked;                             /* this and the next three members: as in tri_simulation_request */
+  bool masked;                             /* this and the next three: as in tri_simulation_request */
   double masked_attention_fraction;
   tri_attention_fraction_table *drawn;
   double expert_imbalance;
-  const char *fixed; /* keys with a fixed value, which are not searched (tri_layout_space.fixed); NULL: none */
+  const char *fixed; /* keys with a fixed value, such as "tensor=8,zero=1" (tri_layout_space.fixed); NULL: none */
   int64_t top;       /* largest number of answers */
   bool exhaustive;   /* simulate all candidates, without using lower bounds; for tests */
   bool explain;      /* find alternatives (tri_alternative) */
-  bool progress;     /* log the progress, after the first seconds */
-  /* Called once for each simulated layout, with `context`; NULL: no callback. */
+  bool progress;     /* log the progress, after 2 seconds */
+  /* Called once for each simulated layout, with `context`, by the calling thread; NULL: not called. */
   void (*simulated)(void *context, const tri_layout *layout, const tri_prediction *prediction);
   void *context;
 } tri_search_request;
@@ -48,48 +53,47 @@ typedef struct tri_answer {
   tri_prediction prediction;
 } tri_answer;
 
-/* TRI_SEARCH_EXPLAINED: largest number of keys with an alternative. TRI_SEARCH_TOLD: number of alternatives that are
- * reported. */
+/* TRI_SEARCH_EXPLAINED: largest number of keys with an alternative. TRI_SEARCH_TOLD: number of alternatives in a
+ * report. */
 enum { TRI_SEARCH_EXPLAINED = 16, TRI_SEARCH_TOLD = 3 };
 
-/* The alternative to the best layout for a key: the fastest layout that fits and has another value of this key. The
- * difference of both step times is the time that the best value saves. One layout may be the alternative for several
- * keys. */
+/* The alternative for a key: the fastest layout that fits and has another value of this key than the best layout.
+ * The difference of the two step times is the time that the best value saves. One layout may be the alternative for
+ * several keys. */
 typedef struct tri_alternative {
-  const tri_config_key *keys[TRI_SEARCH_EXPLAINED]; /* keys for which this layout is the alternative [num_keys] */
+  const tri_config_key *keys[TRI_SEARCH_EXPLAINED]; /* keys that this layout is the alternative for [num_keys] */
   int64_t num_keys;
   tri_layout layout; /* resolved */
   double step_s;
-  const char *loss; /* name of the part of the step with the largest increase over the best layout */
+  const char *loss; /* name of the part of the step that grows most from the best layout to this one */
 } tri_alternative;
 
 typedef struct tri_search_result {
   tri_answer *answers; /* [num_answers], best first; owned */
   int64_t num_answers;
-  int64_t valid, simulated; /* numbers of valid and of simulated candidates */
-  bool exhaustive;          /* as in the request. If true, candidates that were not simulated do not fit */
-  tri_alternative
-      alternatives[TRI_SEARCH_EXPLAINED]; /* [num_alternatives], distinct, fastest first. The first TRI_SEARCH_TOLD
-                                             are exact; a later one may be slower than the fastest layout with another
-                                             value of its keys. Empty after an exhaustive search */
+  int64_t valid, simulated; /* numbers of candidates, and of simulated ones */
+  bool exhaustive;          /* as in the request; if true, candidates that were not simulated do not fit */
+  /* Distinct layouts [num_alternatives], the fastest first. The first TRI_SEARCH_TOLD are exact: a later one may be
+   * slower than the fastest layout with another value of its keys. Empty after an exhaustive search. */
+  tri_alternative alternatives[TRI_SEARCH_EXPLAINED];
   int64_t num_alternatives;
   const tri_config_key *only[TRI_SEARCH_EXPLAINED]; /* keys for which no layout with another value fits [num_only] */
   int64_t num_only;
 } tri_search_result;
 
-/* Searches for the fastest layouts. Fails with TRI_BAD_LAYOUT if no combination is valid (the message has the rule
- * and the numbers), and with TRI_OUT_OF_MEMORY if no layout fits (the message has the bytes that the smallest layout
- * lacks, and a number of devices that is enough, if one was found). Release with tri_search_release. */
+/* Searches for the fastest layouts. Fails with TRI_BAD_LAYOUT if no combination is valid; the message has the rule
+ * and the numbers. Fails with TRI_OUT_OF_MEMORY if no layout fits; the message has the bytes that the smallest
+ * layout lacks, and a number of devices that is enough, if one was found. Release with tri_search_release. */
 tri_status tri_search(const tri_search_request *request, tri_search_result *out);
-/* Writes the names of the layout keys that a search varies, separated by ", ": all searched keys that are not in
- * `fixed` (NULL: all). Returns buffer. */
+/* Writes the names of the layout keys that a search varies, separated by ", ": all but those in `fixed` (NULL: all).
+ * Returns buffer. */
 enum { TRI_SEARCHED_BYTES = 320 };
 char *tri_search_keys(const char *fixed, char buffer[TRI_SEARCHED_BYTES]);
 
 void tri_search_release(tri_search_result *result);
 
-/* Searches for the Pareto front of time and memory. It has at most 24 answers: each is the fastest layout with at
- * least 3 % less memory than the previous answer. */
+/* Searches for the Pareto front of time and memory, of at most 24 layouts. The first answer is the fastest layout
+ * that fits; each later one is the fastest with at least 3 % less memory than the answer before it. */
 tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out);
 
 #endif

@@ -12,14 +12,16 @@
 
 /* ---- many micro-batches ------------------------------------------------------------------------------------------ */
 
-/* A guess of the middle of a step: from micro-batch `first` on, the step may repeat every `period` micro-batches. */
+/* A guess where the middle of a step begins: from micro-batch `first` on, the step may repeat every `period`
+ * micro-batches. */
 typedef struct middle {
   int64_t first, period;
 } middle;
 
-/* Simulates a shorter step. If its middle repeats, sets *settled and adds the missing periods. After the compared
- * micro-batches, the shorter step has as many as can be in flight, so that its end does not affect them. Does
- * nothing if the shorter step has more than half of the micro-batches, since this would save little time. */
+/* Simulates a shorter step, and adds the time of the missing periods. Sets *settled to whether the middle of the
+ * shorter step repeats; only then *out is valid. After the compared micro-batches, the shorter step has as many as
+ * can be in flight, so that its end does not affect them. Does nothing if the shorter step has more than half of the
+ * micro-batches, since this would save little time. */
 static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, middle at, tri_step_sample *out,
                               bool *settled) {
   const tri_layout *layout = stages->request->layout;
@@ -41,13 +43,13 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
   return TRI_OK;
 }
 
-/* A step with at least this many forwards needs much memory for its turns, so the threads of a search simulate such
- * steps one at a time. */
+/* A step with at least this many forwards needs much memory for its turns, so only one thread of a search simulates
+ * such a step at a time. */
 enum { LONG_STEP = 1000000 };
 /* A step with at most this many forwards is simulated in full, without testing whether its middle repeats. */
 enum { SHORT_STEP = 4000 };
 
-/* Returns whether a step has a middle that repeats. */
+/* Returns whether a step of this schedule has a middle that repeats. */
 static bool repeats_itself(tri_schedule_kind schedule) {
   switch (schedule) {
     case TRI_SCHEDULE_GPIPE: return false; /* all forwards, then all backwards */
@@ -58,7 +60,8 @@ static bool repeats_itself(tri_schedule_kind schedule) {
   return false;
 }
 
-/* Simulates a step or its forwards (tri_stages.forward_only): a shorter one if its middle repeats, else all of it. */
+/* Simulates a step, or its forwards if stages->forward_only is set: a shorter step if its middle repeats, else all
+ * of it. */
 static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
   bool settled = false;
   int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
@@ -120,7 +123,7 @@ double tri_step_attention_fraction(const tri_simulation_request *request) {
   return tri_model_attention_fraction(request->model, request->sequence, masked_fraction(request));
 }
 
-/* Returns the attention fraction of the layers that full recompute applies to, on average. */
+/* Returns the mean attention fraction of the layers that full recompute recomputes. */
 static double recomputed_fraction(const tri_simulation_request *request) {
   const tri_model *model = request->model;
   const double masked = masked_fraction(request);
@@ -138,7 +141,7 @@ double tri_step_model_flops(const tri_simulation_request *request) {
          (double)request->global_batch * (double)request->sequence;
 }
 
-/* Returns the FLOPs of the GEMMs of attention in a step, forward and backward: the part of its FLOPs that depends on
+/* Returns the FLOPs of the GEMMs of attention in a step, forward and backward. These are the FLOPs that depend on
  * the length of sequences. */
 static double attention_flops(const tri_simulation_request *request) {
   double per_token = tri_model_flops_per_token(request->model, request->sequence, tri_step_attention_fraction(request));
@@ -146,7 +149,8 @@ static double attention_flops(const tri_simulation_request *request) {
          (double)request->sequence;
 }
 
-/* Returns the FLOPs of recomputing experts: the GEMMs of gate and up, since no backward reads the output of down. */
+/* Returns the FLOPs of recomputing experts: the GEMMs of gate and up. No backward reads the output of down, so it is
+ * not recomputed. */
 static double again_of_experts(const tri_simulation_request *request) {
   const tri_model *model = request->model;
   const double tokens = (double)request->global_batch * (double)request->sequence;
@@ -154,9 +158,11 @@ static double again_of_experts(const tri_simulation_request *request) {
   return tokens * (double)(model->num_layers - model->dense_layers) * (double)model->experts_per_token * each;
 }
 
-/* Adds the FLOPs of recompute and of the forward of mismatched answers. Recompute of `experts` has the GEMMs of gate
- * and up. `selective` has the forward of attention, a third of its FLOPs, in systems with selective_attention, else
- * no GEMMs. `full` has the forward of one in recompute_every layers, without the head. */
+/* Adds the FLOPs of the forward of mismatched answers, and of recompute:
+ *
+ *   experts     the GEMMs of gate and up
+ *   selective   in systems with selective_attention the forward of attention, a third of its FLOPs; else no GEMMs
+ *   full        the forward of one in recompute_every layers, without the head */
 double tri_step_hardware_flops(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double all = tri_step_model_flops(request);
@@ -209,8 +215,7 @@ static tri_status check(const tri_simulation_request *request) {
   return TRI_OK;
 }
 
-/* Returns the load of the list of operations with the most rows of experts, among the lists of all chunks of all
- * stages. */
+/* Returns the load of the experts in the list of operations with the most rows, of all chunks of all stages. */
 static tri_expert_load expert_load(const tri_stages *stages) {
   tri_expert_load most = {0};
   for (int64_t k = 0; k < stages->num_kinds; k++) {
@@ -225,8 +230,8 @@ static tri_expert_load expert_load(const tri_stages *stages) {
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* Prices the additional forwards that a preference loss needs. The forward of mismatched answers is added to the
- * step. */
+/* Simulates the additional forwards that a preference loss needs. The forward of mismatched answers is added to
+ * *step. */
 static tri_status add_preferences(tri_stages *stages, tri_step_sample *step, tri_prediction *out) {
   const tri_preference_rules rules = tri_step_preference_rules(stages->request);
   tri_step_sample forward;
@@ -280,8 +285,8 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
-/* Simulates the same step without overlap, and compares: hidden_s is the additional communication without overlap,
- * and slower_s is the additional computation with overlap. */
+/* Simulates the same step without overlap, and compares: hidden_s = communication without overlap - communication
+ * with overlap, slower_s = computation with overlap - computation without overlap. */
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out) {
   const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);
@@ -299,8 +304,8 @@ tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri
   return TRI_OK;
 }
 
-/* Adds the forward of mismatched answers to the timeline, before the step. The events of the step, which are already
- * in the timeline, are moved to later times. */
+/* Adds the forward of mismatched answers to the timeline, before the step: the events of the step, which are already
+ * in the timeline, are moved to later times. The first simulation only measures the duration. */
 static tri_status draw_forward(tri_stages *stages, tri_timeline *timeline) {
   const int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
   tri_step_sample forward;

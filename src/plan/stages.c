@@ -8,8 +8,9 @@
 
 /* ---- equal stages ------------------------------------------------------------------------------------------------ */
 
-/* Returns whether the layers of two ranges of the same length are of the same kinds, one by one. Their order counts,
- * because an instruction may run a part of a chunk: a backward ends where a bucket is complete. */
+/* Returns whether two ranges of the same length have layers of the same kinds in the same order. Indices outside of
+ * the model (-1, num_layers) are ignored. The order matters, because an instruction may run a part of a chunk: a
+ * backward ends at the end of a bucket. */
 static bool same_kinds(const tri_model *model, tri_layer_range a, tri_layer_range b) {
   for (int64_t i = 0; i < a.end - a.first; i++) {
     const int64_t mine = a.first + i, other = b.first + i;
@@ -19,7 +20,8 @@ static bool same_kinds(const tri_model *model, tri_layer_range a, tri_layer_rang
   return true;
 }
 
-/* Returns whether two stages have equal layers. a, b [virtual_stages]: the layers of the chunks of each stage. */
+/* Returns whether two stages have equal layers, so that they have the same prices. a, b [virtual_stages]: the layers
+ * of the chunks of each stage. */
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
   const tri_layout *layout = request->layout;
   int64_t behind = request->model->num_layers + 1;
@@ -38,8 +40,8 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the seconds of clearing a gradient once per step, for a call whose backward writes only some of its rows
- * (tri_op.clears_gradient). */
+/* Returns the seconds of clearing a gradient, once per step. For calls whose backward writes only some rows of the
+ * gradient (tri_op.clears_gradient). */
 static double clearing_s(const tri_simulation_request *request, const tri_parts *parts, const tri_op_call *call) {
   double elements = (double)parts->table->entries[call->parameters[0]].count;
   double bytes = elements * (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
@@ -57,8 +59,8 @@ static double adding_s(const tri_simulation_request *request, const tri_parts *p
   return tri_price_memory(request->cluster, elements * bytes);
 }
 
-/* Adds the seconds of attention of a call, if they depend on the documents. They do not if attention stores its
- * scores, or if its window is shorter than the documents. */
+/* Adds the seconds of attention of a call to *to if they depend on the lengths of the documents. They do not if the
+ * system computes the full square of scores, or if the window of the layer is shorter than the documents. */
 static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_attention_price *to) {
   bool by_fraction =
       list->calls[call].attention_fraction == list->attention_fraction && pricer->system->flash_attention;
@@ -68,9 +70,9 @@ static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call
   to->backward_s += of.backward_s;
 }
 
-/* Overlaps the exchange of rows of experts with the computation of the same layer for another micro-batch. The other
- * computation takes as long as that of this micro-batch, and runs at the share `beside` of its rate during the
- * exchange. */
+/* Overlaps the exchange of rows of experts with the computation of the same layer for another micro-batch
+ * (DualPipe). That computation takes as long as the one in *price. During the exchange it runs at the share `beside`
+ * of its rate. */
 static void lay_beside_batch(const tri_simulation_request *request, tri_price *price) {
   const double beside = request->cluster->beside;
   double *rows = &price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)];
@@ -89,9 +91,9 @@ static void overlap_batches(const tri_simulation_request *request, tri_chunk_pri
   }
 }
 
-/* Offloading to the host. The transfer of a layer's kept activations to the host overlaps with the forward of one
- * layer, and the transfer back with the backward of one layer. So a pass of a layer takes at least as long as the
- * transfer of a layer. */
+/* Offloading of activations. The kept activations of a layer go to the host while another layer computes its
+ * forward, and return while another layer computes its backward. So the forward and the backward of a layer each
+ * take at least as long as the transfer for one layer. */
 typedef struct offloading {
   double moved_s, forward_s, backward_s; /* seconds, summed over the calls of the layer so far */
 } offloading;
@@ -156,7 +158,8 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
   return TRI_OK;
 }
 
-/* Returns the price with first_s or later_s added, depending on the micro-batch of the instruction. */
+/* Returns the price of an instruction with first_s added in the first micro-batch of the step, and later_s in
+ * others. */
 static tri_price in_turn(tri_price price, const tri_instruction *at) {
   price.compute_s += at->micro_batch == 0 ? price.first_s : price.later_s;
   return price;
@@ -178,7 +181,7 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
 }
 
 /* Returns the seconds of summing the partial gradients of a bucket over the domain bucket->parts. The gradients of
- * norms of sliced rows, and of replicated key and value heads, are partial. */
+ * norms under sequence parallelism, and of replicated key and value heads, are partial. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);
@@ -231,8 +234,8 @@ static double price_preparing(const tri_simulation_request *request, const tri_p
   return seconds;
 }
 
-/* Returns the seconds of the work of the optimizer beyond reading and writing its states, such as GEMMs. Sets
- * *traffic to the bytes that the optimizer reads and writes, as a multiple of those of AdamW. */
+/* Returns the seconds of the GEMMs and collectives of the optimizer (tri_optimizer.costs), without reading and
+ * writing its states. Sets *traffic to the bytes that the optimizer reads and writes, divided by those of AdamW. */
 static double price_calls(const tri_simulation_request *request, const tri_updates *updates, double *traffic) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const double adamw = tri_price_update_bytes(request->system, request->precision);
@@ -253,16 +256,16 @@ static double price_calls(const tri_simulation_request *request, const tri_updat
 }
 
 /* Returns the seconds of converting weights to FP8, once per step. own, all: number of trained weights in the shard
- * of a rank, and before sharding. With ZeRO 3 each rank converts its own shard. */
+ * of this rank, and before sharding. With ZeRO 3 a rank converts its shard, else all. */
 static double converting_weights_s(const tri_simulation_request *request, double own, double all) {
   const tri_system *system = request->system;
   if (!system->fp8_products) return 0;
   return tri_price_memory(request->cluster, (request->layout->zero > 2 ? own : all) * system->fp8_conversion);
 }
 
-/* Prices clipping, the update and the packing of new weights. own: number of trained weights in the shard of a rank;
- * packed, own_packed: number of weights that the device packs, and of those in the shard. If the device packs
- * weights as plain copies in 16 bits, the update itself writes the copies of the shard. */
+/* Prices clipping, the update and the packing of new weights. Numbers of parameters: `own`, trained ones in the
+ * shard of this rank; `packed`, all weights with a packed copy; own_packed, the part of these in the shard. If
+ * packed copies are plain copies in 16 bits, the update itself writes the copies of the shard. */
 static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
                             double packed) {
   const tri_cluster *cluster = request->cluster;
@@ -279,8 +282,8 @@ static void price_optimizer(const tri_simulation_request *request, tri_stage_kin
                                                       own * tri_price_update_bytes(system, type) + narrowed * element);
 }
 
-/* Returns the seconds of gathering the frozen parameters of a bucket whose values are sharded: one gather for each
- * stored type. In this program the rank first copies its own part into the gather buffer. */
+/* Returns the seconds of gathering the frozen parameters of a bucket if they are sharded: one gather for each stored
+ * type. In this program the rank first copies its own shard into the gather buffer. */
 static double price_frozen_gather(const tri_simulation_request *request, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
   const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);
@@ -325,8 +328,8 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
     kind->partial_s[b] = price_partial(request, &kind->parts, bucket);
     double part = (double)(bucket->own_end - bucket->own_first);
     double copied = tri_price_work(cluster, request->precision, TRI_WORK_COPY, part, 2.0 * part * wide);
-    /* This program copies the shard of the rank out of the reduce buffer after a reduction, and into the gather
-     * buffer before a gather. */
+    /* This program copies the shard of the rank from the reduce buffer after a reduction, and into the gather buffer
+     * before a gather. */
     if (system->planned && bucket->gradients_sharded) kind->reduce_s[b] += copied;
     if (system->planned && bucket->values_sharded) kind->gather_s[b] += copied;
     if (!tri_bucket_is_trained(bucket)) kind->gather_s[b] = 0;
@@ -341,7 +344,8 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   return TRI_OK;
 }
 
-/* Prices the sum of the gradients of tied embeddings: over the first and the last stage, or locally with one stage. */
+/* Prices the sum of the gradients of a tied embedding: an all-reduce between the first and the last stage, or with
+ * one stage a local addition. */
 static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   const tri_simulation_request *request = stages->request;
   const tri_layout *layout = request->layout;
@@ -422,16 +426,15 @@ static tri_status stages_fill(tri_stages *stages) {
   return status;
 }
 
-/* Returns the seconds of a message to the next stage. Each tensor rank sends all rows. With sequence parallelism it
- * sends only its slice of the rows. In systems with scatter_messages it sends a part of the rows, and the receivers
- * gather them. */
+/* Returns the seconds of a message to the next stage. Each tensor rank sends all rows; with sequence parallelism
+ * only its slice. In systems with scatter_messages it sends an equal part, and the receivers gather the parts. */
 static double price_message(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   double rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence));
   double bytes = rows * (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   const tri_group_extent holders =
-      tri_network_extent(&shape, TRI_DOMAIN_TENSOR); /* tensor ranks, which have the same rows */
+      tri_network_extent(&shape, TRI_DOMAIN_TENSOR); /* the tensor ranks, which have the same rows */
   bool several = holders.size > 1;
   bool sliced = layout->sequence_parallel && several, scattered = request->system->scatter_messages && several;
   if (layout->pipeline == 1) return 0;

@@ -115,7 +115,7 @@ tri_status tri_system_settle(const tri_system *system, const char *given, tri_la
                   system->name);
 }
 
-/* Fails for keys that the memory plan of the engine does not support. */
+/* Fails if `planned` is set together with a key that the engine does not support. */
 static tri_status check_engine(const void *values) {
   const tri_system *system = values;
   if (!system->planned) return TRI_OK;

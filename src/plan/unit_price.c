@@ -6,8 +6,8 @@
 #include "plan/call_price.h"
 #include "schedule/parts.h"
 
-/* Returns the seconds of a price. The exchange of rows of experts counts as 0 if the system overlaps it with another
- * micro-batch. */
+/* Returns the seconds of a price. The exchange of rows of experts counts as 0 if the system overlaps it with the
+ * computation of another micro-batch. */
 static double seconds(const tri_system *system, tri_price price) {
   const double hidden = system->overlap_batches ? price.along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] : 0;
   return price.compute_s + tri_price_collectives_s(&price) - hidden;
@@ -18,7 +18,7 @@ static bool is_of_layer(const tri_op_list *list, int64_t slot, int64_t layer) {
 }
 
 /* Adds the bytes of the gradients that a split backward keeps until the backward of weights: those of the outputs of
- * calls with weights. Buffers that the layer shares with another layer are not counted. */
+ * calls with weights. A buffer that the layer shares with another layer is not counted. */
 static tri_status add_deferred(const tri_op_list *list, int64_t layer, tri_unit_price *unit) {
   int32_t *buffer_of = NULL;
   int64_t num_buffers = 0;
@@ -47,7 +47,7 @@ static tri_status add_packed(const tri_search_request *request, const tri_op_cal
   return TRI_OK;
 }
 
-/* Adds the calls of one layer to a unit. */
+/* Adds the seconds and bytes of the calls of one layer to a unit. */
 static tri_status add_calls(const tri_search_request *request, const tri_layout *of, const tri_op_list *list,
                             int64_t layer, tri_unit_price *unit) {
   tri_pricer pricer = {

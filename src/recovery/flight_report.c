@@ -24,9 +24,9 @@ static void describe_work(const tri_record *record, char *text, size_t size) {
   }
 }
 
-/* Reads the step, the work and the joined collectives from the records, oldest first. The work is the newest work in
- * progress, or if there is none, the newest work that has ended. Collectives of the tied embeddings do not count as
- * joined: they have numbers of their own, but the same domain as the pipeline. */
+/* Reads the step, the work and the joined collectives from records[count], the oldest first. The work is the newest
+ * in progress, or if none is, the newest that has ended. Collectives for tied embeddings do not count as joined:
+ * their group has numbers of its own, but the domain of the pipeline. */
 static void read_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s,
                          tri_flight_report *out) {
   const tri_record *work = NULL;
@@ -95,7 +95,7 @@ static json_t *record_json(const tri_record *record, double now_s) {
   return object;
 }
 
-/* Returns the name of a domain's group; for TRI_NUM_DOMAINS the name of the world. */
+/* Returns the name of the group of a domain; for TRI_NUM_DOMAINS that of the world. */
 static const char *group_name(const tri_mesh *mesh, int domain) {
   return domain < TRI_NUM_DOMAINS ? mesh->groups[domain].name : mesh->world.name;
 }

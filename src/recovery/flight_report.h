@@ -1,5 +1,6 @@
-/* Report of what a rank is doing, for a job that hangs or fails: the newest records of its flight recorder, and the
- * communication that it waits for, in a file that people and other ranks can read. */
+/* A flight report says what a rank is doing, for a job that hangs or fails: its newest records
+ * (base/flight_recorder.h), and the communication that it waits for. It is a file that people and other ranks can
+ * read. */
 #ifndef TRI_RECOVERY_FLIGHT_REPORT_H
 #define TRI_RECOVERY_FLIGHT_REPORT_H
 
@@ -12,28 +13,32 @@ enum { TRI_FLIGHT_ASKED_BYTES = 48 };
 
 typedef struct tri_flight_report {
   char asked[TRI_FLIGHT_ASKED_BYTES]; /* id of the request that the report answers (watchdog.c); "": no request */
-  int64_t step;                       /* counted from 1; 0 outside steps */
-  double idle_s;                      /* seconds since the last record began or ended */
-  char doing[96];     /* the work in progress, else the last one ("forward of micro-batch 2"); "": none is recorded */
-  double doing_s;     /* seconds since that work began; if it has ended, since it ended */
-  char operation[24]; /* communication that the rank waits for ("all_reduce"); "": it does not wait, and group, number,
-                         bytes and waits_s are not set */
+  int64_t step;                       /* number of the step, from 1; 0 outside of steps */
+  double idle_s;                      /* seconds since a record last began or ended */
+  /* The newest work in progress, or if none is, the newest that has ended ("forward of micro-batch 2"); "": no work
+   * is recorded. */
+  char doing[96];
+  double doing_s; /* seconds since this work began, or if it has ended, since its end */
+  /* Communication that the rank waits for ("all_reduce"); "": it does not wait, and group, number, bytes and waits_s
+   * are not set. */
+  char operation[24];
   char group[16];
-  int64_t number, bytes;               /* tri_comm_wait.number of that communication, and its bytes */
-  int behind;                          /* world rank that this rank waits for; -1: not known */
-  double waits_s;                      /* seconds since the wait began */
-  int64_t joined[TRI_NUM_DOMAINS + 1]; /* number of the newest collective that this rank has joined in each domain's
-                                          group, then in the world; 0: none */
+  int64_t number, bytes; /* tri_comm_wait.number and bytes of this communication */
+  int behind;            /* world rank that this rank waits for; -1: unknown */
+  double waits_s;        /* seconds since the wait began */
+  /* Number of the newest collective that this rank has joined in the group of each domain, and last, in the world;
+   * 0: none. */
+  int64_t joined[TRI_NUM_DOMAINS + 1];
 } tri_flight_report;
 
-/* LOCAL, from any thread. Sets *out to the report of this rank now. */
+/* LOCAL, from any thread. Sets *out to the current report of this rank. */
 void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out);
 
-/* LOCAL, from any thread. Writes FOLDER/rank-00003.json: the report of this rank, and its newest records. `asked`: the
- * id of the request that it answers, or "". */
+/* LOCAL, from any thread. Writes the report of this rank, with its newest records, to FOLDER/rank-00003.json (for
+ * rank 3). `asked`: id of the request that it answers, or "". */
 tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder, const char *asked);
 
-/* LOCAL. Reads the file of any rank of the mesh; false if there is no readable file. */
+/* LOCAL. Reads the report of any rank of the mesh. Returns false if its file does not exist or cannot be read. */
 bool tri_flight_report_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight_report *out);
 
 #endif

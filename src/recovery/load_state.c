@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-/* Returns whether the checkpoint has the run state `state` (tri_run_states), such as the average of the weights. A
- * checkpoint has the state for all weights or for none, so only the first weight's tensor is looked up. The run states
- * of the first weight are the first tensors from map->first_of_run on. */
+/* Returns whether the checkpoint has a run state (tri_run_states), such as the average of the weights. It has the
+ * state for all weights or for none, so only the tensor of the first weight is looked up. The run states of the
+ * first weight are the first tensors from map->first_of_run on. */
 static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                           const tri_optimizer_state *state) {
   for (int64_t i = map->first_of_run; i < map->num_optimizer && i < map->first_of_run + TRI_NUM_RUN_STATES; i++) {
@@ -19,7 +19,7 @@ static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint
   return false;
 }
 
-/* Fails if a weight of this rank, or with `optimizer` a state, has a value that is not finite. */
+/* Fails if a weight of this rank, or with `optimizer` an optimizer state, has a value that is not finite. */
 static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, bool optimizer) {
   for (int64_t i = 0; i < map->num_slices; i++) {
     const tri_checkpoint_slice *slice = &map->slices[i];
@@ -34,8 +34,8 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
   return TRI_OK;
 }
 
-/* Returns whether a slice is read: weights always; optimizer states if `optimizer` is set; run states if `optimizer` is
- * set and the checkpoint has them. */
+/* Returns whether a slice is read. Weights always are. With `optimizer` the optimizer states are, and those run
+ * states that the checkpoint has. */
 static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, const tri_checkpoint_slice *slice,
                     bool optimizer) {
   const int64_t kept = slice->tensor - map->num_weights;
@@ -51,7 +51,7 @@ static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpo
   return tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice);
 }
 
-/* Reads the slices that this rank holds. */
+/* Reads the slices that this rank holds into the engine. `optimizer`: with optimizer states. */
 static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                               bool optimizer) {
   for (int64_t i = 0; i < map->num_slices; i++) {
@@ -62,7 +62,7 @@ static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoi
     uint64_t ticket = tri_recorder_begin(&record);
     const tri_status status = read_slice(checkpoint, tensor, slice);
     tri_recorder_end(ticket);
-    TRI_TRY(status); /* after the end of the record, since the run may continue with another checkpoint */
+    TRI_TRY(status); /* the record has ended, since the run may continue with another checkpoint */
   }
   return tri_checkpoint_map_written(engine);
 }
@@ -72,8 +72,8 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
   tri_progress_read(state->progress, out);
 }
 
-/* Returns whether the checkpoint has optimizer states. An imported checkpoint (step 0) may have none; the run then
- * keeps the states of a new run. */
+/* Returns whether the checkpoint has optimizer states. An imported checkpoint (step 0) may have none. The run then
+ * begins with new states. */
 static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, map->optimizer[0].name));
@@ -84,7 +84,7 @@ static bool takes_optimizer(const tri_loading *l, const tri_checkpoint *checkpoi
          has_optimizer(checkpoint, &l->held);
 }
 
-/* Returns whether values are converted while they are read, so that checksums of the file do not apply to memory. */
+/* Returns whether values are converted while they are read. The checksums of the file then do not apply to memory. */
 static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *map) {
   tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
   return tri_checkpoint_map_keep_narrow(engine) || entry.tensor->type != tri_safetensors_type_of(map->weights[0].type);
@@ -92,8 +92,8 @@ static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint,
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
 
-/* Reads all slices. If that fails, verifies the checksums to find out whether the checkpoint is damaged. If it is not
- * (it belongs to another model, for example), returns the failure of the read. */
+/* Reads all slices. If that fails, verifies the checksums to find out whether the checkpoint is damaged. If it is
+ * intact (it belongs to another model, for example), returns the failure of the read. */
 static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -105,7 +105,7 @@ static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoin
   return *damaged ? TRI_BAD_FILE : tri_saved_error_restore(&failure);
 }
 
-/* Compares the checkpoint with the run, on the first rank only, since all ranks read the same checkpoint. */
+/* Compares the checkpoint with the run. Only the first rank does, since all ranks read the same checkpoint. */
 static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint *checkpoint) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   if (l->identity == NULL) return TRI_OK;
@@ -113,10 +113,11 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
   return tri_first_rank_status(world, status);
 }
 
-/* Returns whether run state `state` is missing in the checkpoint although the run keeps it. The state then begins as a
- * copy of the weights (tri_engine_begin_states). tri_engine_begin_states also overwrites the states of schedule_free.
- * It is not called for a missing average in a run with schedule_free, because such a run keeps no average
- * (tri_average_check). */
+/* Returns whether the run keeps run state `state`, but the checkpoint does not have it. The state then begins as a copy
+ * of the weights (tri_engine_begin_states).
+ *
+ * tri_engine_begin_states also overwrites the states of the optimizer schedule_free. It is not called because of a
+ * missing average in a run with schedule_free, since such a run keeps no average (tri_average_check). */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);
@@ -129,10 +130,10 @@ static bool begins_any(const tri_loading *l, const tri_checkpoint *checkpoint) {
   return false;
 }
 
-/* Reads the slices of this rank and verifies the checkpoint. Usually sizes, headers and other files are verified before
- * the tensors are read, and the checksums of the tensors afterwards, from memory. If memory differs from the file
- * (values are converted, or only an adapter's factors or its base model are read), the whole checkpoint is verified
- * before the tensors are read (`whole`). A plain Hugging Face folder has no checksums. */
+/* Reads the slices of this rank, and verifies the checkpoint. Usually sizes, headers and other files are verified
+ * before the tensors are read, and the checksums of the tensors afterwards, from memory. If memory differs from the
+ * file, the whole checkpoint is verified before (`whole`). It differs if values are converted, or if only the
+ * factors of an adapter or its base model are read. A plain Hugging Face folder has no checksums. */
 static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   const char *path = tri_checkpoint_path(checkpoint);
@@ -148,11 +149,10 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
-  /* Memory is verified by computing the checksums of the bytes that a save of this state would write, and comparing
-   * them with the checkpoint's. With an averaging optimizer, a save computes each weight in the file from the weight in
-   * memory and a state (checkpoint_conversions.h). If the state was not read, set it to the weight in memory: the save
-   * would then write the weight unchanged, as it was read. resume.c sets the states again once all weights are final.
-   */
+  /* Verify memory: compute the checksums of the bytes that a save of this state would write, and compare them with
+   * those of the checkpoint. With an averaging optimizer, a save computes each weight in the file from the weight in
+   * memory and from a state (checkpoint_conversions.h). If the state was not read, set it to the weight in memory
+   * first: a save then writes the weight as it was read. resume.c sets the states again once all weights are final. */
   if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
@@ -161,7 +161,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   return status;
 }
 
-/* Reads and verifies the checkpoint. A state that is not finite counts as damaged. */
+/* Reads and verifies the checkpoint. It counts as damaged if a value is not finite. */
 static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   TRI_TRY(read_and_verify(l, checkpoint, damaged));
@@ -171,8 +171,8 @@ static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoi
   return status;
 }
 
-/* Logs that an average ends because the run keeps none, or begins because the checkpoint has none; in both cases resets
- * the number of averaged points. */
+/* Logs that the average of the weights ends, because the run keeps none, or begins, because the checkpoint has none.
+ * Resets the number of averaged points in both cases. */
 static void continue_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
   tri_progress *progress = l->progress;
   const bool kept = tri_average_is_kept(&l->config->optimizer.settings);
@@ -187,8 +187,8 @@ static void continue_average(const tri_loading *l, const tri_checkpoint *checkpo
   if (!kept || new) progress->averaged = 0;
 }
 
-/* Logs that the average in the checkpoint is not used. Called when a run begins with the checkpoint's weights: the user
- * may have expected the average. */
+/* Logs that the average in the checkpoint is not used. Called if a run begins with the weights of the checkpoint,
+ * because the user may have expected the average. */
 static void log_unused_average(const tri_checkpoint *checkpoint) {
   const size_t ending = strlen(TRI_AVERAGE_SUFFIX);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
@@ -203,8 +203,8 @@ static void log_unused_average(const tri_checkpoint *checkpoint) {
   }
 }
 
-/* Resets the lowest validation loss, and the number of evaluations since it was reached, if the run has other
- * validation data or another objective than the checkpoint: the old and the new losses cannot be compared. */
+/* Resets the best evaluation so far, and the number of evaluations since, if the run has other validation data or
+ * another objective than the checkpoint: old and new losses cannot be compared. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
   char key[TRI_RESUME_KEY_BYTES];
@@ -224,7 +224,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
   tri_loading *l = context;
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   tri_checkpoint *checkpoint = NULL;
-  tri_status status = tri_engine_finish(l->engine); /* queued work may use the arrays that are read into below */
+  tri_status status = tri_engine_finish(l->engine); /* queued work may use the arrays that are overwritten below */
   status = tri_common_failure(world, status == TRI_OK ? tri_checkpoint_open(path, &checkpoint) : status);
   *damaged = is_damage(status);
   if (status == TRI_OK) status = read_good(l, checkpoint, damaged);
@@ -233,7 +233,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
     if (state != NULL && l->kind != TRI_RESUME_WEIGHTS) {
       read_progress(state, l->progress);
       l->progress->samples = tri_resume_next_sample(l->config, state);
-      if (!takes_optimizer(l, checkpoint)) { /* the optimizer's states are those of a new run */
+      if (!takes_optimizer(l, checkpoint)) { /* the optimizer begins with new states */
         l->progress->updates = 0;
         l->progress->highest_lr = l->progress->average_weights = 0;
         l->progress->averaged = 0;

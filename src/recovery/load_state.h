@@ -1,4 +1,4 @@
-/* Reads a checkpoint's state into an engine and verifies it. resume.c decides which checkpoint. */
+/* Reads the state of a checkpoint into an engine, and verifies it. resume.c decides which checkpoint. */
 #ifndef TRI_RECOVERY_LOAD_STATE_H
 #define TRI_RECOVERY_LOAD_STATE_H
 
@@ -8,23 +8,27 @@
 #include "run/resume_check.h"
 #include "run/run_config.h"
 
+/* A load of a checkpoint: its arguments, and its results. All pointers are owned by the caller. */
 typedef struct tri_loading {
   tri_engine *engine;
   const tri_run_config *config;
-  tri_identity *identity; /* compared with the checkpoint's; NULL: not compared */
+  tri_identity *identity; /* compared with that of the checkpoint; NULL: not compared */
   tri_resume_kind kind;
-  tri_progress *progress; /* output: progress of the checkpoint; not set, and may be NULL, if only weights are read */
-  bool plain_too;         /* whether a Hugging Face folder without checksums is accepted */
-  tri_checkpoint_map held, saved; /* all slices that this rank holds, and those that it saves; each element is saved by
-                                     exactly one rank */
-  bool has_states;                /* output: all optimizer states, averages included, were read from the checkpoint */
+  tri_progress *progress; /* result: progress of the checkpoint; not set, and may be NULL, if only weights are read */
+  bool plain_too;         /* accept a Hugging Face folder without checksums */
+  /* All slices that this rank holds, and those that it saves. Each element is saved by exactly one rank. */
+  tri_checkpoint_map held, saved;
+  bool has_states; /* result: all optimizer states, with averages, were read from the checkpoint */
 } tri_loading;
 
-/* COLLECTIVE. A tri_checkpoint_try whose context is a tri_loading. Each rank reads the slices that it holds, once. The
- * ranks verify the checksums together, and the first rank compares the checkpoint with the run. Fails if a value is not
- * finite. Sets *damaged if the checkpoint is at fault and an older one should be tried. After a failure the engine's
- * state is undefined. Sets has_states of the tri_loading. If has_states is false, some states begin as copies of
- * parameters, and the caller must call tri_engine_begin_states once all parameters are set. */
+/* COLLECTIVE. Loads the checkpoint `path`; `loading` is a tri_loading. This is a tri_checkpoint_try.
+ *
+ * Each rank reads the slices that it holds, once. All ranks verify the checksums together, and the first rank compares
+ * the checkpoint with the run. Fails if a value is not finite. *damaged tells whether the checkpoint is at fault, so
+ * that an older one should be tried. After a failure the state of the engine is undefined.
+ *
+ * Sets loading->has_states. If it is false, some states begin as copies of parameters: the caller must call
+ * tri_engine_begin_states once all parameters are set. */
 tri_status tri_load_state(void *loading, const char *path, bool *damaged);
 
 #endif

@@ -1,19 +1,18 @@
 /* Decides which state a run resumes from. Values of `--resume`:
  *
- *   never     Nothing of the output is loaded: its checkpoints are moved aside, and its snapshots are removed. The run
+ *   never     Nothing in the output is loaded: its checkpoints are moved aside, and its snapshots are removed. The run
  *             begins with the weights that `init` names (with an adapter: with the factors that `adapter.from` names),
  *             or with random ones.
  *   FOLDER    That checkpoint, or the newest good one if FOLDER is the output of a run. The run branches from there:
  *             later checkpoints in the run's own output are moved aside, or all of them if FOLDER belongs to another
  *             run.
- *   auto      The snapshot in the memory of the nodes, if it is complete, was made under the same configuration, and no
- *             checkpoint is newer. Else FOLDER, if the run began with `--resume FOLDER` and has saved nothing since.
- *             Else the newest complete and finite checkpoint of the output, which must be of this run. If there are
- *             checkpoints but none is good, the run fails. Without checkpoints, the run begins with the same weights as
- *             with `never`.
+ *   auto      The snapshot in the memory of the nodes, if it is complete, has the same configuration, and no checkpoint
+ *             is newer. Else FOLDER, if the run began with `--resume FOLDER` and has saved nothing since. Else the
+ *             newest complete and finite checkpoint of the output, which must be of this run. If the output has
+ *             checkpoints but none of them is good, the run fails. If it has none, the run begins as with `never`.
  *
- * Checkpoints and snapshots of a run with an adapter contain only the adapter, so its base model is loaded first in
- * every case. load_state.c reads and verifies a checkpoint. */
+ * Checkpoints and snapshots of a run with an adapter have only the adapter, so its base model is loaded first in all
+ * cases. load_state.c reads and verifies a checkpoint. */
 #include "recovery/resume.h"
 
 #include "base/log.h"
@@ -29,7 +28,7 @@
 
 static bool has_adapter(const tri_run_config *config) { return tri_trainable_has_adapter(&config->model.tuning); }
 
-/* Loads the checkpoint that `given` names: its folder, or the newest good one of a run's output. */
+/* Loads the checkpoint `given`, or the newest good one if `given` is the output of a run. Sets `path` to its folder. */
 static tri_status load_named(tri_loading *l, const char *given, bool optimizer, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   const tri_checkpoint_use use = {.optimizer = optimizer};
@@ -43,8 +42,8 @@ static tri_status load_named(tri_loading *l, const char *given, bool optimizer, 
   return tri_load_state(l, path, &damaged);
 }
 
-/* Logs how many tensors of an adapter are not loaded because they are neither LoRA factors nor weights of the base, and
- * checks that PEFT would read the factors (peft_targets.h). */
+/* Logs the number of tensors of an adapter that are not loaded, since they are neither LoRA factors nor weights of
+ * the base. Checks that PEFT would read the factors (peft_targets.h). */
 static tri_status note_others(const char *folder, const tri_model *base) {
   tri_checkpoint *adapter = NULL;
   const char *first = NULL;
@@ -53,7 +52,7 @@ static tri_status note_others(const char *folder, const tri_model *base) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
     const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
     if (strstr(name, ".lora_") != NULL || strstr(name, ".base_layer.weight") != NULL)
-      continue; /* factors, and weights of the base */
+      continue; /* a factor, or a weight of the base */
     if (others++ == 0) first = name;
   }
   if (others > 0) {
@@ -68,7 +67,7 @@ static tri_status note_others(const char *folder, const tri_model *base) {
   return status;
 }
 
-/* Checks the adapter whose factors a run begins with. */
+/* Checks, on the first rank, the adapter whose factors a run begins with. */
 static tri_status check_factors(const tri_loading *l, const char *given) {
   const tri_checkpoint_use use = {.settings_only = true};
   char folder[TRI_PATH_BYTES];
@@ -78,8 +77,8 @@ static tri_status check_factors(const tri_loading *l, const char *given) {
   return note_others(folder, &l->config->model);
 }
 
-/* Loads the weights that `init` names, or with an adapter the factors that `adapter.from` names, if there is no
- * checkpoint to resume from. */
+/* Loads the weights that `init` names, or with an adapter the factors that `adapter.from` names. Called if the run
+ * has no checkpoint to resume from. */
 static tri_status load_init(tri_loading *l) {
   char path[TRI_PATH_BYTES];
   const char *from = has_adapter(l->config) ? l->config->adapter_from : l->config->init;
@@ -97,7 +96,7 @@ static tri_status load_init(tri_loading *l) {
 }
 
 /* Sets *out to whether the run began with `--resume FOLDER` and has saved nothing since. A later start with `auto`,
- * such as the restart after a lost rank, then resumes from FOLDER again, instead of from earlier checkpoints of the
+ * such as the restart after a lost rank, then resumes from FOLDER again, and not from earlier checkpoints of the
  * output or from the beginning. */
 static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bool *out) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -110,12 +109,12 @@ static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bo
   return TRI_OK;
 }
 
-/* Finds the checkpoint for `resume` and loads it. If there is no checkpoint to resume from, path is "", and the weights
- * to begin with are loaded (load_init). */
+/* Finds the checkpoint for `resume` and loads it. If no checkpoint can be resumed from, sets path to "", and loads
+ * the weights to begin with (load_init). */
 static tri_status find_and_load(tri_loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   path[0] = '\0';
-  if (strcmp(resume, "never") == 0) return load_init(l); /* earlier checkpoints are moved aside already: output.h */
+  if (strcmp(resume, "never") == 0) return load_init(l); /* output.h has moved earlier checkpoints aside already */
   bool from = false;
   TRI_TRY(is_at_its_beginning(l, root, &from));
   if (strcmp(resume, "auto") == 0 && !from) {
@@ -126,8 +125,8 @@ static tri_status find_and_load(tri_loading *l, const char *root, const char *re
   return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
 }
 
-/* Moves the checkpoints aside that do not belong to the branch (tri_output_make_room). The branch is recorded before
- * (with step INT64_MAX) and after, so that a run that is killed in between begins the branch again. */
+/* Moves the checkpoints aside that do not belong to the branch (tri_output_make_room). Records the branch before
+ * (with step INT64_MAX) and after this, so that a run which is killed in between begins the branch again. */
 static tri_status begin_branch(const tri_loading *l, const char *path) {
   const tri_run_config *config = l->config;
   if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));
@@ -135,8 +134,8 @@ static tri_status begin_branch(const tri_loading *l, const char *path) {
   return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
-/* Loads a checkpoint, or the weights to begin with. Sets *found to whether it loaded a checkpoint to resume from, and
- * *has_states to whether that included the optimizer's states. */
+/* Loads a checkpoint, or the weights to begin with. *found: it loaded a checkpoint to resume from; *has_states: with
+ * the states of the optimizer. */
 static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found,
                                     bool *has_states) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
@@ -156,8 +155,8 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }
 
-/* COLLECTIVE. Loads the newest snapshot, unless a checkpoint is newer or the snapshot is damaged. If `--resume` is not
- * `auto`, removes the snapshots instead. */
+/* COLLECTIVE. Loads the newest snapshot, and sets *found. Does not load it if a checkpoint is newer or the snapshot
+ * is damaged. If `--resume` is not `auto`, removes all snapshots instead. */
 static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *progress, bool *found) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   char root[TRI_PATH_BYTES];
@@ -182,8 +181,8 @@ static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *pro
   return TRI_OK;
 }
 
-/* COLLECTIVE. Opens the base model in a folder, and calls `begin`, which computes an adapter's initial values from
- * it. */
+/* COLLECTIVE. Opens the base model in a folder and calls `begin` with it, which computes initial values of an
+ * adapter. */
 static tri_status begin_of_base(tri_engine *engine, const char *folder,
                                 tri_status (*begin)(tri_engine *engine, const tri_checkpoint *base)) {
   tri_checkpoint *base = NULL;
@@ -193,8 +192,8 @@ static tri_status begin_of_base(tri_engine *engine, const char *folder,
   return status;
 }
 
-/* Computes initial magnitudes (DoRA) from the base model, unless the run begins with an adapter's factors. Called if
- * the run does not resume. */
+/* Computes the initial magnitudes (DoRA) from the base model, unless the run begins with the factors of an adapter.
+ * Called if the run does not resume. */
 static tri_status begin_magnitudes(const tri_resume_request *r) {
   char path[TRI_PATH_BYTES] = "";
   const tri_checkpoint_use use = {.settings_only = false};
@@ -206,8 +205,7 @@ static tri_status begin_magnitudes(const tri_resume_request *r) {
   return begin_of_base(r->engine, path, tri_engine_begin_magnitudes);
 }
 
-/* Loads the base model of an adapter from `init`. With `adapter.init: pissa` also computes the initial factors from it.
- */
+/* Loads the base model of an adapter from `init`. With `adapter.init: pissa`, computes the initial factors from it. */
 static tri_status load_base(const tri_resume_request *r) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .kind = TRI_RESUME_WEIGHTS};
@@ -237,6 +235,6 @@ tri_status tri_resume(const tri_resume_request *request, tri_progress *progress,
   TRI_TRY(resume_checkpoint(request, progress, &found, &has_states));
   if (!found) TRI_TRY(begin_magnitudes(request));
   if (found) *out = TRI_RESUMED_CHECKPOINT;
-  /* Last, because some states begin as copies of factors and magnitudes, which may have been computed above. */
+  /* last, because some states begin as copies of factors and magnitudes */
   return has_states ? TRI_OK : tri_engine_begin_states(request->engine);
 }

@@ -1,13 +1,13 @@
-/* The life of a checkpoint, and which thread does what.
+/* The phases of a save, and the threads that execute them.
  *
- * The problem: a checkpoint is as large as the state of the run, and is written by all ranks together. Steps should not
- * wait until it is written; a failure of one rank must fail the save on all; and a checkpoint of a state that has
+ * The problem: a checkpoint is as large as the state of the run, and all ranks write it together. Steps should not wait
+ * until it is written. A failure of one rank must fail the save on all ranks. And a checkpoint of a state that has
  * diverged must not replace a good one.
  *
  * The idea: a checkpoint passes through these phases.
  *
- *   due       after each step tri_save_after_step decides: a checkpoint (checkpoint.every, checkpoint.best, the end), a
- *             snapshot, or nothing
+ *   due       after each step tri_save_after_step decides what to save: a checkpoint (checkpoint.every,
+ *             checkpoint.best, the end), a snapshot, or nothing
  *   begin     the description of the state is made; for a save in the background the state is copied
  *   write     every rank writes its slices
  *   join      the ranks agree that all have written (join_and_publish)
@@ -20,14 +20,14 @@
  * Invariants:
  * - at most one save is in progress; the next one waits for it;
  * - all ranks are in the same `stage`, and change it in the same collective call. Only the main thread communicates;
- * - steps change the engine's memory while the thread writes, so the thread reads only the copy (`staged`) and the
- *   description of the state made by `begin`;
+ * - steps change the memory of the engine while a thread writes, so the thread reads only the copy (`staged`) and the
+ *   description that `begin` has made;
  * - a folder has its final name only if all ranks have written their slices without an error.
  *
  * Example: checkpoint.every 100 with checkpoint.async. After step 100 each rank copies its slices, and the steps
- * continue. After step 103 the last rank has written, and the first rank's thread starts to publish. After step 104
- * the thread has ended: the checkpoint is complete. A good step has already followed the state of step 100 (`proven`),
- * so the checkpoint is marked at once. */
+ * continue. After step 103 the last rank has written, and the thread of the first rank starts to publish. After step
+ * 104 this thread has ended: the checkpoint is complete. A good step has already followed the state of step 100
+ * (`proven`), so the checkpoint is marked at once. */
 #include "recovery/save.h"
 
 #include "base/clock.h"
@@ -56,14 +56,15 @@ struct tri_saver {
   const tri_identity *identity;
   const tri_folder_lock *lock; /* NULL: not checked */
   tri_checkpoint_map map;
-  void *buffers;                /* the engine's memory for saves: write buffers, then the copy of the state */
+  void *buffers;                /* memory of the engine for saves: write buffers, then the copy of the state */
   tri_checkpoint_slice *staged; /* [map.num_slices], slices of the copy; NULL without checkpoint.async */
   char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* OUTPUT/checkpoints; OUTPUT/companions, "" if missing */
-  char *run_config, *model_config;                        /* texts of the run's configuration and of config.json */
+  /* Texts of the configuration of the run, and of config.json. */
+  char *run_config, *model_config;
   tri_extra_texts extra_texts;
   char *adapter_config; /* text of adapter_config.json; NULL without an adapter */
 
-  /* The save in progress, or the newest one. */
+  /* The save in progress, or if none is, the newest one. */
   stage stage;
   json_t *progress;
   tri_checkpoint_saving *saving;
@@ -73,10 +74,11 @@ struct tri_saver {
   tri_saved_error thread_failure;
   int64_t step;
   bool proven;             /* a good step or evaluation has followed the saved state */
-  bool saves_best;         /* the save is of the best checkpoint so far */
-  double begun_s, pause_s; /* time when the save began (tri_clock_s), and seconds that the steps waited for it */
+  bool saves_best;         /* the saved state is the best so far (checkpoint.best) */
+  double begun_s, pause_s; /* time when the save began (tri_clock_s); seconds that steps waited for it */
+  /* Step of the newest checkpoint that is complete or was resumed from, while it is not proven; else -1. */
 
-  int64_t unproven; /* step of the newest complete or resumed checkpoint while it is not proven; else -1 */
+  int64_t unproven;
   tri_saver_times newest;
 };
 
@@ -121,7 +123,7 @@ static tri_status print_adapter(tri_saver *saver) {
   return status;
 }
 
-/* Returns the description of the run that a checkpoint contains; with an adapter, also of its base. */
+/* Returns the description of the run for a checkpoint; with an adapter, also of its base. */
 static json_t *print_identity(const tri_saver *saver) {
   const tri_identity *identity = saver->identity;
   json_t *out = tri_identity_print(identity, saver->config);
@@ -163,8 +165,8 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 
 /* ---- extra files ------------------------------------------------------------------------------------------------- */
 
-/* Finds the folder to copy extra files from: the folder that `--resume` names (`from`), else the one that `init` names,
- * else the tokenizer's. "" if the run has none of them. */
+/* Finds the folder to copy extra files from: the one that `--resume` names (`from`), else the one that `init` names,
+ * else that of the tokenizer. Sets `out` to "" if the run has none of these. */
 static tri_status find_extra_files(const tri_saver *saver, const char *from, char out[TRI_PATH_BYTES]) {
   const tri_checkpoint_use use = {.settings_only = true};
   const bool named = strcmp(from, "auto") != 0 && strcmp(from, "never") != 0;
@@ -233,14 +235,14 @@ static tri_status end_thread(tri_saver *saver) {
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
 
-/* Checks that the output still belongs to this run. Called before a checkpoint is saved, published or marked as proven:
- * while this process was suspended, another process may have considered this one dead and taken over the output. */
+/* Checks that the output still belongs to this run. Called before a checkpoint is saved, published or marked as
+ * proven: while this process was suspended, another one may have taken over the output. */
 static tri_status check_lock(const tri_saver *saver) {
   return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
 }
 
-/* Marks checkpoint `unproven` as proven. A failure is only logged, since marks matter only for the next start and for
- * the removal of old checkpoints. */
+/* Marks checkpoint `unproven` as proven. Only logs a failure, since marks matter only for the next start and for the
+ * removal of old checkpoints. */
 static void mark_proven(tri_saver *saver) {
   tri_status status = check_lock(saver);
   if (status == TRI_OK && world_of(saver)->rank == 0) {
@@ -309,7 +311,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
 static tri_status join_and_publish(tri_saver *saver, tri_status written) {
   TRI_TRY(tri_checkpoint_save_join(saver->saving, written));
   tri_status status = check_lock(saver);
-  saver->stage = STAGE_PUBLISHING; /* set on every rank, although only the first starts a thread */
+  saver->stage = STAGE_PUBLISHING; /* on all ranks, although only the first starts a thread */
   if (status == TRI_OK && world_of(saver)->rank == 0) status = start_thread(saver, STAGE_PUBLISHING);
   return tri_first_rank_status(world_of(saver), status);
 }
@@ -326,7 +328,7 @@ static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
   return status;
 }
 
-/* Copies the state, and starts the threads that write it. Steps wait only for the copy. */
+/* Copies the state, and starts the thread of this rank that writes it. Steps wait only for the copy. */
 static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
   tri_status status =
       tri_checkpoint_map_download(saver->engine, &saver->map, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);
@@ -366,7 +368,7 @@ static tri_status all_done(tri_saver *saver, bool *out) {
   return TRI_OK;
 }
 
-/* COLLECTIVE. Waits for this rank's thread, whose end completes the stage in progress, and begins the next stage. */
+/* COLLECTIVE. Waits for the thread of this rank, which ends the phase in progress, and begins the next phase. */
 static tri_status advance(tri_saver *saver) {
   tri_status status = end_thread(saver);
   bool publishing = saver->stage == STAGE_PUBLISHING;

@@ -1,8 +1,10 @@
-/* The files of a snapshot are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R. OUTPUT is a hash of the output's
- * path. RUN is the run's name (identity.h), since another run may use the same path later; the later run removes the
- * files of the earlier one. K is the node's number, since tests divide one machine into several nodes. An incomplete
- * file has the suffix ".part". The header of a file has a hash of the configuration and the data, the rank, and a
- * checksum of the rest. */
+/* The files of a snapshot are /dev/shm/trireme-UID-OUTPUT/RUN/node-K/step-N/rank-R.
+ *
+ * OUTPUT is a hash of the path of the output. RUN is the name of the run (identity.h), since a later run may use the
+ * same output; it removes the files of the earlier one. K is the number of the node, since tests divide one machine
+ * into several nodes. N is the step, and R the rank whose state it is. An incomplete file has the suffix ".part".
+ *
+ * The header of a file has a hash of the configuration and the data, the rank, and a checksum of the rest. */
 #include "recovery/snapshot.h"
 
 #include "base/flight_recorder.h"
@@ -28,9 +30,10 @@
 
 enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4, BASE_BYTES = 128 };
 
+/* The first HEADER_BYTES bytes of a file begin with a header. */
 typedef struct header {
   char magic[16];
-  uint64_t signature;  /* hash of the configuration, the number of ranks, the corpus and the tokenizer */
+  uint64_t signature;  /* hash of the configuration, the number of ranks, the corpus and the tokenizer (sign) */
   int64_t rank, bytes; /* rank whose state it is; bytes of the file, with the header */
   tri_progress progress;
   uint64_t sum; /* checksum of the bytes after the header (sum_of) */
@@ -41,15 +44,15 @@ static const char magic[16] = "trireme-memory-3";
 struct tri_snapshots {
   tri_engine *engine;
   tri_checkpoint_map map;
-  char base[BASE_BYTES];       /* folder of this output, all its runs and nodes */
+  char base[BASE_BYTES];       /* folder of the output, with all its runs and nodes */
   char folder[TRI_PATH_BYTES]; /* folder of this run and node */
   uint64_t signature;
   size_t bytes;      /* bytes of this rank's file */
-  int64_t *sizes;    /* [world.size], bytes of every rank's file */
-  int64_t neighbour; /* rank that stores a copy of this rank's file; -1 if there is one node */
+  int64_t *sizes;    /* bytes of the file of each rank [world.size] */
+  int64_t neighbour; /* rank that stores a copy of the file of this rank; -1: the job has one node */
 };
 
-/* A file in shared memory, mapped. */
+/* A mapped file in shared memory. */
 typedef struct mapped {
   char *begin;
   size_t bytes;
@@ -59,8 +62,8 @@ static const tri_group *world_of(const tri_snapshots *s) { return &tri_engine_me
 
 /* ---- paths and neighbours ---------------------------------------------------------------------------------------- */
 
-/* Returns the rank that stores a copy of `rank`'s file: with n ranks on the node of `rank`, the first of `rank` + n,
- * `rank` + n + 1, ... (modulo the number of ranks) that is on another node. Returns -1 if there is only one node. */
+/* Returns the rank that stores a copy of the file of `rank`: with n ranks on the node of `rank`, the first of rank +
+ * n, rank + n + 1, ... (modulo the number of ranks) that is on another node. Returns -1 if the job has one node. */
 static int64_t neighbour_of(const tri_group *world, int64_t rank) {
   const int64_t size = world->size;
   const int node = tri_group_node_of(world, (int)rank);
@@ -73,7 +76,7 @@ static int64_t neighbour_of(const tri_group *world, int64_t rank) {
   return -1;
 }
 
-/* Computes the path of the folder of an output's snapshots. */
+/* Sets `base` to the folder of the snapshots of an output. */
 static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   char absolute[TRI_PATH_BYTES] = "";
   if (realpath(output, absolute) == NULL) {
@@ -84,12 +87,12 @@ static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   return TRI_OK;
 }
 
-/* Removes the snapshots of all runs except `name` (NULL: of all runs). No process uses them, since this run holds the
- * lock of the output. */
+/* Removes the snapshots in `folder` of all runs except `name` (NULL: of all runs). No process uses them, since this
+ * run holds the lock of the output. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];
   struct stat facts;
-  /* /dev/shm is world-writable, so any user may have made a folder or link of this name. */
+  /* any user can write to /dev/shm, and may have made a folder or a link of this name */
   bool ours = lstat(folder, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == getuid();
   DIR *directory = ours ? opendir(folder) : NULL;
   if (directory == NULL) return;
@@ -106,7 +109,7 @@ static void remove_other_runs(const char *folder, const char *name) {
 static tri_status find_folder(tri_snapshots *s, const char *output, const tri_identity *identity) {
   TRI_TRY(find_base(output, s->base));
   TRI_TRY(tri_directory_create_private(
-      s->base)); /* private, since the name can be guessed and /dev/shm is world-writable */
+      s->base)); /* private, since the name can be guessed and any user can write to /dev/shm */
   if (tri_comm_local_rank() == 0) remove_other_runs(s->base, identity->run);
   snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", s->base, identity->run, tri_comm_node_of(tri_comm_rank()));
   return TRI_OK;
@@ -128,7 +131,7 @@ static void file_path(const tri_snapshots *s, int64_t step, int64_t rank, bool p
            part ? ".part" : "");
 }
 
-/* Returns whether this rank is the lowest one of its node, which does the work that is done once per node. */
+/* Returns whether this rank is the lowest one of its node, which does the work that a node does once. */
 static bool is_first_of_node(const tri_snapshots *s) {
   const tri_group *world = world_of(s);
   int first = 0;
@@ -169,7 +172,7 @@ static uint64_t sum_of(const mapped *file) {
   return tri_element_sum(4, 0, (int64_t)((file->bytes - HEADER_BYTES) / 4), file->begin + HEADER_BYTES);
 }
 
-/* Maps the file of `rank`'s part, and verifies its header and checksum. */
+/* Maps the file of the part of `rank`, and verifies its header and its checksum. */
 static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank, mapped *out, header *head) {
   char path[TRI_PATH_BYTES];
   file_path(s, step, rank, false, path);
@@ -184,8 +187,8 @@ static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank,
 
 /* ---- setup ------------------------------------------------------------------------------------------------------- */
 
-/* Hashes everything that the state depends on: the run's configuration, its number of ranks, and the fingerprints of
- * its corpus and tokenizer. */
+/* Hashes everything that the state depends on: the configuration of the run, its number of ranks, and the
+ * fingerprints of its corpus and tokenizer. */
 static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
   char *text = NULL;
   TRI_TRY(tri_run_config_print(config, &text));
@@ -243,7 +246,7 @@ static tri_status snapshot_fill(const tri_snapshots *s, const tri_progress *prog
   return TRI_OK;
 }
 
-/* A copy, stored by this rank, of another rank's file. */
+/* A copy of the file of another rank, stored by this rank. */
 typedef struct kept {
   int64_t rank;
   mapped file;
@@ -285,7 +288,7 @@ static tri_status finish_file(const tri_snapshots *s, int64_t step, int64_t rank
   return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", part, tri_write_fault(errno));
 }
 
-/* Lists the steps with files on this node, newest first; returns their number, at most MOST_STEPS. */
+/* Lists the steps with files on this node, the newest first. Returns their number, at most MOST_STEPS. */
 static int list_steps(const tri_snapshots *s, int64_t steps[MOST_STEPS]) {
   int count = 0;
   DIR *directory = opendir(s->folder);
@@ -325,7 +328,7 @@ static tri_status write_snapshot(tri_snapshots *s, const tri_progress *progress,
   if (status == TRI_OK) status = map_file(path, true, s->bytes, own);
   if (status == TRI_OK) status = create_kept(s, step, all, count);
   if (status == TRI_OK) status = snapshot_fill(s, progress, own);
-  /* A rank that failed sends no file below, and its neighbour would wait for it forever. */
+  /* Agree before the exchange: a rank that failed sends no file, and its neighbour would wait for it forever. */
   TRI_TRY(tri_common_status(world, status));
   TRI_TRY(exchange(s, own, all, *count));
   status = finish_file(s, step, world->rank);
@@ -352,8 +355,8 @@ tri_status tri_snapshots_make(tri_snapshots *s, const tri_progress *progress) {
 
 /* ---- finding a snapshot ------------------------------------------------------------------------------------------ */
 
-/* Sets giver[r] to the rank that sends rank r its part of a step: r itself if its node has the part; -1 if no node has
- * it. `has` [size, size]: has[q * size + r] is set if the node of rank q has the part of rank r. */
+/* Sets giver[r] to the rank that sends rank r its part of a step: r itself if its node has the part; -1 if no node
+ * has it. `has` [size, size]: has[q * size + r] is set if the node of rank q has the part of rank r. */
 static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) {
   for (int64_t r = 0; r < size; r++) {
     giver[r] = has[r * size + r] ? r : -1;
@@ -361,7 +364,7 @@ static void find_givers(const unsigned char *has, int64_t size, int64_t *giver) 
   }
 }
 
-/* COLLECTIVE. Sets giver[world.size] (find_givers), and *whole to whether every rank's part is on some node. */
+/* COLLECTIVE. Sets giver[world.size] (find_givers), and *whole to whether the part of every rank is on some node. */
 static tri_status find_parts(const tri_snapshots *s, int64_t step, int64_t *giver, bool *whole) {
   const tri_group *world = world_of(s);
   int64_t size = world->size;
@@ -411,8 +414,8 @@ done:
 
 /* ---- loading a snapshot ------------------------------------------------------------------------------------------ */
 
-/* COLLECTIVE. Loads this rank's part once all ranks have verified theirs, so that either all ranks load the snapshot or
- * none changes its engine. */
+/* COLLECTIVE. Loads the part of this rank after all ranks have verified theirs, so that all ranks load the snapshot
+ * or no engine is changed. */
 static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progress) {
   const tri_group *world = world_of(s);
   mapped file = {0};
@@ -426,7 +429,7 @@ static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progres
   return status;
 }
 
-/* Verifies the parts that this rank will send to other ranks. Called before any rank sends. */
+/* Verifies the parts that this rank will send to others. Called before any rank sends. */
 static tri_status check_given(const tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
   for (int64_t r = 0; r < world->size; r++) {
@@ -450,8 +453,8 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* If only another node has this rank's part (`wanted`), creates a file for the part on this node. The part is received
- * into that file, and loaded from it as usual. */
+/* Creates a file on this node for the part of this rank, if only another node has it (`wanted`). The part is
+ * received into this file, and then loaded as usual. */
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;
@@ -466,9 +469,9 @@ static tri_status get(const tri_snapshots *s, int64_t from, const mapped *file) 
   return tri_request_wait(&request);
 }
 
-/* COLLECTIVE. Sends each rank its part if its own node does not have it. All ranks create their files before any rank
- * sends: if a receiver could not create its file, the sender would wait forever. A received file is renamed after the
- * last exchange: a rank that failed in between would send no file to the ranks that wait for it. */
+/* COLLECTIVE. Sends each rank its part if its node does not have it. All ranks create their files before any rank
+ * sends: if a receiver could not create its file, the sender would wait forever. A rank renames its received file
+ * after the last exchange: if the rename failed before, the rank would not send to the ranks that wait for it. */
 static tri_status hand_round(tri_snapshots *s, int64_t step, const int64_t *giver) {
   const tri_group *world = world_of(s);
   const bool wanted = giver[world->rank] != world->rank;
@@ -499,8 +502,7 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   return status;
 }
 
-/* Removes the folders node-K of all K, not only this node's: this machine may have had another K in an earlier start.
- */
+/* Removes the folders node-K of all K: this machine may have been another K in an earlier start. */
 void tri_snapshots_remove(const tri_snapshots *s) {
   if (is_first_of_node(s)) remove_other_runs(s->base, NULL);
 }

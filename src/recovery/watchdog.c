@@ -21,6 +21,8 @@
 
 struct tri_watchdog {
   const tri_mesh *mesh;
+  /* Paths: the folder of the reports; the file with the id of the request in progress; a file that exists once a rank
+   * has ended the job. */
   char folder[TRI_PATH_BYTES], asked[TRI_PATH_BYTES], ended[TRI_PATH_BYTES];
   double timeout_s, quiet_since_s;       /* quiet_since_s: time (tri_clock_s); idle time before it does not count */
   char answered[TRI_FLIGHT_ASKED_BYTES]; /* id of the last request that this rank has answered */
@@ -32,23 +34,24 @@ struct tri_watchdog {
 
 /* ---- analysis of the reports ------------------------------------------------------------------------------------- */
 
+/* The reports of all ranks. */
 typedef struct answers {
   const tri_watchdog *watchdog;
   tri_flight_report *flights; /* [world.size] */
-  bool *known;                /* [world.size] */
+  bool *known;                /* the rank has answered this request [world.size] */
 } answers;
 
-/* Returns the mesh with another rank's position. Only the names of its groups are valid; the names are the same on all
- * ranks. */
+/* Returns the mesh with the position of another rank. Only the names of its groups are valid, since all ranks have
+ * the same names. */
 static tri_mesh mesh_of(const answers *a, int rank) {
   tri_mesh mesh = *a->watchdog->mesh;
   mesh.place = tri_mesh_coordinates_of(&mesh.shape, rank);
   return mesh;
 }
 
-/* Guesses the rank that `rank` waits for in a collective, if its report does not name one: the first rank of the group
- * that has not answered, else the one that has joined the fewest collectives. Returns -1 if no rank of the group has
- * joined fewer than `rank`. */
+/* Guesses the rank that `rank` waits for in a collective, if its report does not name one: the first rank of the
+ * group that has not answered, else the one that has joined the fewest collectives. Returns -1 if all ranks of the
+ * group have joined this collective, or if `rank` waits for something else. */
 static int guess_behind(const answers *a, int rank) {
   const tri_flight_report *flight = &a->flights[rank];
   tri_mesh mesh = mesh_of(a, rank);
@@ -71,8 +74,9 @@ static int waits_for(const answers *a, int rank) {
   return flight->behind >= 0 ? flight->behind : guess_behind(a, rank);
 }
 
-/* Follows the waits from a rank to the first one that does not wait, and sets *last to the rank that waits for it (-1
- * if `rank` itself does not wait). If ranks wait for each other in a ring, returns a rank of the ring. */
+/* Follows the waits from a rank to the first rank that does not wait, and returns this one. Sets *last to the rank
+ * that waits for it; to -1 if `rank` itself does not wait. If ranks wait for each other in a ring, returns a rank of
+ * the ring. */
 static int find_culprit(const answers *a, int rank, int *last) {
   *last = -1;
   for (int hops = 0; hops <= a->watchdog->mesh->world.size; hops++) {
@@ -130,7 +134,8 @@ static void watchdog_report(const answers *a, int culprit, int last) {
   fflush(stderr);
 }
 
-/* Reads the reports. A report for an earlier request is not used, since its rank may have been stopped since then. */
+/* Reads the reports of all ranks. A report for an earlier request does not count, since its rank may have stopped
+ * since then. */
 static tri_status read_answers(const tri_watchdog *w, const char *id, answers *a) {
   size_t ranks = (size_t)w->mesh->world.size;
   a->watchdog = w;
@@ -144,7 +149,7 @@ static tri_status read_answers(const tri_watchdog *w, const char *id, answers *a
 
 /* ---- thread ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the interval, in seconds, at which a rank looks at the folder: the longest time until it answers. */
+/* Returns the seconds between two looks of a rank at the folder, and so the longest time until it answers. */
 static double period_s(const tri_watchdog *w) {
   double period = w->timeout_s / 10;
   return period < 0.05 ? 0.05 : period > 20 ? 20 : period;
@@ -155,7 +160,7 @@ static double idle_s(const tri_watchdog *w) {
   return tri_clock_s() - (last_s > w->quiet_since_s ? last_s : w->quiet_since_s);
 }
 
-/* Sleeps, but returns early, with false, if the watchdog is to stop. */
+/* Sleeps for `seconds`. Returns false, and earlier, if the watchdog is to stop. */
 static bool sleep_some(tri_watchdog *w, double seconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -169,16 +174,16 @@ static bool sleep_some(tri_watchdog *w, double seconds) {
   return goes_on;
 }
 
-/* Ends the job: other ranks' watchdogs see the file `ended`, and the launcher ends a job if a rank exits without
- * MPI_Finalize. No MPI function is called here, because only the thread that is stuck may call them. */
+/* Ends the job: the watchdogs of other ranks see the file `ended`, and the launcher ends a job if a rank exits
+ * without MPI_Finalize. No MPI function is called here: only the thread that is stuck may call them. */
 static void end_job(const tri_watchdog *w) {
   int file = open(w->ended, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
   if (file >= 0) close(file);
   _exit(tri_status_exit(TRI_COMM));
 }
 
-/* Creates the file `asked`, with the id of the request. Returns false if another rank has asked already, or if the id
- * cannot be written. */
+/* Creates the file `asked` with the id of a new request. Returns false if another rank has asked already, or if the
+ * id cannot be written. */
 static bool create_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES]) {
   int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0) return false;
@@ -189,8 +194,8 @@ static bool create_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES
   return written;
 }
 
-/* Reads the id of the request from the file `asked`. Returns false if there is no such file, or if the id is not
- * written yet. */
+/* Reads the id of the request in progress from the file `asked`. Returns false if the file does not exist or has no
+ * id yet. */
 static bool read_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES]) {
   int file = open(w->asked, O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
@@ -200,8 +205,8 @@ static bool read_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES])
   return length > 0;
 }
 
-/* Asks all ranks for reports and evaluates them, unless another rank has asked already. Ends the job if the rank at the
- * end of the chain of waits is stuck. */
+/* Asks all ranks for reports and evaluates them, unless another rank has asked already. Ends the job if the rank at
+ * the end of the chain of waits is stuck. */
 static void ask(tri_watchdog *w) {
   char id[TRI_FLIGHT_ASKED_BYTES];
   if (!create_request(w, id)) return;
@@ -212,8 +217,8 @@ static void ask(tri_watchdog *w) {
   if (status == TRI_OK) status = read_answers(w, id, &a);
   if (status == TRI_OK) culprit = find_culprit(&a, w->mesh->world.rank, &last);
   if (status != TRI_OK) {
-    unlink(w->asked); /* so that this rank or another asks again */
-  } else if (a.known[culprit] && a.flights[culprit].idle_s < 0.5 * w->timeout_s) { /* slow, not stuck */
+    unlink(w->asked);                                                              /* this rank or another asks again */
+  } else if (a.known[culprit] && a.flights[culprit].idle_s < 0.5 * w->timeout_s) { /* slow, but not stuck */
     unlink(w->asked);
     w->quiet_since_s = tri_clock_s();
   } else {
@@ -228,7 +233,7 @@ static void look(tri_watchdog *w) {
   char id[TRI_FLIGHT_ASKED_BYTES] = "";
   if (access(w->ended, F_OK) == 0) _exit(tri_status_exit(TRI_COMM));
   if (read_request(w, id) && strcmp(id, w->answered) != 0) {
-    (void)tri_flight_report_write(w->mesh, w->folder, id); /* if it fails, the asker finds no report */
+    (void)tri_flight_report_write(w->mesh, w->folder, id); /* after a failure the rank that asks finds no report */
     snprintf(w->answered, sizeof w->answered, "%s", id);
   }
   if (access(w->asked, F_OK) != 0 && idle_s(w) > w->timeout_s) ask(w);
@@ -242,7 +247,7 @@ static void *watch(void *argument) {
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
-/* Creates an empty folder. The folder of the previous run is kept as FOLDER-last until the next run. */
+/* Creates an empty folder. Keeps the folder of the previous run as FOLDER-last. */
 static tri_status empty_folder(const char *folder) {
   char last[TRI_PATH_BYTES];
   if (tri_path_exists(folder) && rmdir(folder) != 0) {
