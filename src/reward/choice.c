@@ -115,7 +115,7 @@ static char marked(const passage *p) {
   static const char mark[] = "answer";
   const size_t length = sizeof mark - 1;
   for (size_t end = p->bytes; end >= length; end--) {
-    if (strncasecmp(p->text + end - length, mark, length) != 0 || is_word(byte_at(p, end))) continue;
+    if (strncasecmp(p->text + end - length, mark, length) != 0) continue;
     const char found = after_mark(p, end);
     if (found != '\0') return found;
   }

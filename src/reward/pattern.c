@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-  MOST_STEPS = 1 << 24, /* items of the pattern and characters, in one match */
+  MOST_STEPS = 1 << 22, /* items of the pattern and characters, in one match */
   MOST_CALLS = 1 << 24, /* PCRE2's match limit */
   MOST_DEPTH = 1 << 20, /* nested backtracking points */
   HEAP_KIB = 1 << 16,   /* memory for backtracking */

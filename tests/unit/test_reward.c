@@ -97,6 +97,7 @@ static void test_number(void **state) {
       {"42", "\\boxed{41} #### 42", 0},
       {"42", "\\boxed{\\text{unknown}} #### 42", 1},
       {"42", "\\boxed{42", 1},
+      {"42", "\\boxed{\\} 42} 9", 1},
       {"1/2", "0.5", 1},
       {"1/2", "50%", 1},
       {"1/2", "50 \\% of them", 1},
@@ -114,6 +115,7 @@ static void test_number(void **state) {
        "0.5",
        1},
       {"1.5", "1\\frac{1}{2}", 1},
+      {"-1/2", "1\\frac{-1}{2}", 1}, /* not a mixed number */
       {"-1.5", "-1\\frac{1}{2}", 1},
       {"1/3", "0.333333333333", 0},
       {"1/3", "\\frac{2}{6}", 1},
@@ -133,6 +135,7 @@ static void test_number(void **state) {
       {"0.001", "1e-3", 1},
       {"5", "3-5", 1},
       {"-5", "3 -5", 1},
+      {"5", "(3)-5", 1},
       {"-5", "x=-5", 1},
       {"-5", "-$5", 1},
       {"-5", "$-5", 1},
@@ -151,6 +154,7 @@ static void test_number(void **state) {
       {"123456789012345678901234567890", "1.23456789012345678901234567891e29", 1},
       {"123456789012345678901234567890", "1.2345679e29", 0},
       {"7", "7 and 1e999999", 1}, /* too large to be a number */
+      {"7", "8 and 1e999999", 0},
       {"1/3", "1e30/3e30", 1},
   };
   const tri_reward_settings s = kind("number");
@@ -178,6 +182,8 @@ static void test_choice(void **state) {
       {"B", "\\boxed{b}", 1},
       {"B", "\\boxed{A} \\boxed{B. Paris}", 1},
       {"B", "B. Vitamin C", 1},
+      {"B", "It is B as in Vitamin-C", 1},
+      {"B", "Answers: C. I take B", 1},
       {"B", "B) it has Vitamin C", 1},
       {"B", "A. one\nB. two\nC. three\nI choose B", 1},
       {"B", "I think it is B. I am sure", 1},
@@ -245,6 +251,12 @@ static void test_patterns(void **state) {
       {"format", "[<b>]+", "<<", 1},
       {"format", "(?#<b>)a", "a", 1},
       {"format", "a|ab", "ab", 1},
+      {"format", "a+", "aab", 0},
+      {"format", "[]<b>]+", "<]", 1},
+      {"format", "(?<n>a)?(?(<n>)b|c)", "ab", 1},
+      {"format", "(?<n>a)\\k<n>", "aa", 1},
+      {"format", "\\<a\\>.*", "<a>", 1},
+      {"format", "\\<a\\>.*", "<a><a>", 0},
       {"format", "a*", "", 1},
       {"format", "<a>.*", "", 0},
   };
@@ -278,6 +290,7 @@ static void test_limits(void **state) {
   check_limit("regex", "(a*)*(?<!a)b?(?:c|d)", text, sizeof text);
   check_limit("regex", "a*[ab]*a*[ab]*(?=c)", text, sizeof text); /* cubic */
   check_limit("regex", "[^c]+[^d]?(?=c)", text, sizeof text);     /* few steps from each position */
+  check_limit("regex", "a++(?<=b)", text, sizeof text);           /* few items, many characters */
   check_limit("format", "(a|aa)+c?(?<=b)", text, sizeof text);
   check_limit("regex", "^(a(?1)?b|a)*c?(?<=b)$", text, sizeof text);
 }
@@ -413,6 +426,8 @@ static void test_bytes(void **state) {
   s.given = TRI_REWARD_IGNORE_CASE;
   s.ignore_case = true;
   assert_true(score_bytes(&s, broken, sizeof broken - 1, broken) == 1);
+  assert_true(score(&s, "\xC8\xBA\xC8\xBA\xC8\xBA", "\xE2\xB1\xA5\xE2\xB1\xA5\xE2\xB1\xA5") ==
+              1); /* longer in lowercase */
   s = kind("number");
   assert_true(score_bytes(&s, with_nul, sizeof with_nul - 1, "42") == 1);
   assert_true(score_bytes(&s, broken, sizeof broken - 1, "42") == 1);
