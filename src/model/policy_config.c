@@ -86,7 +86,7 @@ static tri_status lay_under(tri_yaml_tree *tree, tri_yaml *objective, const char
 
 tri_status tri_policy_lay_recipe(tri_yaml_tree *tree, tri_yaml *objective) {
   const tri_yaml *name = tri_yaml_find(objective, "recipe");
-  if (name == NULL) return TRI_OK;
+  if (name == NULL || (name->kind == TRI_YAML_SCALAR && name->text[0] == '\0')) return TRI_OK;
   for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
     if (name->kind != TRI_YAML_SCALAR || strcmp(name->text, recipes[i].name) != 0) continue;
     TRI_TRY(lay_under(tree, objective, "name", "grpo"));

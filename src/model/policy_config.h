@@ -19,6 +19,7 @@ typedef enum tri_scale_rewards { TRI_SCALE_BY_GROUP, TRI_SCALE_BY_BATCH, TRI_SCA
 typedef enum tri_baseline { TRI_BASELINE_GROUP, TRI_BASELINE_LEAVE_ONE_OUT } tri_baseline;
 
 typedef struct tri_policy_config {
+  char recipe[16]; /* always "": it is replaced by the keys that it stands for */
   tri_loss_type loss_type;
   tri_ratio_level level;
   tri_scale_rewards scale_rewards;
@@ -46,10 +47,16 @@ extern const tri_config_word tri_loss_type_words[], tri_ratio_level_words[], tri
 
 /* The rows of a table. `POLICY`: a tri_policy_config in STRUCT. */
 #define TRI_POLICY_ROWS(STRUCT, POLICY)                                                                                \
-  {TRI_POLICY_CHOICE_(STRUCT, POLICY.loss_type, "loss_type", tri_loss_type_words), .fallback = "dapo",                 \
-   .help =                                                                                                             \
-       "grpo: how labels are weighted: dapo (all labels of the batch are equal), grpo (all completions are "           \
-       "equal), dr_grpo (by the longest possible completion); or cispo, which clips the ratio's weight"},              \
+  {.name = "recipe",                                                                                                   \
+   .type = TRI_CONFIG_STRING,                                                                                          \
+   .offset = offsetof(STRUCT, POLICY.recipe),                                                                          \
+   .bytes = sizeof(((STRUCT *)0)->POLICY.recipe),                                                                      \
+   .fallback = "",                                                                                                     \
+   .help = "grpo: defaults of other keys: rloo, dr_grpo, gspo, dapo, reinforce_pp or icepop; empty: none"},            \
+      {TRI_POLICY_CHOICE_(STRUCT, POLICY.loss_type, "loss_type", tri_loss_type_words), .fallback = "dapo",             \
+       .help =                                                                                                         \
+           "grpo: how labels are weighted: dapo (all labels of the batch are equal), grpo (all completions are "       \
+           "equal), dr_grpo (by the longest possible completion); or cispo, which clips the ratio's weight"},          \
       {TRI_POLICY_NUMBER_(STRUCT, POLICY.epsilon, "epsilon"), .fallback = "0.2",                                       \
        .range = {.low = 0, .high = 1, .open_high = true}, .help = "grpo: ratios below 1 - epsilon are clipped"},       \
       {TRI_POLICY_NUMBER_(STRUCT, POLICY.epsilon_high, "epsilon_high"), .derived = "epsilon", .optional = true,        \

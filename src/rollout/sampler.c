@@ -144,7 +144,7 @@ static tri_status prepare(rollout *r) {
 static tri_status run_all(const rollout *r, bool *stopped) {
   for (bool more = true; more;) {
     TRI_TRY(tri_dispatcher_step(r->sampler->dispatcher, &more));
-    if (!more || !tri_stop_asked()) continue;
+    if (!more || !r->sampler->stops_when_asked || !tri_stop_asked()) continue;
     *stopped = true;
     TRI_TRY(tri_dispatcher_cancel_all(r->sampler->dispatcher));
   }

@@ -18,14 +18,15 @@ typedef struct tri_rollout_sampler {
   int num_stops;
   uint64_t seed;
   double temperature;
-  int64_t most;  /* most tokens of a completion */
-  int64_t slots; /* most sequences that a replica runs at once */
+  int64_t most;          /* most tokens of a completion */
+  int64_t slots;         /* most sequences that a replica runs at once */
+  bool stops_when_asked; /* a request to stop cancels the completions */
 } tri_rollout_sampler;
 
 /* LOCAL, on the dispatcher's first rank; the other ranks call tri_dispatcher_follow until it dismisses them. Samples
  * the completions of a batch, whose members `prompt`, `group` and `sample` are set. The random numbers of a completion
- * are a function of seed, group, sample and position. Cancels what is left if this process is asked to stop; then
- * *stopped is true, and the batch is not complete. */
+ * are a function of seed, group, sample and position. With stops_when_asked, cancels the completions if this process is
+ * asked to stop; then *stopped is true, and the batch is not complete. */
 tri_status tri_rollout_sample(const tri_rollout_sampler *sampler, tri_rollout_batch *batch, bool *stopped);
 
 #endif

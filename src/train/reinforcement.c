@@ -314,6 +314,7 @@ static tri_status next_batch(tri_training *t, bool *stopped) {
   tri_reinforcement *rl = tri_reinforcement_of(t);
   TRI_TRY(tri_first_rank_status(world, start_batch(t)));
   rl->sampler.temperature = t->config->rollout.temperature;
+  rl->sampler.stops_when_asked = true;
   TRI_TRY(tri_rollout_ranks_run(t, &rl->ranks, fill_batch, NULL, stopped));
   if (*stopped) return TRI_OK;
   TRI_TRY(tri_first_rank_status(world, tri_training_is_rank0(t) ? finish_batch(t) : TRI_OK));

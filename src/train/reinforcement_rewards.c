@@ -45,7 +45,7 @@ static tri_status judge(tri_training *t, void *context, bool *stopped) {
     batch->list[i].group = FIRST_HELD_OUT + number;
   }
   TRI_TRY(tri_rollout_sample(&tri_reinforcement_of(t)->sampler, batch, stopped));
-  return *stopped ? TRI_OK : tri_reinforcement_score(t, batch);
+  return tri_reinforcement_score(t, batch);
 }
 
 static void set_judged(tri_training *t, const tri_rollout_batch *batch) {
@@ -64,12 +64,11 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
     return TRI_OK;
   tri_reinforcement *rl = tri_reinforcement_of(t);
   rl->sampler.temperature = t->config->rollout.validation_temperature;
+  rl->sampler.stops_when_asked = false; /* the line of metrics of this step needs the evaluation */
   tri_status status = tri_rollout_ranks_run(t, &rl->ranks, judge, &batch, &stopped);
-  if (status == TRI_OK && stopped) t->stopping = true;
-  if (status == TRI_OK && !stopped && tri_training_is_rank0(t)) set_judged(t, &batch);
+  if (status == TRI_OK && tri_training_is_rank0(t)) set_judged(t, &batch);
   tri_rollout_batch_release(&batch);
   TRI_TRY(status);
-  if (stopped) return TRI_OK;
   tri_named_metric *reward = tri_named_metrics_find(&t->named, TRI_HELD_OUT_REWARD);
   TRI_TRY(tri_broadcast(&t->mesh.world, 0, sizeof reward->value, &reward->value));
   tri_training_judged(t);
