@@ -53,6 +53,7 @@ void tri_reinforcement_batch_metrics(tri_training *t) {
     for (int64_t k = 0; k < c->count; k++) entropy += c->entropies[k];
   }
   tri_named_metrics *to = &t->named;
+  t->reward = facts.mean;
   tri_named_metrics_set(to, facts.mean, "reward");
   tri_named_metrics_set(to, facts.std, "reward_std");
   tri_named_metrics_set(to, facts.zero_std, "frac_reward_zero_std");

@@ -71,6 +71,7 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
   TRI_TRY(status);
   tri_named_metric *reward = tri_named_metrics_find(&t->named, TRI_HELD_OUT_REWARD);
   TRI_TRY(tri_broadcast(&t->mesh.world, 0, sizeof reward->value, &reward->value));
+  t->validation_reward = reward->value;
   tri_training_judged(t);
   return TRI_OK;
 }
