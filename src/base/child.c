@@ -1,0 +1,304 @@
+#include "base/child.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { LOOKS = 250 }; /* pauses before giving up, five seconds in all */
+static const double PAUSE_S = 0.02;
+
+/* ---- the environment --------------------------------------------------------------------------------------------- */
+
+/* Beginnings of names. Slurm's and Flux's variables of the job stay; those of the step and of the task do not. */
+static const char *const launcher_names[] = {
+    "OMPI_",
+    "OPAL_",
+    "ORTE_",
+    "PRTE_",
+    "PMIX_",
+    "PMI_",
+    "PMI2_",
+    "MPICH_",
+    "MPIR_",
+    "MPIEXEC_",
+    "MPI_LOCAL",
+    "HYDRA_",
+    "HYDI_",
+    "I_MPI_",
+    "MV2_",
+    "MVP_",
+    "PALS_",
+    "ALPS_",
+    "JSM_",
+    "FLUX_TASK_",
+    "SLURM_PROCID",
+    "SLURM_STEP",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_TASK_",
+    "SLURM_GTIDS",
+    "SLURM_SRUN_",
+    "SLURM_PMI",
+    "SLURM_LAUNCH_",
+    "SLURM_MPI_",
+    "SLURM_CPU_BIND",
+    "TRIREME_PARENT",
+    "TRIREME_LAUNCHED",
+    "TRIREME_STREAMS",
+};
+enum { NUM_LAUNCHER_NAMES = sizeof launcher_names / sizeof launcher_names[0] };
+
+static bool is_of_launcher(const char *variable) {
+  for (int i = 0; i < NUM_LAUNCHER_NAMES; i++) {
+    if (tri_begins_with(variable, launcher_names[i])) return true;
+  }
+  return false;
+}
+
+tri_status tri_child_environment(char ***out) {
+  size_t count = 0, bytes = 0, kept = 0;
+  char **list = NULL;
+  for (; environ != NULL && environ[count] != NULL; count++) bytes += strlen(environ[count]) + 1;
+  TRI_TRY(tri_alloc("an environment", (count + 1) * sizeof *list + bytes, 1, &list));
+  char *text = (char *)(list + count + 1);
+  for (size_t i = 0; i < count; i++) {
+    if (is_of_launcher(environ[i])) continue;
+    const size_t length = strlen(environ[i]) + 1;
+    list[kept++] = memcpy(text, environ[i], length);
+    text += length;
+  }
+  list[kept] = NULL;
+  *out = list;
+  return TRI_OK;
+}
+
+/* ---- starting ---------------------------------------------------------------------------------------------------- */
+
+typedef struct plan {
+  const tri_child_options *options;
+  char *const *environment;
+  int in, out, log; /* descriptors of the child's streams; in, out: -1 without pipes */
+  pid_t parent;
+  sigset_t mask; /* of the parent */
+} plan;
+
+/* A handler of this process must not run in the child, which shares its memory until exec. Signals that are ignored
+ * stay ignored in the program, as nohup expects, but for two whose default effect programs rely on. */
+static void reset_signals(void) {
+  const struct sigaction plain = {.sa_handler = SIG_DFL};
+  struct sigaction now;
+  sigset_t none;
+  for (int number = 1; number < NSIG; number++) {
+    const bool ignored = sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+    if (!ignored || number == SIGPIPE || number == SIGCHLD) sigaction(number, &plain, NULL);
+  }
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void close_others(void) {
+  if (syscall(SYS_close_range, 3, ~0U, 0) == 0) return;
+  const long files = sysconf(_SC_OPEN_MAX); /* a kernel before 5.9 */
+  for (int file = 3; file < (files > 0 && files < 65536 ? (int)files : 65536); file++) close(file);
+}
+
+static void become(const plan *p) {
+  setsid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != p->parent) _exit(127); /* the parent has just ended */
+  reset_signals();
+  if (p->options->prepare != NULL) p->options->prepare(p->options->context);
+  if (p->in >= 0) dup2(p->in, STDIN_FILENO);
+  dup2(p->out >= 0 ? p->out : p->log, STDOUT_FILENO);
+  dup2(p->log, STDERR_FILENO);
+  if (p->options->pipes) close_others();
+  execve(p->options->line[0], p->options->line, p->environment);
+  _exit(127);
+}
+
+/* vfork copies no tables of pages, of which a rank has many, and calls no handlers of fork, with which MPI libraries
+ * warn; the parent's pages that network cards write to stay its own. */
+static pid_t divide(const plan *p) {
+  const pid_t child = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
+  if (child == 0) become(p);
+  return child;
+}
+
+/* Returns a descriptor above those of the standard streams, which a child's streams replace; -1 for a failure. */
+static int above_streams(int file) {
+  if (file < 0 || file > STDERR_FILENO) return file;
+  const int above = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(file);
+  errno = error;
+  return above;
+}
+
+static void close_file(int *file) {
+  if (*file >= 0) close(*file);
+  *file = -1;
+}
+
+static tri_status open_pipe(int ends[2]) {
+  if (pipe2(ends, O_CLOEXEC) != 0) return tri_fail(TRI_IO_FAILED, "cannot make a pipe: %s", strerror(errno));
+  for (int i = 0; i < 2; i++) ends[i] = above_streams(ends[i]);
+  if (ends[0] >= 0 && ends[1] >= 0) return TRI_OK;
+  close_file(&ends[0]);
+  close_file(&ends[1]);
+  return tri_fail(TRI_IO_FAILED, "cannot make a pipe: %s", strerror(errno));
+}
+
+static tri_status open_streams(const tri_child_options *o, int in[2], int out[2], int *log) {
+  *log = above_streams(open(o->log, O_WRONLY | O_CREAT | O_CLOEXEC | (o->pipes ? O_APPEND : O_TRUNC), 0666));
+  if (*log < 0) return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", o->log, strerror(errno));
+  if (!o->pipes) return TRI_OK;
+  TRI_TRY(open_pipe(in));
+  TRI_TRY(open_pipe(out));
+  if (fcntl(in[1], F_SETFL, O_NONBLOCK) != 0 || fcntl(out[0], F_SETFL, O_NONBLOCK) != 0)
+    return tri_fail(TRI_IO_FAILED, "cannot make a pipe non-blocking: %s", strerror(errno));
+  return TRI_OK;
+}
+
+tri_status tri_child_start(const tri_child_options *o, tri_child *out) {
+  int to[2] = {-1, -1}, from[2] = {-1, -1}, log = -1;
+  sigset_t all;
+  tri_status status = open_streams(o, to, from, &log);
+  if (status == TRI_OK) {
+    /* Orphaned processes of the session become children of this process, which can then wait for them. */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    plan p = {.options = o,
+              .environment = o->environment != NULL ? o->environment : environ,
+              .in = to[0],
+              .out = from[1],
+              .log = log,
+              .parent = getpid()};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &p.mask);
+    const pid_t child = divide(&p);
+    const int error = errno;
+    pthread_sigmask(SIG_SETMASK, &p.mask, NULL);
+    if (child < 0) status = tri_fail(TRI_IO_FAILED, "cannot start %s: %s", o->line[0], strerror(error));
+    if (child > 0) *out = (tri_child){.id = child, .to = to[1], .from = from[0]};
+  }
+  close_file(&log);
+  close_file(&to[0]);
+  close_file(&from[1]);
+  if (status != TRI_OK) {
+    close_file(&to[1]);
+    close_file(&from[0]);
+  }
+  return status;
+}
+
+/* ---- ending ------------------------------------------------------------------------------------------------------ */
+
+/* Kills all processes of the session except its leader, and returns their number. The command's name in /proc/N/stat
+ * may contain any character, so parsing starts after the last bracket. */
+static int sweep(pid_t session) {
+  int found = 0;
+  DIR *all = opendir("/proc");
+  if (all == NULL) return 0;
+  for (struct dirent *entry; (entry = readdir(all)) != NULL;) {
+    char path[300], text[1024] = "";
+    if (!isdigit((unsigned char)entry->d_name[0])) continue;
+    snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
+    FILE *from = fopen(path, "re");
+    if (from == NULL) continue;
+    size_t length = fread(text, 1, sizeof text - 1, from);
+    fclose(from);
+    text[length] = '\0';
+    const char *rest = strrchr(text, ')');
+    char state = '?';
+    int parent = 0, group = 0, own = 0;
+    pid_t id = (pid_t)strtol(entry->d_name, NULL, 10);
+    if (rest == NULL || sscanf(rest + 1, " %c %d %d %d", &state, &parent, &group, &own) != 4) continue;
+    if (own != session || id == session) continue;
+    kill(id, SIGKILL);
+    waitpid(id, NULL, WNOHANG); /* an orphan is now a child of this process */
+    found++;
+  }
+  closedir(all);
+  return found;
+}
+
+static void clear(pid_t session) {
+  for (int i = 0; i < LOOKS && sweep(session) > 0; i++) tri_pause_s(PAUSE_S);
+}
+
+bool tri_child_ended(tri_child *c) {
+  pid_t got = waitpid(c->id, &c->result, WNOHANG);
+  if (got == 0 || (got < 0 && errno == EINTR)) return false;
+  clear(c->id);
+  return true;
+}
+
+void tri_child_kill(tri_child *c) {
+  kill(c->id, SIGKILL);
+  clear(c->id);
+  while (waitpid(c->id, &c->result, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void tri_child_ask(const tri_child *c) {
+  kill(c->id, SIGTERM);
+  kill(c->id, SIGCONT); /* it may be stopped by SIGSTOP */
+}
+
+void tri_child_stop(tri_child *c) {
+  tri_child_ask(c);
+  for (int i = 0; i < LOOKS; i++) {
+    if (tri_child_ended(c)) return;
+    tri_pause_s(PAUSE_S);
+  }
+  tri_child_kill(c);
+}
+
+/* ---- pipes ------------------------------------------------------------------------------------------------------- */
+
+static bool is_not_now(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+/* A write to a pipe without a reader sends SIGPIPE to the thread, which is blocked meanwhile and then removed, unless
+ * it was pending before. */
+ssize_t tri_child_write(const tri_child *c, const void *data, size_t bytes) {
+  const struct timespec now = {0};
+  sigset_t pipe_signal, before, pending;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  sigpending(&pending);
+  const ssize_t wrote = write(c->to, data, bytes);
+  const int error = errno;
+  if (wrote < 0 && error == EPIPE && sigismember(&pending, SIGPIPE) == 0) sigtimedwait(&pipe_signal, NULL, &now);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (wrote < 0) return is_not_now(error) ? 0 : -1;
+  return wrote;
+}
+
+ssize_t tri_child_read(const tri_child *c, void *data, size_t bytes) {
+  const ssize_t got = read(c->from, data, bytes);
+  if (got < 0) return is_not_now(errno) ? 0 : -1;
+  return got == 0 ? -1 : got;
+}
+
+void tri_child_close_input(tri_child *c) { close_file(&c->to); }
+
+void tri_child_close(tri_child *c) {
+  close_file(&c->to);
+  close_file(&c->from);
+}
