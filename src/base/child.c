@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/process_identity.h"
+#include "base/system.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -20,7 +22,9 @@
 
 extern char **environ;
 
-enum { LOOKS = 250 }; /* pauses before giving up, five seconds in all */
+#define CHILD_MARK "TRIREME_CHILD="
+
+enum { FEW_LOOKS = 10, LOOKS = 250 }; /* pauses before giving up, five seconds in all */
 static const double PAUSE_S = 0.02;
 
 /* ---- the environment --------------------------------------------------------------------------------------------- */
@@ -88,6 +92,20 @@ tri_status tri_child_environment(char ***out) {
   return TRI_OK;
 }
 
+/* Makes the environment of a child: the list with the mark in place of another one. */
+static tri_status add_mark(char *const *list, char *mark, char ***out) {
+  size_t count = 0, kept = 0;
+  char **marked = NULL;
+  while (list[count] != NULL) count++;
+  TRI_TRY(tri_alloc("an environment", count + 2, sizeof *marked, &marked));
+  for (size_t i = 0; i < count; i++) {
+    if (!tri_begins_with(list[i], CHILD_MARK)) marked[kept++] = list[i];
+  }
+  marked[kept] = mark;
+  *out = marked;
+  return TRI_OK;
+}
+
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
 typedef struct plan {
@@ -95,7 +113,6 @@ typedef struct plan {
   char *const *environment;
   int in, out, log; /* descriptors of the child's streams; in, out: -1 without pipes */
   pid_t parent;
-  sigset_t mask; /* of the parent */
 } plan;
 
 /* A handler of this process must not run in the child, which shares its memory until exec. Signals that are ignored
@@ -175,84 +192,187 @@ static tri_status open_streams(const tri_child_options *o, int in[2], int out[2]
   return TRI_OK;
 }
 
+/* Starts the process with its streams: in, out, log. */
+static tri_status start_with(const tri_child_options *o, const char *mark, int in, int out, int log, pid_t *child) {
+  char **marked = NULL, own[TRI_CHILD_MARK_BYTES];
+  char *const *list = o->environment != NULL ? o->environment : environ;
+  sigset_t all, before;
+  memcpy(own, mark, sizeof own);
+  if (mark[0] != '\0') TRI_TRY(add_mark(list, own, &marked));
+  /* Orphaned processes of the child become children of this process, which can then wait for them. */
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const plan p = {.options = o,
+                  .environment = marked != NULL ? marked : list,
+                  .in = in,
+                  .out = out,
+                  .log = log,
+                  .parent = getpid()};
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  *child = divide(&p);
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  tri_free(marked);
+  if (*child < 0) return tri_fail(TRI_IO_FAILED, "cannot start %s: %s", o->line[0], strerror(error));
+  return TRI_OK;
+}
+
+static tri_status make_mark(char out[TRI_CHILD_MARK_BYTES]) {
+  char unique[TRI_UNIQUE_BYTES];
+  TRI_TRY(tri_system_unique(unique));
+  snprintf(out, TRI_CHILD_MARK_BYTES, CHILD_MARK "%s", unique);
+  return TRI_OK;
+}
+
 tri_status tri_child_start(const tri_child_options *o, tri_child *out) {
   int to[2] = {-1, -1}, from[2] = {-1, -1}, log = -1;
-  sigset_t all;
-  tri_status status = open_streams(o, to, from, &log);
-  if (status == TRI_OK) {
-    /* Orphaned processes of the session become children of this process, which can then wait for them. */
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    plan p = {.options = o,
-              .environment = o->environment != NULL ? o->environment : environ,
-              .in = to[0],
-              .out = from[1],
-              .log = log,
-              .parent = getpid()};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &p.mask);
-    const pid_t child = divide(&p);
-    const int error = errno;
-    pthread_sigmask(SIG_SETMASK, &p.mask, NULL);
-    if (child < 0) status = tri_fail(TRI_IO_FAILED, "cannot start %s: %s", o->line[0], strerror(error));
-    if (child > 0) *out = (tri_child){.id = child, .to = to[1], .from = from[0]};
-  }
+  tri_child child = {.to = -1, .from = -1};
+  tri_status status = o->pipes ? make_mark(child.mark) : TRI_OK;
+  if (status == TRI_OK) status = open_streams(o, to, from, &log);
+  if (status == TRI_OK) status = start_with(o, child.mark, to[0], from[1], log, &child.id);
   close_file(&log);
   close_file(&to[0]);
   close_file(&from[1]);
-  if (status != TRI_OK) {
-    close_file(&to[1]);
-    close_file(&from[0]);
-  }
+  child.to = to[1];
+  child.from = from[0];
+  if (status == TRI_OK) *out = child;
+  if (status != TRI_OK) tri_child_close(&child);
   return status;
 }
 
 /* ---- ending ------------------------------------------------------------------------------------------------------ */
 
-/* Kills all processes of the session except its leader, and returns their number. The command's name in /proc/N/stat
- * may contain any character, so parsing starts after the last bracket. */
-static int sweep(pid_t session) {
-  int found = 0;
+typedef struct process {
+  pid_t id, parent, session;
+} process;
+
+/* Reads /proc/N/stat. The command's name may contain any character, so parsing starts after the last bracket. */
+static bool read_process(const char *number, process *out) {
+  char path[300], text[1024] = "", state = '?';
+  int parent = 0, group = 0, session = 0;
+  snprintf(path, sizeof path, "/proc/%s/stat", number);
+  FILE *from = fopen(path, "re");
+  if (from == NULL) return false;
+  size_t length = fread(text, 1, sizeof text - 1, from);
+  fclose(from);
+  text[length] = '\0';
+  const char *rest = strrchr(text, ')');
+  if (rest == NULL || sscanf(rest + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4) return false;
+  *out = (process){.id = (pid_t)strtol(number, NULL, 10), .parent = parent, .session = session};
+  return true;
+}
+
+/* Lists all processes of the machine, as many as there is memory for. */
+static int64_t list_processes(process **list) {
+  int64_t count = 0, room = 0;
   DIR *all = opendir("/proc");
   if (all == NULL) return 0;
   for (struct dirent *entry; (entry = readdir(all)) != NULL;) {
-    char path[300], text[1024] = "";
     if (!isdigit((unsigned char)entry->d_name[0])) continue;
-    snprintf(path, sizeof path, "/proc/%s/stat", entry->d_name);
-    FILE *from = fopen(path, "re");
-    if (from == NULL) continue;
-    size_t length = fread(text, 1, sizeof text - 1, from);
-    fclose(from);
-    text[length] = '\0';
-    const char *rest = strrchr(text, ')');
-    char state = '?';
-    int parent = 0, group = 0, own = 0;
-    pid_t id = (pid_t)strtol(entry->d_name, NULL, 10);
-    if (rest == NULL || sscanf(rest + 1, " %c %d %d %d", &state, &parent, &group, &own) != 4) continue;
-    if (own != session || id == session) continue;
-    kill(id, SIGKILL);
-    waitpid(id, NULL, WNOHANG); /* an orphan is now a child of this process */
-    found++;
+    if (tri_grow("a list of processes", sizeof **list, count, &room, list) != TRI_OK) break;
+    if (read_process(entry->d_name, &(*list)[count])) count++;
   }
   closedir(all);
+  return count;
+}
+
+static void swap(process *a, process *b) {
+  const process kept = *a;
+  *a = *b;
+  *b = kept;
+}
+
+/* Returns whether a process belongs to the child: by its session, by its environment, or because its parent is the
+ * child or one of the `found` processes at the begin of the list. */
+static bool is_of_child(const tri_child *c, const process *p, const process *list, int64_t found) {
+  if (p->session == c->id || p->parent == c->id) return true;
+  for (int64_t i = 0; i < found; i++) {
+    if (list[i].id == p->parent) return true;
+  }
+  return c->mark[0] != '\0' && tri_process_environment_has(p->id, c->mark);
+}
+
+/* Moves the child's processes to the begin of the list, without the child and this process, and returns their number.
+ */
+static int64_t find_processes(const tri_child *c, process *list, int64_t count) {
+  const pid_t self = getpid();
+  int64_t found = 0;
+  for (int64_t before = -1; before < found;) {
+    before = found;
+    for (int64_t i = found; i < count; i++) {
+      if (list[i].id == c->id || list[i].id == self || !is_of_child(c, &list[i], list, found)) continue;
+      swap(&list[i], &list[found++]);
+    }
+  }
   return found;
 }
 
-static void clear(pid_t session) {
-  for (int i = 0; i < LOOKS && sweep(session) > 0; i++) tri_pause_s(PAUSE_S);
+/* A set of processes that have been killed, and may not have ended. */
+typedef struct killed {
+  pid_t *ids;
+  int64_t count, room;
+} killed;
+
+static void kill_one(killed *all, pid_t id) {
+  kill(id, SIGKILL);
+  for (int64_t i = 0; i < all->count; i++) {
+    if (all->ids[i] == id) return;
+  }
+  if (tri_grow("a list of processes", sizeof *all->ids, all->count, &all->room, &all->ids) == TRI_OK)
+    all->ids[all->count++] = id;
+}
+
+/* Kills all processes of the child except itself. */
+static void sweep(const tri_child *c, killed *all) {
+  process *list = NULL;
+  const int64_t count = list_processes(&list), found = find_processes(c, list, count);
+  for (int64_t i = 0; i < found; i++) kill_one(all, list[i].id);
+  tri_free(list);
+}
+
+/* Forgets the killed processes that have ended, and waits for those that have become children of this process. */
+static void reap(killed *all) {
+  int64_t left = 0;
+  for (int64_t i = 0; i < all->count; i++) {
+    waitpid(all->ids[i], NULL, WNOHANG);
+    if (kill(all->ids[i], 0) == 0) all->ids[left++] = all->ids[i];
+  }
+  all->count = left;
+}
+
+/* Kills the processes of the child, which has ended or is about to, and waits for their ends. */
+static void clear(const tri_child *c) {
+  killed all = {0};
+  for (int i = 0; i < LOOKS; i++) {
+    sweep(c, &all);
+    reap(&all);
+    if (all.count == 0) break;
+    tri_pause_s(i < FEW_LOOKS ? 0.1 * PAUSE_S : PAUSE_S);
+  }
+  tri_free(all.ids);
 }
 
 bool tri_child_ended(tri_child *c) {
   pid_t got = waitpid(c->id, &c->result, WNOHANG);
   if (got == 0 || (got < 0 && errno == EINTR)) return false;
-  clear(c->id);
+  clear(c);
   return true;
 }
 
+/* The child is stopped first, so that it starts no more processes, and stays the parent of those that it has. */
 void tri_child_kill(tri_child *c) {
+  killed all = {0};
+  kill(c->id, SIGSTOP);
+  sweep(c, &all);
   kill(c->id, SIGKILL);
-  clear(c->id);
   while (waitpid(c->id, &c->result, 0) < 0 && errno == EINTR) {
   }
+  for (int i = 0; i < LOOKS && all.count > 0; i++) {
+    reap(&all);
+    if (all.count > 0) tri_pause_s(0.1 * PAUSE_S);
+  }
+  tri_free(all.ids);
+  clear(c);
 }
 
 void tri_child_ask(const tri_child *c) {

@@ -1,5 +1,6 @@
-/* Child processes, each in a session of its own, whose processes all end with it: a program with the programs that it
- * starts. A child ends when the thread that started it ends, so that it does not outlive this process. */
+/* Child processes, each with the processes that it starts, which end with it: those of its session, and with pipes also
+ * those that have left the session. A child ends when the thread that started it ends, so that it does not outlive this
+ * process. */
 #ifndef TRI_BASE_CHILD_H
 #define TRI_BASE_CHILD_H
 
@@ -9,9 +10,13 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+enum { TRI_CHILD_MARK_BYTES = 64 };
+
 typedef struct tri_child {
-  pid_t id;     /* process and session; 0: no process */
-  int result;   /* from waitpid, after it has ended */
+  pid_t id;   /* process and session; 0: no process */
+  int result; /* from waitpid, after it has ended */
+  char
+      mark[TRI_CHILD_MARK_BYTES]; /* with pipes, "TRIREME_CHILD=..." in the environment of all its processes; else "" */
   int to, from; /* pipes to its standard input and from its standard output, non-blocking; -1: no pipe */
 } tri_child;
 
@@ -35,15 +40,15 @@ tri_status tri_child_start(const tri_child_options *options, tri_child *out);
  * launcher, with which a child would take itself for a rank of this job. Release with tri_free. */
 tri_status tri_child_environment(char ***out);
 
-/* Returns whether the child has ended, without waiting for it; if so, kills the other processes of its session. Not to
- * be called again after it has returned true. */
+/* Returns whether the child has ended, without waiting for it; if so, kills its other processes. Not to be
+ * called again after it has returned true. */
 bool tri_child_ended(tri_child *child);
 
 /* Asks the child to end (SIGTERM). */
 void tri_child_ask(const tri_child *child);
-/* Asks the child to end, kills it after 5 s, and waits at most 5 s until its session has no processes. */
+/* Asks the child to end, kills it after 5 s, and waits at most 5 s until none of its processes is left. */
 void tri_child_stop(tri_child *child);
-/* Kills the child and its session at once, and waits in the same way. */
+/* Kills the child and its processes at once, and waits in the same way. */
 void tri_child_kill(tri_child *child);
 
 /* Write to the child and read from it, as much as is possible without waiting. Return the bytes; 0: none now; -1: the

@@ -21,7 +21,7 @@
 
 enum { DEFAULT_BATCH = 64, LONGEST_LINE_BYTES = 1 << 20, CHUNK_BYTES = 1 << 16, CHUNKS = 64 };
 enum { SILENT_LIVES = 3, TAIL_BYTES = 4096 };
-static const double DEFAULT_TIMEOUT_S = 60, LOOK_S = 0.02, STATUS_S = 0.2, GRACE_S = 0.2;
+static const double DEFAULT_TIMEOUT_S = 60, LOOK_S = 0.02, STATUS_S = 0.1, GRACE_S = 0.2;
 
 /* An item that has failed once is a suspect. Workers receive suspects last and alone. */
 typedef enum item_state { ITEM_WAITING, ITEM_SUSPECT, ITEM_OPEN, ITEM_DONE } item_state;
@@ -119,7 +119,7 @@ static const char *last_line(const char *path, int64_t from, char out[TRI_REWARD
 static const char *result_text(const worker *w, char out[64]) {
   const int result = w->child.result;
   snprintf(out, 64, "exit status %d", WIFEXITED(result) ? WEXITSTATUS(result) : 0);
-  if (!w->ended) snprintf(out, 64, "its standard output closed");
+  if (!w->ended) snprintf(out, 64, "its standard input or output closed");
   if (w->ended && WIFSIGNALED(result)) snprintf(out, 64, "signal %d", WTERMSIG(result));
   return out;
 }
@@ -164,12 +164,13 @@ static bool find_item(const tri_reward_command *r, item_state state, int64_t *fr
   return *from < r->count;
 }
 
-/* Decides what becomes of the open items of a worker that has failed. */
-static void blame(tri_reward_command *r, const worker *w) {
-  const bool all = w->silent >= SILENT_LIVES;
+/* Decides what becomes of the open items of a worker that has failed. A suspect may have been sent to a process that
+ * was already ending after its last answer. */
+static void blame(tri_reward_command *r, const worker *w, ending why) {
+  const bool all = w->silent >= SILENT_LIVES, again = why == ENDING_OWN && w->answered;
   for (int64_t i = 0; i < w->num_open; i++) {
     const int64_t index = w->open[i];
-    if (all || (i == 0 && w->suspects)) {
+    if (all || (i == 0 && w->suspects && !again)) {
       fail_item(r, index);
     } else if (i == 0 || w->suspects) {
       set_state(r, index, ITEM_SUSPECT);
@@ -221,7 +222,7 @@ static tri_status end_life(tri_reward_command *r, worker *w, ending why) {
   if (new_program) {
     for (int64_t i = 0; i < w->num_open; i++) set_state(r, w->open[i], w->suspects ? ITEM_SUSPECT : ITEM_WAITING);
   } else {
-    blame(r, w);
+    blame(r, w, why);
   }
   end_worker(w);
   return TRI_OK;
