@@ -149,11 +149,11 @@ static void become(const plan *p) {
   _exit(127);
 }
 
-/* vfork copies no tables of pages, of which a rank has many, and calls no handlers of fork, with which MPI libraries
- * warn; the parent's pages that network cards write to stay its own. */
+/* vfork, unlike fork, does not copy the tables of a rank's many pages, and does not move pages that a network card
+ * writes to. MPI libraries warn of a fork in a rank. */
 static pid_t divide(const plan *p) {
   const pid_t child = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
-  if (child == 0) become(p);
+  if (child == 0) become(p);   /* NOLINT(clang-analyzer-unix.Vfork): system calls only */
   return child;
 }
 
@@ -326,7 +326,7 @@ static void kill_one(killed *all, pid_t id) {
 static void sweep(const tri_child *c, killed *all) {
   process *list = NULL;
   const int64_t count = list_processes(&list), found = find_processes(c, list, count);
-  for (int64_t i = 0; i < found; i++) kill_one(all, list[i].id);
+  for (int64_t i = 0; i < found && list != NULL; i++) kill_one(all, list[i].id);
   tri_free(list);
 }
 

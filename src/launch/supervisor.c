@@ -32,7 +32,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process_identity.h"
 #include "base/parent.h"
 #include "base/process_identity.h"
 #include "base/stop.h"

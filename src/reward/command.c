@@ -57,7 +57,7 @@ struct tri_reward_command {
   bool answered;   /* any worker has ever given an answer */
   bool warned[NUM_WARNINGS];
   int64_t first_id; /* id of items[0]; the id of the next call's first item between calls */
-  /* Of the call of tri_reward_command_score that is under way */
+  /* The running call of tri_reward_command_score: */
   tri_command_item *items; /* [count] */
   int64_t count, done;
   int64_t waiting, suspects; /* all items that wait come at or after these indices: ITEM_WAITING, ITEM_SUSPECT */
@@ -132,11 +132,11 @@ static tri_status report_end(const tri_reward_command *r, const worker *w, bool 
   if (refused)
     return tri_fail(TRI_BAD_CONFIG, "reward command: command: `%s` cannot be started (%s): %s", r->settings.command,
                     result, last);
-  return tri_fail(
-      TRI_IO_FAILED,
-      "reward command: `%s` has ended three times in a row without an answer, with %s; its last words were: "
-      "%s (all of them are in %s)",
-      r->settings.command, result, last, r->log);
+  return tri_fail(TRI_IO_FAILED,
+                  "reward command: `%s` has ended three times in a row without an answer, with %s; the last line of "
+                  "its standard error is: "
+                  "%s (all of them are in %s)",
+                  r->settings.command, result, last, r->log);
 }
 
 static bool is_refused(const worker *w) {
@@ -250,7 +250,7 @@ static tri_status write_line(const tri_command_item *item, int64_t id, char **ou
   return status;
 }
 
-/* Sends as much of the line as the pipe takes; its newline stands in place of its NUL. */
+/* Sends as much of the line as the pipe has room for. */
 static void send_unsent(worker *w) {
   while (w->unsent != NULL && !w->closed) {
     const ssize_t wrote = tri_child_write(&w->child, w->unsent + w->sent, w->unsent_bytes - w->sent);
@@ -269,7 +269,7 @@ static tri_status give(tri_reward_command *r, worker *w, int64_t index) {
   TRI_TRY(write_line(&r->items[index], r->first_id + index, &line));
   w->unsent = line;
   w->unsent_bytes = strlen(line) + 1;
-  w->unsent[w->unsent_bytes - 1] = '\n';
+  w->unsent[w->unsent_bytes - 1] = '\n'; /* instead of the NUL */
   w->sent = 0;
   w->suspects = r->states[index] == ITEM_SUSPECT;
   if (w->num_open == 0) w->since_s = tri_clock_s();
@@ -315,7 +315,7 @@ static void ignore_answer(tri_reward_command *r, int64_t id) {
              id);
 }
 
-static void take_answer(tri_reward_command *r, worker *w, tri_reward_answer *answer) {
+static void accept_answer(tri_reward_command *r, worker *w, tri_reward_answer *answer) {
   int64_t at = 0;
   while (at < w->num_open && r->first_id + w->open[at] != answer->id) at++;
   if (at == w->num_open) {
@@ -335,8 +335,8 @@ static void take_answer(tri_reward_command *r, worker *w, tri_reward_answer *ans
   w->silent = 0;
 }
 
-/* Takes the whole lines of w->text. Sets *bad if one is not an answer; blank lines are ignored. */
-static tri_status take_lines(tri_reward_command *r, worker *w, bool *bad) {
+/* Reads the whole lines in w->text. Sets *bad if one is not an answer; blank lines are ignored. */
+static tri_status read_lines(tri_reward_command *r, worker *w, bool *bad) {
   size_t begin = 0;
   const char *end;
   while (!*bad && (end = memchr(w->text + begin, '\n', w->held - begin)) != NULL) {
@@ -346,7 +346,7 @@ static tri_status take_lines(tri_reward_command *r, worker *w, bool *bad) {
     begin += bytes + 1;
     if (strspn(line, " \t\r\n") >= bytes) continue;
     const tri_status status = tri_reward_answer_read(line, bytes, &answer);
-    if (status == TRI_OK) take_answer(r, w, &answer);
+    if (status == TRI_OK) accept_answer(r, w, &answer);
     if (status == TRI_BAD_FILE) *bad = true;
     if (status != TRI_OK && status != TRI_BAD_FILE) return status;
   }
@@ -364,7 +364,7 @@ static tri_status receive(tri_reward_command *r, worker *w, int chunks, bool *ba
     if (got <= 0) break;
     w->held += (size_t)got;
     w->text[w->held] = '\0';
-    TRI_TRY(take_lines(r, w, bad));
+    TRI_TRY(read_lines(r, w, bad));
     if (*bad || w->held <= LONGEST_LINE_BYTES) continue;
     (void)tri_fail(TRI_BAD_FILE, "it is longer than %d bytes", LONGEST_LINE_BYTES);
     *bad = true;

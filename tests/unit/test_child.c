@@ -1,4 +1,5 @@
-/* Child processes: what they inherit, their pipes, and that none of their processes is left. */
+/* Child processes: their files, environment, signals and pipes; and their ends, after which none of their processes is
+ * left. */
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/memory.h"
