@@ -75,18 +75,22 @@ static bool is_of_launcher(const char *variable) {
   return false;
 }
 
-tri_status tri_child_environment(char ***out) {
-  size_t count = 0, bytes = 0, kept = 0;
+tri_status tri_child_environment(const char *more, char ***out) {
+  size_t count = 0, bytes = strlen(more) + 1, kept = 0;
+  const size_t name = strcspn(more, "=") + 1;
+  bool given = false;
   char **list = NULL;
   for (; environ != NULL && environ[count] != NULL; count++) bytes += strlen(environ[count]) + 1;
-  TRI_TRY(tri_alloc("an environment", (count + 1) * sizeof *list + bytes, 1, &list));
-  char *text = (char *)(list + count + 1);
+  TRI_TRY(tri_alloc("an environment", (count + 2) * sizeof *list + bytes, 1, &list));
+  char *text = (char *)(list + count + 2);
   for (size_t i = 0; i < count; i++) {
     if (is_of_launcher(environ[i])) continue;
     const size_t length = strlen(environ[i]) + 1;
     list[kept++] = memcpy(text, environ[i], length);
     text += length;
+    given = given || strncmp(environ[i], more, name) == 0;
   }
+  if (!given) list[kept++] = strcpy(text, more);
   list[kept] = NULL;
   *out = list;
   return TRI_OK;

@@ -37,8 +37,9 @@ typedef struct tri_child_options {
 tri_status tri_child_start(const tri_child_options *options, tri_child *out);
 
 /* Makes a copy of this process's environment without the variables of MPI, of its launchers and of this program's own
- * launcher, with which a child would take itself for a rank of this job. Release with tri_free. */
-tri_status tri_child_environment(char ***out);
+ * launcher, with which a child would take itself for a rank of this job. Adds the variable `more`, "NAME=VALUE", unless
+ * the user has set it. Release with tri_free. */
+tri_status tri_child_environment(const char *more, char ***out);
 
 /* Returns whether the child has ended, without waiting for it; if so, kills its other processes. Not to be
  * called again after it has returned true. */

@@ -47,7 +47,10 @@ typedef struct worker {
 /* Why the life of a worker ends. */
 typedef enum ending { ENDING_OWN, ENDING_TIMEOUT, ENDING_ANSWER } ending;
 
-typedef enum warning { WARN_OWN, WARN_TIMEOUT, WARN_ANSWER, WARN_UNKNOWN, WARN_SECOND, NUM_WARNINGS } warning;
+/* Warnings that have been logged; each is logged once. */
+typedef struct warnings {
+  bool ended, timeout, bad_answer, unknown, second;
+} warnings;
 
 struct tri_reward_command {
   tri_command_settings settings;
@@ -55,7 +58,7 @@ struct tri_reward_command {
   char **environment;
   worker *workers; /* [settings.workers] */
   bool answered;   /* any worker has ever given an answer */
-  bool warned[NUM_WARNINGS];
+  warnings warned;
   int64_t first_id; /* id of items[0]; the id of the next call's first item between calls */
   /* The running call of tri_reward_command_score: */
   tri_command_item *items; /* [count] */
@@ -64,10 +67,10 @@ struct tri_reward_command {
   unsigned char *states;     /* [count] of item_state */
 };
 
-/* Returns whether this is the first warning of its kind. */
-static bool warn_first(tri_reward_command *r, warning kind) {
-  const bool first = !r->warned[kind];
-  r->warned[kind] = true;
+/* Sets *warned, and returns whether it was false. */
+static bool is_first(bool *warned) {
+  const bool first = !*warned;
+  *warned = true;
   return first;
 }
 
@@ -148,9 +151,16 @@ static bool is_refused(const worker *w) {
 
 static void set_state(tri_reward_command *r, int64_t index, item_state state) {
   r->states[index] = (unsigned char)state;
-  if (state == ITEM_WAITING && index < r->waiting) r->waiting = index;
-  if (state == ITEM_SUSPECT && index < r->suspects) r->suspects = index;
-  if (state == ITEM_DONE) r->done++;
+  switch (state) {
+    case ITEM_WAITING:
+      if (index < r->waiting) r->waiting = index;
+      break;
+    case ITEM_SUSPECT:
+      if (index < r->suspects) r->suspects = index;
+      break;
+    case ITEM_OPEN: break;
+    case ITEM_DONE: r->done++; break;
+  }
 }
 
 static void fail_item(tri_reward_command *r, int64_t index) {
@@ -184,17 +194,19 @@ static void warn_end(tri_reward_command *r, const worker *w, ending why) {
   char result[64];
   switch (why) {
     case ENDING_OWN:
-      if (warn_first(r, WARN_OWN))
+      if (is_first(&r->warned.ended))
         tri_warn("reward command: a process has ended (%s) and is started again; its standard error is in %s",
                  result_text(w, result), r->log);
       break;
     case ENDING_TIMEOUT:
-      if (warn_first(r, WARN_TIMEOUT))
-        tri_warn("reward command: a process has not answered for %g s (timeout) and is started again",
-                 r->settings.timeout_s);
+      if (is_first(&r->warned.timeout))
+        tri_warn(
+            "reward command: a process has not answered for %g s (timeout) and is started again; it has "
+            "to flush its output after each answer",
+            r->settings.timeout_s);
       break;
     case ENDING_ANSWER:
-      if (warn_first(r, WARN_ANSWER))
+      if (is_first(&r->warned.bad_answer))
         tri_warn("reward command: a process has written a line that is not an answer, and is started again: %s",
                  tri_status_message());
       break;
@@ -307,7 +319,7 @@ static tri_status give_all(tri_reward_command *r) {
 static void ignore_answer(tri_reward_command *r, int64_t id) {
   const int64_t index = id - r->first_id;
   const bool second = id >= 1 && (index < 0 || (index < r->count && r->states[index] == ITEM_DONE));
-  if (!warn_first(r, second ? WARN_SECOND : WARN_UNKNOWN)) return;
+  if (!is_first(second ? &r->warned.second : &r->warned.unknown)) return;
   if (second)
     tri_warn("reward command: the answer with id %" PRId64 " is late, or a second one; such answers are ignored", id);
   else
@@ -474,7 +486,8 @@ static tri_status check_settings(tri_command_settings *s) {
 static tri_status create_workers(tri_reward_command *r, const char *log_path) {
   TRI_TRY(check_settings(&r->settings));
   TRI_TRY(tri_path_with(r->log, log_path, ""));
-  TRI_TRY(tri_child_environment(&r->environment));
+  /* Else the answers of a Python program that does not flush its output would come late, or never. */
+  TRI_TRY(tri_child_environment("PYTHONUNBUFFERED=1", &r->environment));
   TRI_TRY(tri_alloc("workers", (size_t)r->settings.workers, sizeof *r->workers, &r->workers));
   for (int64_t i = 0; i < r->settings.workers; i++) {
     TRI_TRY(tri_alloc("open completions", (size_t)r->settings.batch, sizeof *r->workers->open, &r->workers[i].open));

@@ -139,10 +139,11 @@ static void test_environment(void **state) {
   char text[65536], name[64], **environment = NULL;
   for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) setenv(gone[i], "7", 1);
   for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) setenv(kept[i], "7", 0);
-  CHECK_OK(tri_child_environment(&environment));
+  CHECK_OK(tri_child_environment("TEST_MORE=1", &environment));
   tri_child child = start("/usr/bin/env", environment);
   read_all(&child, text, sizeof text);
   tri_free(environment);
+  assert_non_null(strstr(text, "TEST_MORE=1\n"));
   for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
     snprintf(name, sizeof name, "%s=", gone[i]);
     if (strstr(text, name) != NULL) fail_msg("the child has %s", gone[i]);
@@ -237,6 +238,19 @@ static void test_kill(void **state) {
   check_no_children();
 }
 
+/* A child that is killed beside another one. */
+static void test_another_child(void **state) {
+  (void)state;
+  char text[100];
+  tri_child child = start("echo $$ >one; exec sleep 1000", NULL), other = start("read line; echo \"<$line>\"", NULL);
+  awaited_number("one");
+  tri_child_kill(&child);
+  tri_child_close(&child);
+  assert_int_equal(tri_child_write(&other, "hello\n", 6), 6);
+  assert_string_equal(read_all(&other, text, sizeof text), "<hello>\n");
+  check_no_children();
+}
+
 /* The child ends and leaves processes. */
 static void test_end(void **state) {
   (void)state;
@@ -273,6 +287,7 @@ int main(void) {
       cmocka_unit_test(test_log_that_cannot_be_opened),
       cmocka_unit_test(test_no_program),
       cmocka_unit_test(test_kill),
+      cmocka_unit_test(test_another_child),
       cmocka_unit_test(test_end),
       cmocka_unit_test(test_stop),
   };
