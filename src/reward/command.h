@@ -4,12 +4,15 @@
  * line}, and writes an answer (answer.h) to its standard output, in any order. null: the completion has no reward.
  * Standard error is appended to a file.
  *
- * A worker is killed, with all processes that it has started, and started again if it has ended, if its oldest open
- * completion has waited for `timeout_s`, or if it writes a line that is not an answer. The oldest open completion has
- * then failed once, and is given to a worker again, alone; the others are given again as if nothing had happened, so
- * that one bad completion does not cost its neighbours. A completion that has failed twice has no answer. If a worker
- * fails three times in a row without any answer, all of its open completions have failed. A program that ends three
- * times in a row without any answer is an error. */
+ * A worker fails if it ends, if its oldest open completion has waited for `timeout_s`, or if it writes a line that is
+ * not an answer. It is then killed, with all processes that it has started, and started again. The oldest open
+ * completion has failed once, and is given to a worker again, alone; the others are given again as if nothing had
+ * happened, so that one bad completion does not cost its neighbours. A completion that has failed twice has no answer.
+ * A worker that fails three times in a row without any answer fails all of its open completions. A program that ends
+ * three times in a row without any answer is an error; until its first answer, no completion is blamed for its ends.
+ *
+ * The program has the environment of this process without the variables of MPI and its launchers
+ * (tri_child_environment), and with PYTHONUNBUFFERED=1. */
 #ifndef TRI_REWARD_COMMAND_H
 #define TRI_REWARD_COMMAND_H
 
