@@ -1,8 +1,8 @@
 /* Rewards by a program of the user's. It runs as long as the reward exists, in several processes if `workers` is more
  * than 1. For each completion it reads a line of its standard input,
- *   {"id": N, "prompt": TEXT, "completion": TEXT, "finish": WORD, "tokens": N, and the other keys of the prompt's
- * line}, and writes an answer (answer.h) to its standard output, in any order. null: the completion has no reward.
- * Standard error is appended to a file.
+ *   {"id": N, "prompt": TEXT, "completion": TEXT, "finish": WORD, "tokens": N, ...}
+ * with all other keys of the prompt's line, and writes an answer (answer.h) to its standard output, in any order. null:
+ * the completion has no reward. Standard error is appended to a file.
  *
  * A worker fails if it ends, if its oldest open completion has waited for `timeout_s`, or if it writes a line that is
  * not an answer. It is then killed, with all processes that it has started, and started again. The oldest open
