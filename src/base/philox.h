@@ -15,11 +15,12 @@ typedef enum tri_random_purpose {
   TRI_RANDOM_ORDER = 3,   /* stream: epoch; index: sample */
   TRI_RANDOM_SAMPLE = 4,  /* stream: prompt, substream: sample; index: place in the text */
   TRI_RANDOM_TEST = 5,
-  TRI_RANDOM_SPLIT = 6, /* training or validation; stream: 0; index: document */
-  TRI_RANDOM_TUNE = 7,  /* stream: purpose within tune/; index: trial, or another number of that purpose */
-  TRI_RANDOM_PACK = 8,  /* stream: epoch and length; index: piece of a document */
-  TRI_RANDOM_MIX = 9,   /* stream: 0; index: source of a mixture */
-  TRI_RANDOM_PLAN = 10, /* stream: purpose within plan/; index: document or sequence */
+  TRI_RANDOM_SPLIT = 6,  /* training or validation; stream: 0; index: document */
+  TRI_RANDOM_TUNE = 7,   /* stream: purpose within tune/; index: trial, or another number of that purpose */
+  TRI_RANDOM_PACK = 8,   /* stream: epoch and length; index: piece of a document */
+  TRI_RANDOM_MIX = 9,    /* stream: 0; index: source of a mixture */
+  TRI_RANDOM_PLAN = 10,  /* stream: purpose within plan/; index: document or sequence */
+  TRI_RANDOM_BATCH = 11, /* stream: iteration over a batch of completions; index: group */
 } tri_random_purpose;
 
 typedef struct tri_random_key {

@@ -21,8 +21,8 @@ static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const cha
 /* A kind of tensor in the optimizer's files: there is one for each tensor of a parameter. */
 typedef struct kept_row {
   const char *suffix;
-  const tri_optimizer_state
-      *state;     /* NULL: the trained values, of an optimizer that saves another point as the weight */
+  /* NULL: the trained values, of an optimizer that saves other values as the weight (tri_optimizer.evaluated). */
+  const tri_optimizer_state *state;
   int64_t number; /* number of the state in a call */
 } kept_row;
 
@@ -258,8 +258,8 @@ static tri_element_range saved_of_call(const holder *h, const tri_update_call *c
   return h->layout->zero > 0 ? range : divide(range, &h->position, h->table->entries[call->entry].placement.replicas);
 }
 
-/* Returns the range to save of a state with a shape of its own. All ranks with shards of the tensor have it; the first
- * saves it. */
+/* Returns the range to save of a state with a shape of its own. All ranks with shards of the tensor have the whole
+ * state. The first of them saves it; without ZeRO, it shares this with its replicas. */
 static tri_element_range saved_of_own_shape(const holder *h, const tri_update_call *call, int64_t state) {
   const tri_parameter_placement *placed = &h->table->entries[call->entry].placement;
   const tri_element_range all = {0, tri_update_state_count(call, state), 0};
@@ -294,12 +294,12 @@ typedef struct lister {
 
 /* The tensors of an entry's weights, or of one of its rows. */
 typedef struct row_tensors {
-  int64_t first, stride; /* number of the first tensor's; distance to that of the next one */
+  int64_t first, stride; /* number of the first tensor; distance to the number of the next one */
   bool by_matrix;        /* one for each matrix; false: for each weight */
 } row_tensors;
 
-/* Returns matrix t of an entry as a part of a tensor in a checkpoint. A tied entry shares the other one's tensor, but
- * may be the one that this rank holds. */
+/* Returns matrix t of an entry as a part of a tensor in a checkpoint. A single matrix is the entry itself, because
+ * map->parts has only one entry of a tied pair, and this rank may hold only the other one. */
 static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
   if (is_stacked(entry)) return &l->map->pieces[l->numbers.piece + t];
   return tri_parameter_num_tensors(entry) > 1 ? &l->map->parts[l->numbers.weight + t] : entry;

@@ -78,7 +78,7 @@ tri_status tri_engine_share_gradients(tri_engine *engine);
 tri_global_batch tri_engine_full_batch(const tri_engine *engine, int64_t step);
 
 /* COLLECTIVE. Runs forward and backward of a batch of the feed. A batch with fewer than global_batch samples has fewer
- * micro-batches, and the last of them are filled up with padding. Reductions over ranks may still be in progress when
+ * micro-batches, and the last of them are padded. Reductions over ranks may still be in progress when
  * it returns. Gradients of an earlier, unfinished accumulate are dropped. */
 tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, const tri_global_batch *batch);
 

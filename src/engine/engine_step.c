@@ -85,7 +85,7 @@ static int64_t count_completions(const tri_engine *engine, const tri_batch *batc
   return pairs;
 }
 
-/* Counts tokens; sequences may end in padding. */
+/* Counts tokens without padding. */
 static int64_t count_tokens(int64_t rows, const int32_t *labels) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_PADDING;
@@ -301,7 +301,7 @@ static void *element_at(const tri_engine *engine, void *array, int64_t elements)
   return (char *)array + (size_t)elements * tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
 }
 
-/* Adds the gradients of tied parameters, the embedding's first, on one rank or on two. */
+/* Adds the gradients of tied parameters, embedding + output projection in this order, on one rank or over two ranks. */
 static tri_status step_sum_tied(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   (void)at;
@@ -327,8 +327,8 @@ static tri_status step_sum_tied(tri_engine *engine, tri_step_state *state, const
   return TRI_OK;
 }
 
-/* Adds the gradients of heads that several ranks hold: each rank copies its gradient into the slot of its heads, all
- * slots are added up over the ranks, and each rank takes its own. */
+/* Adds the gradients of attention heads that several ranks hold: each rank copies its gradient into the slot of its
+ * heads, all slots are added up over the ranks, and each rank copies its slot back. */
 static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, void *gradient) {
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   size_t bytes = (size_t)entry->count * tri_dtype_bytes(wide);

@@ -11,16 +11,16 @@
  * Blocking collectives have two buffers of their own. Background collectives have two others, which they use one after
  * the other in the order in which they were started, whatever their groups.
  *
- * Why this cannot deadlock: the ranks of a stage run one program, each with its own groups of the same domains, so they
- * start all collectives in the same order. Among the ranks that wait, take one that is least advanced in the program.
- * Every rank of its group is at the same instruction or further. A rank that is further has completed its part of this
- * collective, and of all background collectives that were started before it. A rank at the same instruction has started
- * the same background collectives in the same order, and makes progress on them while it waits. So the least advanced
- * rank can continue.
+ * Why this cannot deadlock: the ranks of a stage run one program, each with its own groups of the same domains. So they
+ * start all collectives in the same order, and wait for the same ones at the same instruction. Suppose that a rank
+ * which is least advanced in the program waits for a collective. All other ranks of its group are at the same
+ * instruction or further. A rank that is further has completed its part of this collective. A rank at the same
+ * instruction waits for the same collectives in the same order, and makes progress on them. So the least advanced rank
+ * can continue.
  *
- * Two invariants follow:
- * - a rank that waits in a blocking collective or for a message makes progress on its background collectives
- *   (tri_exchange_wait_for);
+ * Two invariants:
+ * - a rank that waits in a blocking collective or for a message makes progress on its background collectives and
+ *   messages (tri_exchange_wait_for). The exception is a staged all_maximum, which blocks in tri_all_maximum;
  * - only calls that all ranks of a stage make in the same order are started in the background. Messages between stages
  *   (messages.c) need no such order.
  *

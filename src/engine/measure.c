@@ -21,9 +21,9 @@ tri_status tri_measure_peak(tri_measure *m, double *flops) {
 
 /* ---- GEMMs ------------------------------------------------------------------------------------------------------- */
 
-/* A GEMM with several sets of operands, used in turn, since operands come from memory in a step, too. But the operand
- * that the previous operation has just written is the same in each turn, and stays in the caches if it fits: x of x W,
- * dy of dy W^T and of x^T dy. */
+/* A GEMM with several sets of operands, used in turn, so that operands come from memory as in a step. One operand is
+ * the same in all turns, and stays in the caches if it fits: in a step the previous operation has just written it (x of
+ * x W, dy of dy W^T and of x^T dy). */
 typedef struct product {
   tri_matmul matmul;
   char *sets, *workspace, *plain; /* plain: the weight before packing */
@@ -54,8 +54,8 @@ static bool adds(tri_gemm_form form) {
   return true;
 }
 
-/* Returns a GEMM as ops/weight.c calls it: weights packed if the device prefers that, else as they are, in the wide
- * type; gradients of weights in the wide type. */
+/* Returns a GEMM as ops/weight.c calls it, in the type m->type, but with gradients of weights in the wide type. The
+ * caller sets b_packed and b_type for weights. */
 static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of) {
   tri_matmul p = {.m = of->rows,
                   .n = of->columns,
@@ -101,7 +101,7 @@ tri_status tri_measure_product_s(tri_measure *m, const tri_measure_product *of, 
   size_t plain = (size_t)(of->inner * of->columns) * element;
   *seconds = 0;
   if (is_weight(&p.matmul)) TRI_TRY(device->matmul_packed(device, &p.matmul, &packed));
-  if (of->passing && packed == 0) return TRI_OK; /* the same as weights that stay */
+  if (of->passing && packed == 0) return TRI_OK; /* as fast as with weights that stay in memory */
   p.matmul.b_packed = packed > 0 && !of->passing;
   if (is_weight(&p.matmul) && !p.matmul.b_packed) p.matmul.b_type = tri_dtype_wide(m->type);
   TRI_TRY(device->matmul_workspace(device, &p.matmul, &scratch));

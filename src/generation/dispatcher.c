@@ -4,9 +4,9 @@
 #include "generation/dispatcher_internal.h"
 #include "generation/sequence.h"
 
-static const double LONGEST_WAIT_S = 0.1; /* the caller checks for a stop request (base/stop.h) at least this often */
+static const double LONGEST_WAIT_S = 0.1; /* between two waits, a caller can check for a stop request (base/stop.h) */
 
-/* A sequence as callers see it. */
+/* The first rank's record of a sequence. Callers get a pointer to `shown`. */
 struct tri_dispatched {
   tri_sequence shown; /* first member, so that a tri_sequence * of a caller is a tri_dispatched *; the members
                          of `shown` about read positions and pages are not used */
@@ -150,7 +150,7 @@ static tri_status create(tri_dispatcher *d, int replica, tri_dispatched **out) {
 }
 
 /* Sets the options of a sequence that is begun, forked or extended, after its new tokens have been appended. `unread`:
- * number of its tokens that the replica has not read. */
+ * number of these new tokens. */
 static void start(tri_dispatched *s, const tri_sequence_options *options, int64_t unread) {
   s->shown.options = *options;
   s->shown.sampled = 0;
@@ -262,7 +262,7 @@ tri_status tri_dispatcher_extend(tri_dispatcher *d, tri_sequence *sequence, cons
   (void)d;
   TRI_TRY(check_ended(s));
   const tri_status status = extend(s, ids, count, options);
-  if (status != TRI_OK) sequence->count = before; /* a failure leaves the sequence unchanged */
+  if (status != TRI_OK) sequence->count = before; /* drops the tokens that extend() has appended */
   return status;
 }
 
@@ -368,7 +368,8 @@ static tri_status read_events(tri_dispatcher *d, int rank) {
     tri_event event;
     TRI_TRY(tri_link_take(message, &at, &event, sizeof event));
     tri_dispatched *s = event.kind == TRI_EVENT_LEFT ? NULL : d->list[event.slot];
-    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL; /* older than s, or than its stop */
+    /* Drop the events of an earlier sequence in this slot, and those sent before the replica received a stop. */
+    if (s != NULL && (s->real != NULL || s->serial != event.serial)) s = NULL;
     switch (event.kind) {
       case TRI_EVENT_SCORES: TRI_TRY(read_scores(s, &event, message, &at)); break;
       case TRI_EVENT_TOKEN: TRI_TRY(read_token(s, &event, message, &at)); break;

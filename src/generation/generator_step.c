@@ -18,7 +18,7 @@ static void forget_released(tri_generator *g) {
   g->count = count;
 }
 
-/* Adds cached pages to a waiting sequence. Stops before the first token whose logits are needed. */
+/* Adds cached pages to a waiting sequence, except for tokens that must be read (tri_sequence_must_read). */
 static tri_status find_pages(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_must_read(s);
   while (s->copied < 0 && s->held == s->kept * TRI_PAGE_ROWS && s->held + TRI_PAGE_ROWS <= most) {

@@ -10,7 +10,7 @@ struct tri_runner {
   tri_dtype precision;
   tri_runner_sizes sizes;
   tri_mesh_position position; /* coordinates of this rank among the tensor ranks */
-  const tri_group *tensor;    /* NULL: this rank alone, or only planned */
+  const tri_group *tensor;    /* NULL: one tensor rank, or a runner for tri_runner_plan */
   int64_t first_id, own_ids;  /* this rank's slice of the vocabulary: ids [first_id, first_id + own_ids) */
   int64_t pages_each;         /* largest number of pages of a sequence */
   tri_parameter_table *table;
@@ -21,7 +21,7 @@ struct tri_runner {
   void *cache_memory;
   size_t cache_bytes;
   tri_device_event uploaded; /* marks the end of the copy of the batch to the device */
-  int64_t version;           /* version of the weights that the runs read; -1 before the first run */
+  int64_t version;           /* version of the weights that the runs read; -1 before the first tri_runner_publish */
   void *logits;              /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
   void *queries,
       *device_queries; /* [query_bytes], queries of a run and their answers, in host memory and in device memory */

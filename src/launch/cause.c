@@ -107,7 +107,7 @@ static tri_status report_interruption(const tri_ending *e) {
 
 static tri_status report_words(const tri_words *words) { return tri_fail(words->status, "%s", words->text); }
 
-/* Fails with the launcher's report, if the ranks have reported little or nothing. */
+/* Fails with the first of the causes that remain if no rank has reported its own failure (tri_cause_report). */
 static tri_status report_launcher(const tri_ending *e) {
   tri_rank_death death;
   char rest[96];

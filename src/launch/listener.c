@@ -138,8 +138,8 @@ static void hear_speaker(tri_listener *listener, tri_speaker *from, tri_hearing 
   }
 }
 
-/* Returns whether the connection comes from a process of this user, or of root. All users can list the names of local
- * sockets. */
+/* Returns whether the connection comes from a process of this user, or of root. Other users can connect, too, because
+ * they can list the names of local sockets. */
 static bool is_own(int caller) {
   struct ucred peer;
   socklen_t bytes = sizeof peer;

@@ -373,8 +373,8 @@ static void give_up(supervisor *a, const char *who, double silent_s) {
   end_job(a);
 }
 
-/* Detects ranks that are silent, and a launcher that is stopped or starts no ranks. Ranks that are alive watch each
- * other (recovery/watchdog.h); ranks that are stopped, alone or together, before or after the first step, are only
+/* Detects ranks that are silent, and a launcher that is stopped or starts no ranks. The watchdogs of ranks that are
+ * alive detect a stopped rank earlier (recovery/watchdog.h). Without them, or if all ranks are stopped, it is only
  * detected here. A rank sends heartbeats also while it starts, loads or saves. */
 static void judge(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;

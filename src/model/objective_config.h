@@ -4,20 +4,32 @@
 
 #include "config/config.h"
 #include "model/objective.h"
+#include "model/policy_config.h"
 #include "model/preference_losses.h"
 
-/* The next token, or a loss of preferences: TRI_OBJECTIVE_FIRST_PREFERENCE + its number in device/preference.h. */
-typedef enum tri_objective_name { TRI_OBJECTIVE_CROSS_ENTROPY, TRI_OBJECTIVE_FIRST_PREFERENCE } tri_objective_name;
+/* The next token; reinforcement learning; or a loss of preferences: TRI_OBJECTIVE_FIRST_PREFERENCE + its number in
+ * device/preference.h. */
+typedef enum tri_objective_name {
+  TRI_OBJECTIVE_CROSS_ENTROPY,
+  TRI_OBJECTIVE_GRPO,
+  TRI_OBJECTIVE_FIRST_PREFERENCE
+} tri_objective_name;
 
 /* Kinds of data that objectives learn from. */
-typedef enum tri_objective_kind { TRI_OBJECTIVE_OF_TEXT, TRI_OBJECTIVE_OF_PREFERENCES } tri_objective_kind;
+typedef enum tri_objective_kind {
+  TRI_OBJECTIVE_OF_TEXT,
+  TRI_OBJECTIVE_OF_PREFERENCES,
+  TRI_OBJECTIVE_OF_ROLLOUTS /* completions that the model samples during the run */
+} tri_objective_kind;
 
 typedef struct tri_objective_config {
-  int name; /* TRI_OBJECTIVE_CROSS_ENTROPY, or TRI_OBJECTIVE_FIRST_PREFERENCE + a tri_preference_loss */
-  double beta, label_smoothing, simpo_gamma, discopop_tau;
+  int name;    /* tri_objective_name, or TRI_OBJECTIVE_FIRST_PREFERENCE + a tri_preference_loss */
+  double beta; /* negative: not given, until tri_objective_config_finish */
+  double label_smoothing, simpo_gamma, discopop_tau;
   double cpo_alpha, sft_weight; /* factors of the cross entropy of chosen answers; cpo and simpo have cpo_alpha */
   double desirable_weight, undesirable_weight;
   bool allow_dropout;
+  tri_policy_config policy;    /* keys of grpo */
   tri_train_objective trained; /* the objective for the engine, set after the file is read */
 } tri_objective_config;
 
@@ -28,12 +40,14 @@ extern const tri_config_table tri_objective_table;
 tri_status tri_objective_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
 static inline tri_objective_kind tri_objective_kind_of(const tri_objective_config *config) {
+  if (config->name == TRI_OBJECTIVE_GRPO) return TRI_OBJECTIVE_OF_ROLLOUTS;
   return config->name >= TRI_OBJECTIVE_FIRST_PREFERENCE ? TRI_OBJECTIVE_OF_PREFERENCES : TRI_OBJECTIVE_OF_TEXT;
 }
 /* Return whether the objective is a loss of preferences; which one. */
 static inline bool tri_objective_is_preference(const tri_objective_config *config) {
   switch (tri_objective_kind_of(config)) {
-    case TRI_OBJECTIVE_OF_TEXT: return false;
+    case TRI_OBJECTIVE_OF_TEXT:
+    case TRI_OBJECTIVE_OF_ROLLOUTS: return false;
     case TRI_OBJECTIVE_OF_PREFERENCES: break;
   }
   return true;
@@ -43,9 +57,15 @@ tri_preference_loss tri_objective_preference_loss(const tri_objective_config *co
 /* Returns the name in run files. */
 const char *tri_objective_config_name(const tri_objective_config *config);
 
+/* Must be called before the keys are read. Marks the keys whose defaults depend on the objective. */
+static inline void tri_objective_config_begin(tri_objective_config *config) { config->beta = -1; }
+
 /* Must be called after the keys are read. Sets `trained`. Fails with TRI_BAD_CONFIG for a key that the objective does
  * not have. */
 tri_status tri_objective_config_finish(tri_objective_config *config);
+
+/* Sets `trained` of a grpo objective, for completions that are sampled at this temperature. */
+void tri_objective_config_set_temperature(tri_objective_config *config, double temperature);
 
 /* Returns the labels with a weight in the cross entropy of a loss of preferences. */
 tri_preference_weights tri_objective_config_weights(const tri_objective_config *config);

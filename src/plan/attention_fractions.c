@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SEQUENCES: number of drawn sequences if ranks have whole sequences. If sequences are divided among context ranks:
- * MOST_CUT_TOKENS is the largest total number of tokens of the drawn micro-batches, and FEWEST_CUT their smallest
- * number, even if these have more tokens. */
+/* SEQUENCES: number of sequences to draw if ranks have whole sequences. If sequences are divided among context ranks,
+ * as many micro-batches are drawn as have MOST_CUT_TOKENS tokens together, but at least FEWEST_CUT and at most
+ * TRI_ATTENTION_FRACTIONS_MOST. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {
@@ -128,9 +128,9 @@ static tri_status cut_all(const tri_attention_fraction_table *table, tri_attenti
   return status;
 }
 
-/* Computes the areas for ranks that have whole sequences, or all tokens for some of the heads. A micro-batch of one
- * sequence is each sequence of table->whole in turn; the sequences of a larger one are drawn from it, with
- * replacement. */
+/* Computes the areas if ranks have whole sequences, or all tokens for some of the heads. If a micro-batch is one
+ * sequence, the areas are those in table->whole. If it has several, each is drawn from table->whole with replacement,
+ * and the area is their mean. */
 static void join_all(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_PLAN, (uint64_t)of->micro_batch);
   of->count = TRI_ATTENTION_FRACTIONS_MOST;

@@ -26,8 +26,8 @@ static tri_status tell(tri_event_sim *walk, const tri_stage_process *w, const tr
   return tri_timeline_add(walk->timeline, &event);
 }
 
-/* Returns the part of a step to which the time of an event counts. The summary of a measured step uses the same
- * rule. Collectives over all ranks count as optimizer, because they sum the gradient norm. */
+/* Returns the part of a step to which the time of an event counts. Collectives over all ranks count as optimizer,
+ * because they sum the gradient norm. The summary of a measured step lists them separately (report/shares.c). */
 static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
   switch (kind) {
     case TRI_EVENT_FORWARD:
@@ -92,8 +92,8 @@ tri_status tri_event_sim_count_labels(tri_event_sim *walk, tri_stage_process *w,
   return tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
 }
 
-/* Packs changed weights. This happens once after each update, and the training step counts it, so forwards alone do
- * not. */
+/* Packs changed weights. This time counts in every training step, since each step has an update, but not in forwards
+ * alone. */
 tri_status tri_event_sim_prepare(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   if (walk->stages->forward_only) return TRI_OK;
   return spend(walk, w, at, w->kind->prepare_s);

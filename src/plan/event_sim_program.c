@@ -27,7 +27,7 @@ typedef struct program_sim {
   double *times;            /* memory of the arrays in `channels` */
 } program_sim;
 
-/* Return the struct that begins with the argument of a handler. */
+/* Return the struct whose first member is the argument. */
 static program_sim *programs_of(tri_event_sim *walk) { return (program_sim *)walk; }
 static program_process *program_of(tri_stage_process *w) { return (program_process *)w; }
 

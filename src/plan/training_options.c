@@ -32,6 +32,7 @@ tri_status tri_training_options_parse(const char *const *options, int64_t count,
   for (int64_t i = 0; i < count && status == TRI_OK; i++) {
     status = tri_config_set(&tri_training_options_table, tree, root, options[i]);
   }
+  tri_objective_config_begin(&trained.objective);
   if (status == TRI_OK) status = tri_config_read(&tri_training_options_table, tree, root, &trained);
   if (status == TRI_OK) status = tri_objective_config_finish(&trained.objective);
   tri_yaml_destroy(tree);

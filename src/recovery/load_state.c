@@ -62,7 +62,7 @@ static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoi
     uint64_t ticket = tri_recorder_begin(&record);
     const tri_status status = read_slice(checkpoint, tensor, slice);
     tri_recorder_end(ticket);
-    TRI_TRY(status); /* the record has ended, since the run may continue with another checkpoint */
+    TRI_TRY(status); /* after the end of the record: if this fails, the run may try another checkpoint */
   }
   return tri_checkpoint_map_written(engine);
 }
@@ -116,8 +116,8 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
 /* Returns whether the run keeps run state `state`, but the checkpoint does not have it. The state then begins as a copy
  * of the weights (tri_engine_begin_states).
  *
- * tri_engine_begin_states also overwrites the states of the optimizer schedule_free. It is not called because of a
- * missing average in a run with schedule_free, since such a run keeps no average (tri_average_check). */
+ * tri_engine_begin_states also overwrites the states of the optimizer schedule_free. A missing average never leads to
+ * that, since a run with schedule_free keeps no average (tri_average_check). */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);

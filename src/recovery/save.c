@@ -77,7 +77,6 @@ struct tri_saver {
   bool saves_best;         /* the saved state is the best so far (checkpoint.best) */
   double begun_s, pause_s; /* time when the save began (tri_clock_s); seconds that steps waited for it */
   /* Step of the newest checkpoint that is complete or was resumed from, while it is not proven; else -1. */
-
   int64_t unproven;
   tri_saver_times newest;
 };
@@ -166,7 +165,7 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 /* ---- extra files ------------------------------------------------------------------------------------------------- */
 
 /* Finds the folder to copy extra files from: the one that `--resume` names (`from`), else the one that `init` names,
- * else that of the tokenizer. Sets `out` to "" if the run has none of these. */
+ * else that of the tokenizer. Sets `out` to "" if all are missing, or if the tokenizer's path has no slash. */
 static tri_status find_extra_files(const tri_saver *saver, const char *from, char out[TRI_PATH_BYTES]) {
   const tri_checkpoint_use use = {.settings_only = true};
   const bool named = strcmp(from, "auto") != 0 && strcmp(from, "never") != 0;
@@ -368,7 +367,8 @@ static tri_status all_done(tri_saver *saver, bool *out) {
   return TRI_OK;
 }
 
-/* COLLECTIVE. Waits for the thread of this rank, which ends the phase in progress, and begins the next phase. */
+/* COLLECTIVE. Waits for the thread of this rank. Then begins to publish if all ranks have written, or ends the save if
+ * it is published or has failed. */
 static tri_status advance(tri_saver *saver) {
   tri_status status = end_thread(saver);
   bool publishing = saver->stage == STAGE_PUBLISHING;
@@ -411,7 +411,8 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   const bool every = config->checkpoint.every > 0 && progress->step % config->checkpoint.every == 0;
   const bool due = best || every || pending->checkpoint_due;
   TRI_TRY(tri_saver_poll(saver));
-  if (progress->bad_in_row > 0 || progress->updates == 0) { /* the state may be bad, or is the initial one */
+  /* A state may be bad, or the initial one, or one from which the run cannot resume. */
+  if (progress->bad_in_row > 0 || progress->updates == 0 || moment->inside) {
     pending->checkpoint_due = due;
     return moment->last ? tri_saver_finish(saver) : TRI_OK;
   }
@@ -446,7 +447,7 @@ tri_saver_times tri_saver_newest(const tri_saver *saver) { return saver->newest;
 void tri_saver_destroy(tri_saver *saver) {
   if (saver == NULL) return;
   (void)end_thread(saver);
-  saver->proven = false;                            /* end_save marks no checkpoint */
+  saver->proven = false;                            /* so that end_save marks no checkpoint */
   if (saver->saving != NULL) end_save(saver, true); /* `true` keeps the folder: other ranks may still write into it */
   tri_free(saver->staged);
   tri_free(saver->adapter_config);

@@ -30,6 +30,7 @@ typedef struct tri_save_pending {
 typedef struct tri_save_moment {
   const tri_progress *progress; /* progress after the step */
   bool last;                    /* the run ends or stops after this step */
+  bool inside;                  /* the run cannot resume from the state after this step, so a save waits */
   bool evaluated;               /* the state after the step was evaluated with a finite loss */
   /* COLLECTIVE. Flushes files outside of the checkpoint that belong to the saved state. Called after earlier saves
    * have ended. */

@@ -157,7 +157,7 @@ static char chosen(const char *text, size_t bytes) {
   return found;
 }
 
-static tri_status choice_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+static tri_status choice_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   const char right = chosen(completion->answer, completion->answer_bytes);
   if (right == '\0') {
     return tri_reward_refuse_answer(reward, completion, "has no letter from A to J; write the letter of the choice");

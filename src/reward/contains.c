@@ -21,7 +21,7 @@ static tri_status contains_create(tri_reward *reward) {
                   "find, or leave the key out to look for the answer");
 }
 
-static tri_status contains_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+static tri_status contains_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   const char *part = reward->settings.text;
   size_t bytes = strlen(part);
   if (reward->needs_answer) {

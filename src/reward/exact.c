@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static tri_status compare_with(const tri_match_rule *rule, const tri_completion *completion, const char *answer,
+static tri_status compare_with(const tri_match_rule *rule, const tri_scored_completion *completion, const char *answer,
                                size_t bytes, double *out) {
   char *text = NULL;
   size_t text_bytes = 0;
@@ -16,7 +16,7 @@ static tri_status compare_with(const tri_match_rule *rule, const tri_completion 
   return TRI_OK;
 }
 
-static tri_status exact_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+static tri_status exact_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   const tri_reward_settings *s = &reward->settings;
   const tri_match_rule rule = {.strip = s->strip,
                                .ignore_case = s->ignore_case,

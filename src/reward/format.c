@@ -103,7 +103,7 @@ static bool next_tag(cursor *c, char tag[TAG_BYTES]) {
   return false;
 }
 
-static bool occurs_once(const tri_completion *completion, const char *tag) {
+static bool occurs_once(const tri_scored_completion *completion, const char *tag) {
   const char *at = completion->text;
   size_t bytes = completion->text_bytes;
   const char *first = bytes == 0 ? NULL : memmem(at, bytes, tag, strlen(tag));
@@ -116,7 +116,7 @@ static tri_status format_create(tri_reward *reward) {
   return tri_reward_pattern_compile(reward->kind->name, reward->settings.pattern, true, &reward->pattern);
 }
 
-static tri_status format_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+static tri_status format_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   char tag[TAG_BYTES];
   bool matches = false;
   *out = 0;

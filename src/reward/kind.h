@@ -14,7 +14,7 @@ typedef struct tri_reward_kind {
   bool needs_answer;                        /* initial value of tri_reward.needs_answer */
   tri_status (*create)(tri_reward *reward); /* checks the values of the keys; NULL: no key has a value to check */
   /* *out is NaN on entry. The completion has an answer if needs_answer is true. */
-  tri_status (*score)(const tri_reward *reward, const tri_completion *completion, double *out);
+  tri_status (*score)(const tri_reward *reward, const tri_scored_completion *completion, double *out);
 } tri_reward_kind;
 
 struct tri_reward {
@@ -32,6 +32,7 @@ TRI_REWARD_KINDS(TRI_REWARD_DECLARE)
 
 /* Reports that a kind cannot compare with the answer: "reward NAME: answer: TEXT REASON". A long text is cut, and
  * control characters become spaces. Returns TRI_BAD_FILE. */
-tri_status tri_reward_refuse_answer(const tri_reward *reward, const tri_completion *completion, const char *reason);
+tri_status tri_reward_refuse_answer(const tri_reward *reward, const tri_scored_completion *completion,
+                                    const char *reason);
 
 #endif

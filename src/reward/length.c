@@ -31,7 +31,7 @@ static tri_status length_create(tri_reward *reward) {
   return s->max == 0 ? TRI_OK : check_buffer(s->buffer, s->max);
 }
 
-static tri_status length_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+static tri_status length_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   const int64_t buffer = reward->settings.buffer;
   const int64_t max = reward->settings.max > 0 ? reward->settings.max : completion->max_tokens;
   TRI_TRY(check_buffer(buffer, max));

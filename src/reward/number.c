@@ -35,7 +35,7 @@ static bool number_of(const char *text, size_t bytes, tri_number *out) {
   return tri_number_last(text, bytes, out);
 }
 
-static tri_status number_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+static tri_status number_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   tri_number right, given;
   if (!number_of(completion->answer, completion->answer_bytes, &right)) {
     return tri_reward_refuse_answer(reward, completion,

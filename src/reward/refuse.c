@@ -3,7 +3,8 @@
 
 #include <ctype.h>
 
-tri_status tri_reward_refuse_answer(const tri_reward *reward, const tri_completion *completion, const char *reason) {
+tri_status tri_reward_refuse_answer(const tri_reward *reward, const tri_scored_completion *completion,
+                                    const char *reason) {
   char shown[200];
   size_t bytes = 0;
   for (; bytes < completion->answer_bytes && bytes + 1 < sizeof shown; bytes++) {

@@ -7,7 +7,7 @@ static tri_status regex_create(tri_reward *reward) {
   return tri_reward_pattern_compile(reward->kind->name, reward->settings.pattern, false, &reward->pattern);
 }
 
-static tri_status regex_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+static tri_status regex_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   bool matches = false;
   TRI_TRY(tri_reward_pattern_match(reward->pattern, completion->text, completion->text_bytes, &matches));
   *out = matches;

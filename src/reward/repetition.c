@@ -30,7 +30,7 @@ typedef struct ngram {
 static bool is_space(char c) { return c != '\0' && strchr(" \t\n\v\f\r", c) != NULL; }
 
 /* Returns the number of words, and writes them if `out` is not NULL. */
-static int64_t split_words(const tri_completion *completion, word *out) {
+static int64_t split_words(const tri_scored_completion *completion, word *out) {
   const char *text = completion->text;
   int64_t count = 0;
   for (size_t at = 0; at < completion->text_bytes;) {
@@ -91,7 +91,7 @@ static tri_status repetition_create(tri_reward *reward) {
   return TRI_OK;
 }
 
-static tri_status repetition_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+static tri_status repetition_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   const int64_t n = reward->settings.ngram, num_words = split_words(completion, NULL), count = num_words - n + 1;
   word *words = NULL;
   int64_t *ranks = NULL;

@@ -120,7 +120,7 @@ void tri_reward_destroy(tri_reward *reward) {
   tri_free(reward);
 }
 
-tri_status tri_reward_score(const tri_reward *reward, const tri_completion *completion, double *out) {
+tri_status tri_reward_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
   *out = (double)NAN;
   if (reward->needs_answer && completion->answer == NULL) return TRI_OK;
   const tri_status status = reward->kind->score(reward, completion, out);

@@ -41,7 +41,7 @@ typedef struct tri_reward_settings {
   char text[TRI_REWARD_TEXT_BYTES];    /* contains: text to find; default: the answer */
   bool strip;                          /* exact: white space at both ends is ignored; default true */
   bool ignore_case, ignore_punctuation, ignore_numbers; /* exact: default false */
-  int64_t max;                                          /* length: tokens; 0, the default: tri_completion.max_tokens */
+  int64_t max;        /* length: tokens; 0, the default: tri_scored_completion.max_tokens */
   int64_t buffer;     /* length: tokens below the maximum in which the reward falls from 0 to -1 */
   int64_t ngram;      /* repetition: words of an n-gram; default 3 */
   double max_penalty; /* repetition: reward of a text that only repeats, at most 0; default -1 */
@@ -49,7 +49,7 @@ typedef struct tri_reward_settings {
 
 /* A completion with its prompt. `prompt` and `text` are not NULL. Texts may contain any bytes; patterns match bytes
  * that are not UTF-8 as U+FFFD. */
-typedef struct tri_completion {
+typedef struct tri_scored_completion {
   const char *prompt;
   size_t prompt_bytes;
   const char *text; /* the rewarded text: the completion up to its end token */
@@ -59,7 +59,7 @@ typedef struct tri_completion {
   int64_t tokens;     /* tokens of the completion, its end token included */
   int64_t max_tokens; /* maximum of `tokens` (rollout.max_completion_length) */
   bool truncated;     /* the maximum ended the completion */
-} tri_completion;
+} tri_scored_completion;
 
 typedef struct tri_reward tri_reward;
 
@@ -71,7 +71,7 @@ void tri_reward_destroy(tri_reward *reward);
 
 /* Sets *out to the reward of a completion, without the weight; NaN: no verdict. TRI_BAD_FILE, with the answer, for an
  * answer that the kind cannot compare with (a text without a number for `number`), whatever the completion is. */
-tri_status tri_reward_score(const tri_reward *reward, const tri_completion *completion, double *out);
+tri_status tri_reward_score(const tri_reward *reward, const tri_scored_completion *completion, double *out);
 
 /* Returns whether the reward has no verdict without an answer. */
 bool tri_reward_needs_answer(const tri_reward *reward);

@@ -98,10 +98,46 @@ static tri_status add_preferences(const tri_run_config *config, tri_named_metric
   return add_answers(&rules, "validation/", out);
 }
 
+/* Adds the metrics of reinforcement learning, under TRL's names where it has them. */
+static tri_status add_rollouts(const tri_run_config *config, tri_named_metrics *out) {
+  static const char *const names[] = {"reward",
+                                      "reward_std",
+                                      "frac_reward_zero_std",
+                                      "no_verdict",
+                                      "filtered",
+                                      "completions/mean_length",
+                                      "completions/min_length",
+                                      "completions/max_length",
+                                      "completions/clipped_ratio",
+                                      "entropy",
+                                      "clip_ratio/low_mean",
+                                      "clip_ratio/high_mean",
+                                      "clip_ratio/region_mean",
+                                      "sampling/sampling_logp_difference/mean",
+                                      "sampling/sampling_logp_difference/max",
+                                      "sampling/importance_sampling_ratio/mean",
+                                      "sampling/importance_sampling_ratio/min",
+                                      "sampling/importance_sampling_ratio/max",
+                                      "masked",
+                                      "rollout_s",
+                                      "reward_s",
+                                      "train_s"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) TRI_TRY(tri_named_metrics_add(out, "%s", names[i]));
+  if (config->objective.beta > 0) TRI_TRY(tri_named_metrics_add(out, "kl"));
+  for (int64_t r = 0; r < config->num_rewards; r++) {
+    TRI_TRY(tri_named_metrics_add(out, "rewards/%s/mean", config->rewards[r].name));
+    TRI_TRY(tri_named_metrics_add(out, "rewards/%s/std", config->rewards[r].name));
+  }
+  if (config->data.validation_prompts[0] == '\0') return TRI_OK;
+  TRI_TRY(tri_named_metrics_add(out, TRI_HELD_OUT_REWARD));
+  return tri_named_metrics_add(out, "validation/completions/mean_length");
+}
+
 tri_status tri_named_metrics_of(const tri_run_config *config, tri_named_metrics *out) {
   *out = (tri_named_metrics){0};
   switch (tri_objective_kind_of(&config->objective)) {
     case TRI_OBJECTIVE_OF_TEXT: return TRI_OK;
+    case TRI_OBJECTIVE_OF_ROLLOUTS: return add_rollouts(config, out);
     case TRI_OBJECTIVE_OF_PREFERENCES: break;
   }
   return add_preferences(config, out);

@@ -16,6 +16,8 @@ enum { TRI_MOST_NAMED_METRICS = 512, TRI_METRIC_NAME_BYTES = 128 /* with the fin
 /* The share of pairs whose chosen answer has the higher reward. */
 #define TRI_ACCURACY "rewards/accuracies"
 #define TRI_HELD_OUT_ACCURACY "validation/" TRI_ACCURACY
+/* The mean reward of the completions of held-out prompts. */
+#define TRI_HELD_OUT_REWARD "validation/reward"
 
 typedef struct tri_named_metric {
   char name[TRI_METRIC_NAME_BYTES];

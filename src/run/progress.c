@@ -16,8 +16,9 @@ typedef struct progress_row {
 #define REAL(MEMBER)                                                                                                   \
   { #MEMBER, offsetof(tri_progress, MEMBER), true }
 static const progress_row rows[] = {
-    INTEGER(updates),  INTEGER(bad_steps), REAL(seconds),   REAL(highest_lr),    REAL(average_weights),
-    INTEGER(averaged), INTEGER(best_step), REAL(best_loss), REAL(best_accuracy), INTEGER(not_better),
+    INTEGER(updates),      INTEGER(bad_steps),  REAL(seconds),      REAL(highest_lr),
+    REAL(average_weights), INTEGER(averaged),   INTEGER(best_step), REAL(best_loss),
+    REAL(best_accuracy),   INTEGER(not_better), INTEGER(batches),   INTEGER(groups),
 };
 enum { NUM_ROWS = sizeof rows / sizeof rows[0] };
 

@@ -9,6 +9,8 @@
 typedef struct tri_progress {
   int64_t step;                       /* steps made, skipped ones included */
   int64_t samples;                    /* samples read: the number of the next one */
+  int64_t batches;                    /* reinforcement learning: batches of completions that are trained on */
+  int64_t groups;                     /* reinforcement learning: number of the next group of completions */
   int64_t updates;                    /* steps that changed the parameters */
   int64_t tokens;                     /* tokens of all steps, padding and skipped steps included */
   int64_t bad_steps;                  /* steps skipped because of NaN or infinity */
@@ -18,7 +20,7 @@ typedef struct tri_progress {
   int64_t averaged;                   /* number of points in the average of the weights over the run */
   int64_t best_step;                  /* step of the best evaluation so far; 0: no loss was finite yet */
   double best_loss;                   /* loss of best_step; 0 if best_step is 0 */
-  double best_accuracy;               /* accuracy of best_step, if evaluation.metric is the accuracy */
+  double best_accuracy;               /* accuracy or reward of best_step, if evaluation.metric is one of them */
   int64_t not_better;                 /* evaluations since best_step */
 } tri_progress;
 

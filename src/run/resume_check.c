@@ -204,7 +204,10 @@ static double label_weight_there(const json_t *source) {
 
 static bool of_preferences(const tri_run_config *config) { return config->data.preferences[0] != '\0'; }
 
+static bool of_prompts(const tri_run_config *config) { return config->data.prompts[0] != '\0'; }
+
 static const char *source_key(const tri_run_config *config) {
+  if (of_prompts(config)) return "data.prompts";
   return of_preferences(config) ? "data.preferences" : "data.train";
 }
 
@@ -251,7 +254,9 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
   compare_training(identity, json_object_get(said, "train"), c);
   if (differ(text_at(validation, "fingerprint"), identity->validation)) {
     tri_warn("%s is another corpus than before: its losses do not compare with earlier ones",
-             of_preferences(c->config) ? "data.validation_preferences" : "data.validation");
+             of_prompts(c->config)       ? "data.validation_prompts"
+             : of_preferences(c->config) ? "data.validation_preferences"
+                                         : "data.validation");
   }
 }
 

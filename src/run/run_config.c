@@ -20,8 +20,10 @@
 #include "model/trainable_config.h"
 #include "optimizers/keys.h"
 #include "run/allowed_changes.h"
+#include "run/data_keys.h"
 #include "run/named_metrics.h"
 #include "run/preference_keys.h"
+#include "run/rollout_keys.h"
 #include "schedule/layout_config.h"
 
 #include <assert.h>
@@ -33,21 +35,7 @@
 #define DECAYS(X)                                                                                                      \
   X("constant", TRI_DECAY_CONSTANT) X("linear", TRI_DECAY_LINEAR) X("cosine", TRI_DECAY_COSINE) X("wsd", TRI_DECAY_WSD)
 TRI_CONFIG_WORDS(decays, tri_decay, DECAYS)
-#define DOCUMENT_USES(X)                                                                                               \
-  X("auto", TRI_DOCUMENTS_AUTO) X("joined", TRI_DOCUMENTS_JOINED) X("masked", TRI_DOCUMENTS_MASKED)
-TRI_CONFIG_WORDS(document_uses, tri_document_use, DOCUMENT_USES)
-#define PACKING_USES(X)                                                                                                \
-  X("auto", TRI_PACKING_AUTO) X("windows", TRI_PACKING_WINDOWS) X("documents", TRI_PACKING_DOCUMENTS)
-TRI_CONFIG_WORDS(packing_uses, tri_packing_use, PACKING_USES)
-#define TOO_LONG_USES(X)                                                                                               \
-  X("auto", TRI_TOO_LONG_AUTO)                                                                                         \
-  X("cut", TRI_TOO_LONG_CUT)                                                                                           \
-  X("truncate", TRI_TOO_LONG_TRUNCATE)                                                                                 \
-  X("drop", TRI_TOO_LONG_DROP)                                                                                         \
-  X("refuse", TRI_TOO_LONG_REFUSE)                                                                                     \
-  X("truncate_prompt", TRI_TOO_LONG_TRUNCATE_PROMPT)
-TRI_CONFIG_WORDS(too_long_uses, tri_too_long, TOO_LONG_USES)
-#define BEST_BYS(X) X("loss", TRI_BEST_BY_LOSS) X("accuracy", TRI_BEST_BY_ACCURACY)
+#define BEST_BYS(X) X("loss", TRI_BEST_BY_LOSS) X("accuracy", TRI_BEST_BY_ACCURACY) X("reward", TRI_BEST_BY_REWARD)
 TRI_CONFIG_WORDS(best_bys, tri_best_by, BEST_BYS)
 /* Number formats that activations can have. */
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
@@ -69,62 +57,9 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 
 enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30, USUAL_LOOK = 64 /* sequences */ };
 
-static const tri_config_key source_keys[] = {
-    {TRI_CONFIG_KEY(tri_train_source, path, TRI_CONFIG_PATH), .bytes = sizeof(((tri_train_source *)0)->path),
-     .example = "corpus/train", .help = "prefix of a .bin and .idx"},
-    {TRI_CONFIG_KEY(tri_train_source, weight, TRI_CONFIG_DOUBLE), .derived = "asked for beside others",
-     .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
-     .help = "its share of the samples, as sequences, is weight / all weights"},
-    {TRI_CONFIG_KEY(tri_train_source, label_weight, TRI_CONFIG_DOUBLE), .fallback = "1.0",
-     .range = {.low = 1e-6, .high = 1e6}, .help = "loss weight of each of its labels, relative to other sources"},
-};
-TABLE(source_table, source_keys);
-
-static const tri_config_key data_keys[] = {
-    TRI_CONFIG_ROW(
-        SAMPLES | TRI_CHANGE_CONTENT, KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table,
-        .plain = "path", .in_line = true, .bytes = sizeof(tri_train_source),
-        .count = offsetof(tri_run_config, data.num_train), .range = {.low = 0, .high = TRI_MOST_SOURCES},
-        .example = "corpus/train",
-        .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"),
-    TRI_CONFIG_ROW(LEARNING, PATH("validation", data.validation), .fallback = "",
-                   .help = "prefix of the validation corpus; empty: none"),
-    TRI_CONFIG_ROW(
-        SAMPLES | TRI_CHANGE_ANSWERS | TRI_CHANGE_CONTENT, PATH("preferences", data.preferences), .fallback = "",
-        .help = "instead of train: prefix of a corpus of preferences (trireme prepare --preferences), or their JSON "
-                "lines; empty: none"),
-    TRI_CONFIG_ROW(LEARNING, PATH("validation_preferences", data.validation_preferences), .fallback = "",
-                   .help = "preferences that are held out, the same way; empty: none"),
-    TRI_CONFIG_ROW(ANSWERS | TRI_CHANGE_CONTENT, PATH("tokenizer", data.tokenizer), .fallback = "",
-                   .help = "tokenizer.json; empty: the one in the folder of `train`, if it exists"),
-    TRI_CONFIG_ROW(SAMPLES | TRI_CHANGE_ANSWERS | TRI_CHANGE_MEASURE, COUNT("sequence", data.sequence, 1, 1 << 30),
-                   .derived = "model.max_sequence",
-                   .help = "tokens in one sample; required if max_sequence is above 8192"),
-    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, COUNT("ignore_token", data.ignore_token, -1, INT32_MAX),
-                   .fallback = "-1", .help = "labels with this id (padding) do not count in the loss; -1: unused"),
-    TRI_CONFIG_ROW(SAMPLES | TRI_CHANGE_ANSWERS, COUNT("max_samples", data.max_samples, 0, INT64_C(1) << 40),
-                   .fallback = "0",
-                   .help = "train on the first samples of the corpus only, as they are after packing; 0: on all"),
-    TRI_CONFIG_ROW(
-        SAMPLES | TRI_CHANGE_MEASURE, CHOICE("documents", data.documents, document_uses), .fallback = "auto",
-        .help =
-            "masked: documents of a sequence do not attend to each other, and each has positions from 0; or joined; "
-            "auto: masked if a corpus has a mask (conversations)"),
-    TRI_CONFIG_ROW(
-        SAMPLES | TRI_CHANGE_MEASURE, CHOICE("packing", data.packing, packing_uses), .fallback = "auto",
-        .help = "documents: whole documents are packed into sequences, best-fit; or windows of the text, cut anywhere; "
-                "auto: documents if a corpus has a mask"),
-    TRI_CONFIG_ROW(
-        SAMPLES | TRI_CHANGE_ANSWERS | TRI_CHANGE_MEASURE, CHOICE("too_long", data.too_long, too_long_uses),
-        .fallback = "auto",
-        .help = "packing documents: what to do with documents longer than a sequence: cut into pieces, truncate (keeps "
-                "the beginning) or drop; preferences: refuse, drop or truncate_prompt (cuts the beginning of prompts); "
-                "auto: truncate if a corpus has a mask, refuse of preferences, else cut"),
-};
-TABLE(data_table, data_keys);
-
 static const tri_config_key optimizer_keys[] = {
     {COUNT("global_batch", optimizer.global_batch, 1, MOST_SEQUENCES), .example = "32",
+     .follows = offsetof(tri_run_config, optimizer.batch_follows),
      .help = "global batch size: sequences of one step, over all ranks"},
     {COUNT("steps", optimizer.steps, 1, MOST_STEPS), .derived = "by epochs", .optional = true,
      .follows = offsetof(tri_run_config, optimizer.epochs), .help = "steps of the whole run"},
@@ -164,10 +99,10 @@ static const tri_config_key evaluation_keys[] = {
                    .help = "sequences of the validation corpus in each evaluation, spread over it"),
     {KEY("batches", evaluation.batches, TRI_CONFIG_AUTO), .range = {.low = 1, .high = MOST_STEPS}, .fallback = "auto",
      .help = "older key: `sequences` is this times layout.micro_batch; auto: not used"},
-    TRI_CONFIG_ROW(
-        LEARNING | TRI_CHANGE_MEASURE, CHOICE("metric", evaluation.metric, best_bys), .fallback = "loss",
-        .help =
-            "what stop_after and checkpoint.best go by: the validation loss, or, of preference pairs, the accuracy"),
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, CHOICE("metric", evaluation.metric, best_bys), .fallback = "loss",
+                   .help = "what stop_after and checkpoint.best go by: the validation loss; of preference pairs also "
+                           "the accuracy; with "
+                           "grpo always the reward"),
     {COUNT("stop_after", evaluation.stop_after, 0, MOST_STEPS), .fallback = "0",
      .help = "early stopping: evaluations in a row without a lower loss, after which the run ends; 0: never"},
 };
@@ -240,10 +175,18 @@ static const tri_config_key run_keys[] = {
         .help =
             "a preset's name, a YAML file, a folder that holds a model (a checkpoint, a run's output, Hugging Face's) "
             "or keys"),
-    {.name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"},
+    {.name = "data", .type = TRI_CONFIG_SECTION, .table = &tri_data_table, .help = "what to train on"},
     TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, .name = "objective", .type = TRI_CONFIG_SECTION,
                    .table = &tri_objective_table, .offset = offsetof(tri_run_config, objective),
                    .expand = tri_objective_expand, .help = "the loss to train with: the next token, or preferences"),
+    TRI_CONFIG_ROW(SAMPLES, .name = "rollout", .type = TRI_CONFIG_SECTION, .table = &tri_rollout_table,
+                   .offset = offsetof(tri_run_config, rollout),
+                   .help = "reinforcement learning: the completions that a batch is made of"),
+    TRI_CONFIG_ROW(
+        LEARNING, KEY("reward", rewards, TRI_CONFIG_LIST), .table = &tri_reward_table, .plain = "name",
+        .bytes = sizeof(tri_reward_settings), .count = offsetof(tri_run_config, num_rewards),
+        .range = {.low = 0, .high = TRI_MOST_REWARDS}, .derived = "none",
+        .help = "reinforcement learning: rewards of completions, such as [number, {name: format, pattern: ...}]"),
     TRI_CONFIG_ROW(FREE, .name = "layout", .type = TRI_CONFIG_SECTION, .table = &tri_layout_table,
                    .offset = offsetof(tri_run_config, layout), .help = "how the model is distributed over ranks"),
     TRI_CONFIG_ROW(LEARNING, .name = "optimizer", .type = TRI_CONFIG_SECTION, .table = &optimizer_table,
@@ -404,6 +347,10 @@ static tri_status check_evaluation(const tri_run_config *c) {
       return tri_fail(TRI_BAD_CONFIG,
                       "`evaluation.metric` accuracy is of preference pairs, and objective.name is %s; use loss",
                       tri_objective_config_name(&c->objective));
+    case TRI_BEST_BY_REWARD:
+      if (c->data.prompts[0] != '\0') break;
+      return tri_fail(TRI_BAD_CONFIG, "`evaluation.metric` reward is of grpo, and objective.name is %s; use loss",
+                      tri_objective_config_name(&c->objective));
   }
   const bool stops = c->evaluation.stop_after > 0, never = c->evaluation.every == 0;
   if (!stops && !c->checkpoint.best) return TRI_OK;
@@ -483,6 +430,7 @@ static tri_status finish_sources(tri_run_config *c) {
   tri_train_source *train = c->data.train;
   tri_mixture_shares shares;
   TRI_TRY(tri_preference_keys_finish(c));
+  TRI_TRY(tri_rollout_keys_finish(c));
   if (c->data.num_train == 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`data.train` is missing; add `train:` under `data:`, for example `train: corpus/train`");
@@ -711,7 +659,9 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   TRI_TRY(choose_length(root, &written));
   const bool tied_is_said = says_tied(root);
   TRI_TRY(set_model_of_init(tree, root));
+  TRI_TRY(tri_rollout_keys_prepare(tree, root));
   TRI_TRY(tri_preference_keys_stand_in(tree, root));
+  tri_objective_config_begin(&out->objective);
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
   TRI_TRY(check_length(root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
@@ -801,11 +751,12 @@ tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes
 tri_status tri_run_config_print(const tri_run_config *config, char **out) {
   static const char *const head =
       "# A run, with every key as resolved: `trireme train` of this file is the same run.\n";
-  if (config->data.preferences[0] == '\0') return tri_config_print(&run_table, config, head, out);
+  if (config->data.preferences[0] == '\0' && config->data.prompts[0] == '\0')
+    return tri_config_print(&run_table, config, head, out);
   tri_run_config *said = NULL;
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *said, &said));
   *said = *config;
-  said->data.num_train = 0; /* they name corpora that are made from the preferences */
+  said->data.num_train = 0; /* they name the prompts, or corpora that are made from the preferences */
   said->data.validation[0] = '\0';
   tri_status status = tri_config_print(&run_table, said, head, out);
   tri_free(said);
@@ -813,17 +764,5 @@ tri_status tri_run_config_print(const tri_run_config *config, char **out) {
 }
 
 void tri_run_config_help(FILE *to) { tri_config_help(&run_table, to); }
-
-bool tri_run_config_find_documents(const char *word, tri_document_use *out) { return document_uses_find(word, out); }
-
-bool tri_run_config_find_packing(const char *word, tri_packing_use *out) { return packing_uses_find(word, out); }
-
-const char *tri_run_config_documents(tri_document_use use) { return document_uses_word(use); }
-
-const char *tri_run_config_packing(tri_packing_use use) { return packing_uses_word(use); }
-
-bool tri_run_config_find_too_long(const char *word, tri_too_long *out) { return too_long_uses_find(word, out); }
-
-const char *tri_run_config_too_long(tri_too_long use) { return too_long_uses_word(use); }
 
 const tri_config_table *tri_run_config_table(void) { return &run_table; }

@@ -10,6 +10,8 @@
 #include "model/model.h"
 #include "model/objective_config.h"
 #include "optimizers/optimizer.h"
+#include "reward/reward.h"
+#include "rollout/settings.h"
 #include "schedule/layout.h"
 
 #include <stdbool.h>
@@ -30,7 +32,13 @@ typedef struct tri_train_source {
 } tri_train_source;
 
 /* Measure by which an evaluation is better than earlier ones. */
-typedef enum tri_best_by { TRI_BEST_BY_LOSS, TRI_BEST_BY_ACCURACY } tri_best_by;
+typedef enum tri_best_by { TRI_BEST_BY_LOSS, TRI_BEST_BY_ACCURACY, TRI_BEST_BY_REWARD } tri_best_by;
+
+/* Variable of the chat template, "NAME=VALUE". */
+enum { TRI_MOST_CHAT_VARIABLES = 16 };
+typedef struct tri_chat_variable {
+  char text[256];
+} tri_chat_variable;
 
 /* Prompt of a sample. */
 enum { TRI_MOST_SAMPLES = 16, TRI_SAMPLE_PROMPT_BYTES = 1024 };
@@ -46,6 +54,11 @@ typedef struct tri_run_config {
     char validation[TRI_PATH_BYTES]; /* prefix of .bin/.idx, or "" */
     /* "": none. With preferences, `train` and `validation` are the corpora that are made from them. */
     char preferences[TRI_PATH_BYTES], validation_preferences[TRI_PATH_BYTES];
+    /* "": none. With prompts, `train` and `validation` are these files. */
+    char prompts[TRI_PATH_BYTES], validation_prompts[TRI_PATH_BYTES];
+    bool skip_long; /* leave out prompts that are too long */
+    tri_chat_variable chat_set[TRI_MOST_CHAT_VARIABLES];
+    int64_t num_chat_set;
     char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "": the one next to `train`, if there is one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1: unused */
@@ -58,6 +71,7 @@ typedef struct tri_run_config {
   tri_layout layout;
   struct {
     int64_t global_batch;
+    double batch_follows;  /* 1: global_batch follows from the keys of `rollout`, and is not printed; else 0 */
     int64_t steps;         /* 0 until tri_run_config_count_steps if epochs are given */
     double epochs;         /* passes over the samples of the only corpus; 0: steps are given */
     int64_t epoch_samples; /* samples of an epoch; 0 until tri_run_config_count_steps */
@@ -101,8 +115,11 @@ typedef struct tri_run_config {
     int64_t tokens, top_k;
     double temperature, top_p;
     uint64_t seed;
-    int64_t tensor;     /* tensor ranks that generate together: the first of the job */
-  } samples;            /* as for `trireme generate` */
+    int64_t tensor; /* tensor ranks that generate together: the first of the job */
+  } samples;        /* as for `trireme generate` */
+  tri_rollout_settings rollout;
+  tri_reward_settings rewards[TRI_MOST_REWARDS];
+  int64_t num_rewards;
   double hang_timeout;  /* seconds without progress after which the job is ended; 0: never */
   bool elastic;         /* a layout that does not fit the ranks is replaced by the nearest one that does */
   int64_t max_restarts; /* restarts of a job that -n started and that lost a rank */

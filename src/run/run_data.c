@@ -1,15 +1,22 @@
 #include "run/run_data.h"
 
+#include "checkpoint/checkpoint.h"
 #include "model/preference_losses.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Finds the tokenizer: the one that is named, or the one next to the first corpus that has one. open_corpus compares
- * the corpora with it. */
+/* Finds the tokenizer: the one that is named, with prompts the one of the model that the run begins with, or the one
+ * next to the first corpus that has one. open_corpus compares the corpora with it. */
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char directory[TRI_PATH_BYTES];
+  if (config->data.prompts[0] != '\0' && config->data.tokenizer[0] == '\0' && config->init[0] != '\0') {
+    const tri_checkpoint_use use = {.settings_only = true};
+    TRI_TRY(tri_checkpoint_find(config->init, &use, directory));
+    TRI_TRY(tri_path_join(out, directory, "tokenizer.json"));
+    if (tri_path_exists(out)) return TRI_OK;
+  }
   if (config->data.tokenizer[0] != '\0') return tri_tokenizer_path(config->data.tokenizer, out);
   for (int64_t k = 0; k < config->data.num_train; k++) {
     memcpy(directory, config->data.train[k].path, sizeof directory);
@@ -157,6 +164,40 @@ static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run
   return create_sampler(o, &out->validation_corpus, &alone, 0, &out->validation);
 }
 
+/* Reads a file of prompts, and takes its fingerprint. */
+static tri_status open_prompt_file(const opening *o, const char *key, const char *path, tri_prompt_source *out,
+                                   char fingerprint[TRI_FINGERPRINT_BYTES]) {
+  const tri_run_config *config = o->config;
+  const char *chat_set[TRI_MOST_CHAT_VARIABLES];
+  for (int64_t i = 0; i < config->data.num_chat_set; i++) chat_set[i] = config->data.chat_set[i].text;
+  const tri_prompt_source_options options = {
+      .tokenizer = o->tokenizer,
+      .tokenizer_file = o->tokenizer_path,
+      .chat_set = chat_set,
+      .num_chat_set = (int)config->data.num_chat_set,
+      .longest = config->data.sequence - config->rollout.max_completion_length + 1,
+      .skip_long = config->data.skip_long,
+  };
+  const tri_status status = tri_prompt_source_open(path, &options, out);
+  if (status != TRI_OK) return tri_fail(status, "`%s`: %s", key, tri_status_message());
+  memcpy(fingerprint, out->fingerprint, sizeof out->fingerprint);
+  return TRI_OK;
+}
+
+static tri_status open_prompts(const opening *o, tri_identity *identity, tri_run_data *out) {
+  const tri_run_config *config = o->config;
+  if (o->tokenizer == NULL) {
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`data.prompts`: the run has no tokenizer; set data.tokenizer to a tokenizer.json or its folder, or "
+        "begin with a model (`init`) that has one in its folder");
+  }
+  TRI_TRY(open_prompt_file(o, "data.prompts", config->data.prompts, &out->prompts, identity->train[0]));
+  if (config->data.validation_prompts[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
+  return open_prompt_file(o, "data.validation_prompts", config->data.validation_prompts, &out->validation_prompts,
+                          identity->validation);
+}
+
 struct tri_run_data_kind {
   /* Opens the corpora, and creates their samplers or sources. */
   tri_status (*open)(const opening *o, tri_identity *identity, tri_run_data *out);
@@ -164,8 +205,10 @@ struct tri_run_data_kind {
 
 const tri_run_data_kind tri_run_data_text = {open_corpora};
 const tri_run_data_kind tri_run_data_preferences = {open_preferences};
+const tri_run_data_kind tri_run_data_prompts = {open_prompts};
 
 int64_t tri_run_data_per_epoch(const tri_run_data *data) {
+  if (data->prompts.count > 0) return data->prompts.count;
   return data->preferences.corpus != NULL ? data->preferences.per_epoch : data->train.per_epoch;
 }
 
@@ -187,6 +230,8 @@ tri_status tri_run_data_open(const tri_run_config *config, const tri_run_data_ki
 }
 
 void tri_run_data_close(tri_run_data *data) {
+  tri_prompt_source_release(&data->validation_prompts);
+  tri_prompt_source_release(&data->prompts);
   tri_preference_source_destroy(&data->validation_preferences);
   tri_preference_source_destroy(&data->preferences);
   tri_sampler_destroy(&data->validation);

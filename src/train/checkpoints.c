@@ -15,7 +15,8 @@ static tri_status before_save(void *context) {
 tri_status tri_observe_state(tri_training *t, tri_made_step *made) {
   (void)made;
   const tri_save_moment moment = {.progress = &t->progress,
-                                  .last = t->stopping || tri_training_is_over(t),
+                                  .last = (t->stopping && tri_training_is_between(t)) || tri_training_is_over(t),
+                                  .inside = !tri_training_is_between(t),
                                   .evaluated = t->evaluated_step == t->progress.step,
                                   .before_save = before_save,
                                   .context = t};

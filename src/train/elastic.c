@@ -1,8 +1,10 @@
 /* Chooses the layout of a run: the given one, or the nearest one for the available ranks. */
 #include "train/train_internal.h"
 
+#include "base/count.h"
 #include "base/log.h"
 #include "comm/comm.h"
+#include "run/rollout_keys.h"
 
 static void log_nearest(const tri_layout *wanted, const tri_layout *found, int64_t ranks, int64_t batch) {
   const bool other = found->context > 1 && found->context_exchange != wanted->context_exchange;
@@ -24,6 +26,8 @@ static void log_nearest(const tri_layout *wanted, const tri_layout *found, int64
 
 tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks) {
   tri_layout *layout = &config->layout, found;
+  const int64_t others = layout->tensor * layout->pipeline * layout->context;
+  tri_rollout_keys_set_batch(config, layout->data > 0 ? layout->data : tri_larger(1, ranks / others));
   int64_t batch = config->optimizer.global_batch;
   tri_layout wanted = *layout;
   tri_status status = tri_layout_resolve(layout, &config->model, config->data.sequence, batch, ranks);

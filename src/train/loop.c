@@ -9,6 +9,7 @@
 const tri_train_task *tri_train_task_of(const tri_run_config *config) {
   switch (tri_objective_kind_of(&config->objective)) {
     case TRI_OBJECTIVE_OF_TEXT: return &tri_task_text;
+    case TRI_OBJECTIVE_OF_ROLLOUTS: return &tri_task_reinforcement;
     case TRI_OBJECTIVE_OF_PREFERENCES: break;
   }
   return &tri_task_preferences;
@@ -17,7 +18,7 @@ const tri_train_task *tri_train_task_of(const tri_run_config *config) {
 /* COLLECTIVE. Stops all ranks if any rank was asked to stop, because a signal may have reached only some ranks, or one
  * of them a step earlier. */
 static tri_status agree_to_stop(tri_training *t) {
-  int64_t asked = tri_stop_asked();
+  int64_t asked = tri_stop_asked() || t->stopping;
   TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &asked));
   t->stopping = asked > 0;
   return TRI_OK;
@@ -50,6 +51,7 @@ static void move_on(tri_training *t, const tri_made_step *made) {
 static tri_status one_step(tri_training *t) {
   tri_made_step made;
   TRI_TRY(make_step(t, &made));
+  if (made.step.samples == 0) return tri_observe_state(t, &made);
   move_on(t, &made);
   TRI_TRY(tri_timing_step_ended(&t->timing, t->progress.step, t->stopping));
   for (tri_observer *const *observer = t->task->observers; *observer != NULL; observer++)
@@ -58,6 +60,6 @@ static tri_status one_step(tri_training *t) {
 }
 
 tri_status tri_train_loop_run(tri_training *t) {
-  while (!tri_training_is_over(t) && !t->stopping) TRI_TRY(one_step(t));
+  while (!tri_training_is_over(t) && !(t->stopping && tri_training_is_between(t))) TRI_TRY(one_step(t));
   return tri_training_end(t);
 }

@@ -45,6 +45,13 @@ static void log_early_end(const tri_training *t) {
           (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better),
           100 * progress->best_accuracy, (long)progress->best_step);
       return;
+    case TRI_BEST_BY_REWARD:
+      tri_log(
+          "ended early, after step %ld: the validation reward of %ld evaluation%s has not been above the %.4f of step "
+          "%ld (evaluation.stop_after)",
+          (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better), progress->best_accuracy,
+          (long)progress->best_step);
+      return;
   }
   tri_log(
       "ended early, after step %ld: the validation loss of %ld evaluation%s has not been below the %.4f of step %ld "
@@ -156,6 +163,7 @@ static const char *best_name(tri_best_by metric) {
   switch (metric) {
     case TRI_BEST_BY_LOSS: break;
     case TRI_BEST_BY_ACCURACY: return "with the best accuracy it";
+    case TRI_BEST_BY_REWARD: return "with the best reward it";
   }
   return "the lowest";
 }
@@ -227,7 +235,7 @@ static void warn_of_rise(const tri_training *t) {
 static bool is_chat_run(const tri_training *t) {
   const tri_chat_format_options options = {.tokenizer = t->data.tokenizer};
   tri_chat_format format = {0};
-  if (!tri_corpus_has_mask(t->data.train_corpora[0])) return false;
+  if (t->data.train_corpora[0] == NULL || !tri_corpus_has_mask(t->data.train_corpora[0])) return false;
   const bool found = tri_chat_format_create(&options, &format) == TRI_OK;
   tri_chat_format_release(&format);
   return found;

@@ -59,10 +59,16 @@ static tri_status open_snapshots(tri_training *t) {
   return TRI_OK;
 }
 
+/* Returns the token that ends a document of the training data. */
+static int32_t document_end(const tri_training *t) {
+  const tri_corpus *corpus = t->data.train_corpora[0];
+  return corpus == NULL ? t->data.end_of_text : tri_corpus_end_of_text(corpus);
+}
+
 /* On the first rank: opens the files of the output, which continue at the step where the run resumes. */
 static tri_status open_files(tri_training *t, const char *resume) {
   TRI_TRY(tri_output_write_config(t->config));
-  TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, tri_corpus_end_of_text(t->data.train_corpora[0])));
+  TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, document_end(t)));
   return tri_metrics_open(t->config->output, t->progress.step + 1, &t->metrics);
 }
 

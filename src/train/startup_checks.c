@@ -66,6 +66,12 @@ tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_confi
   if (world->size == 1) return TRI_OK;
   TRI_TRY(agree_on_program(world));
   TRI_TRY(agree_on_configuration(world, config));
+  if (data->prompts.count > 0) {
+    const size_t bytes = sizeof data->prompts.fingerprint;
+    TRI_TRY(tri_must_agree(world, "file of prompts (data.prompts)", data->prompts.fingerprint, bytes));
+    return tri_must_agree(world, "file of prompts (data.validation_prompts)", data->validation_prompts.fingerprint,
+                          bytes);
+  }
   for (int64_t k = 0; k < config->data.num_train; k++) {
     bool several = config->data.num_train > 1;
     snprintf(what, sizeof what, "corpus (data.train%s%s)", several ? ": " : "",

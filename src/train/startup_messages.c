@@ -42,6 +42,18 @@ static void announce_sources(const tri_training *t) {
 }
 
 /* Logs the objective and the preferences that the run trains on. */
+void tri_training_announce_reinforcement(const tri_training *t) {
+  const tri_run_config *config = t->config;
+  const tri_rollout_settings *r = &config->rollout;
+  const tri_prompt_source *prompts = &t->data.prompts;
+  if (prompts->skipped > 0) tri_log("%ld prompts are too long and left out (data.skip_long)", (long)prompts->skipped);
+  tri_log("%ld prompts, %ld x %ld completions of up to %ld tokens a batch, %.2f epochs", (long)prompts->count,
+          (long)r->prompts, (long)r->num_generations, (long)r->max_completion_length,
+          (double)(config->optimizer.steps /
+                   (config->objective.policy.num_iterations * config->objective.policy.mini_batches) * r->prompts) /
+              (double)prompts->count);
+}
+
 void tri_training_announce_preferences(const tri_training *t) {
   const tri_preference_source *source = &t->data.preferences;
   const char *noun = source->options.paired ? "pair" : "answer";
@@ -159,6 +171,12 @@ static void announce_best(const tri_training *t) {
           "better one",
           100 * progress->best_accuracy, (long)progress->best_step, path);
       return;
+    case TRI_BEST_BY_REWARD:
+      tri_warn(
+          "the best validation reward so far, %.4f after step %ld, has no checkpoint here: %s will point to the first "
+          "with a better one",
+          progress->best_accuracy, (long)progress->best_step, path);
+      return;
   }
 }
 
@@ -270,7 +288,7 @@ static void announce_length(const tri_training *t) {
   } else if (t->stop_at > 0 && t->stop_at < config->optimizer.steps) {
     tri_log("this command ends after step %ld of %ld (--stop-at)", (long)t->stop_at, (long)config->optimizer.steps);
   }
-  if (!(t->peak_flops > 0) || tri_training_has_small_products(t)) return;
+  if (!(t->peak_flops > 0) || tri_training_has_small_products(t) || t->data.prompts.count > 0) return;
   const double all = (double)steps * (double)config->optimizer.global_batch * (double)config->data.sequence;
   tri_log("%ld step%s of %s tokens in all: at least %s, at that peak", (long)steps, TRI_PLURAL(steps),
           tri_format_count(all, tokens, sizeof tokens),
@@ -317,8 +335,11 @@ void tri_training_announce(const tri_training *t) {
     snprintf(rate, sizeof rate, "peak %s measured before (now %s)", peak,
              tri_format_flops(t->measured_flops, now, sizeof now));
   }
-  tri_log("%s tokens to train on, %s of memory, %s", tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens),
-          tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
+  char data[64] = "";
+  if (t->data.train_corpora[0] != NULL)
+    snprintf(data, sizeof data, "%s tokens to train on, ",
+             tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens));
+  tri_log("%s%s of memory, %s", data, tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
   announce_length(t);
   t->task->announce(t);
   announce_held_out(t);

@@ -102,8 +102,9 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
 tri_status tri_training_open(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
-void tri_training_announce_text(const tri_training *t);        /* tri_task_text */
-void tri_training_announce_preferences(const tri_training *t); /* tri_task_preferences */
+void tri_training_announce_text(const tri_training *t);          /* tri_task_text */
+void tri_training_announce_preferences(const tri_training *t);   /* tri_task_preferences */
+void tri_training_announce_reinforcement(const tri_training *t); /* tri_task_reinforcement */
 
 /* Returns the FLOPs of the remaining steps for one rank, if all ranks have equal work. */
 double tri_training_work_flops(const tri_training *t);
@@ -182,17 +183,26 @@ struct tri_train_task {
   tri_status (*begin)(tri_training *t);
   /* LOCAL, on the first rank. Logs facts about the data before the first step. */
   void (*announce)(const tri_training *t);
-  /* COLLECTIVE. Runs one step of the engine on the next samples. */
+  /* COLLECTIVE. Runs one step of the engine on the next samples. A step without samples was not made, because the run
+   * was asked to stop (`stopping`). */
   tri_status (*step)(tri_training *t, double lr, tri_step *out);
+  /* Returns whether the state can be saved, and the run can stop; NULL: always, between two steps. */
+  bool (*is_between)(const tri_training *t);
   /* Observers in order, up to NULL. The evaluation comes before the line of metrics that contains it, the line is
    * written before the run is given up, and a state is evaluated before it is saved. */
   tri_observer *const *observers;
   void (*release)(tri_training *t); /* NULL: nothing to release */
 };
-extern const tri_train_task tri_task_text;        /* text: pretraining and fine-tuning (pretrain.c) */
-extern const tri_train_task tri_task_preferences; /* preferences (preference.c) */
+extern const tri_train_task tri_task_text;          /* text: pretraining and fine-tuning (pretrain.c) */
+extern const tri_train_task tri_task_preferences;   /* preferences (preference.c) */
+extern const tri_train_task tri_task_reinforcement; /* completions with rewards (reinforcement.c) */
 
 const tri_train_task *tri_train_task_of(const tri_run_config *config);
+
+/* Returns whether the state between the last step and the next one can be saved. */
+static inline bool tri_training_is_between(const tri_training *t) {
+  return t->task->is_between == NULL || t->task->is_between(t);
+}
 
 /* COLLECTIVE. Does steps until the end of the run or a signal. */
 tri_status tri_train_loop_run(tri_training *t);

@@ -18,10 +18,26 @@ static tri_status trainer_evaluate(tri_training *t) {
   return TRI_OK;
 }
 
-/* Returns the accuracy of the evaluation; NaN: unknown, or no metric of the task. */
-static double accuracy_of(const tri_training *t) {
-  const tri_named_metric *accuracy = tri_named_metrics_find(&t->named, TRI_HELD_OUT_ACCURACY);
-  return accuracy == NULL ? NAN : accuracy->value;
+/* Returns the accuracy or the reward that evaluation.metric names; NaN if it names the loss. */
+static double score_of(const tri_training *t) {
+  const char *name = NULL;
+  switch (t->config->evaluation.metric) {
+    case TRI_BEST_BY_LOSS: return NAN;
+    case TRI_BEST_BY_ACCURACY: name = TRI_HELD_OUT_ACCURACY; break;
+    case TRI_BEST_BY_REWARD: name = TRI_HELD_OUT_REWARD; break;
+  }
+  const tri_named_metric *metric = tri_named_metrics_find(&t->named, name);
+  return metric == NULL ? NAN : metric->value;
+}
+
+/* Returns the value of an evaluation that must be finite. */
+static double judged_value(const tri_training *t) {
+  switch (t->config->evaluation.metric) {
+    case TRI_BEST_BY_LOSS:
+    case TRI_BEST_BY_ACCURACY: break;
+    case TRI_BEST_BY_REWARD: return score_of(t);
+  }
+  return t->validation_loss;
 }
 
 static bool is_better(const tri_training *t) {
@@ -29,7 +45,8 @@ static bool is_better(const tri_training *t) {
   if (progress->best_step == 0) return true;
   switch (t->config->evaluation.metric) {
     case TRI_BEST_BY_LOSS: break;
-    case TRI_BEST_BY_ACCURACY: return accuracy_of(t) > progress->best_accuracy;
+    case TRI_BEST_BY_ACCURACY:
+    case TRI_BEST_BY_REWARD: return score_of(t) > progress->best_accuracy;
   }
   return t->validation_loss < progress->best_loss;
 }
@@ -40,16 +57,16 @@ static void compare_with_best(tri_training *t) {
   tri_progress *progress = &t->progress;
   if (progress->bad_in_row > 0) return;
   progress->not_better++;
-  if (!isfinite(t->validation_loss)) return;
+  if (!isfinite(judged_value(t))) return;
   if (!is_better(t)) return;
   progress->best_step = progress->step;
-  progress->best_loss = t->validation_loss;
-  if (isfinite(accuracy_of(t))) progress->best_accuracy = accuracy_of(t);
+  progress->best_loss = isfinite(t->validation_loss) ? t->validation_loss : 0;
+  if (isfinite(score_of(t))) progress->best_accuracy = score_of(t);
   progress->not_better = 0;
 }
 
 void tri_training_judged(tri_training *t) {
-  t->evaluated_step = isfinite(t->validation_loss) ? t->progress.step : -1;
+  t->evaluated_step = isfinite(judged_value(t)) ? t->progress.step : -1;
   compare_with_best(t);
 }
 

@@ -22,7 +22,6 @@ CIRCLES = [
     ("engine", "exchange messages", "a message makes progress in each wait of an exchange"),
     ("model", "blocks blocks_check blocks_parameters experts family family_check model model_defaults parameter_table trainable trainable_experts "
      "trainable_match", "a family is a table of parts of layers, and these ask for the family"),
-    ("run", "preference_keys run_config", "the checks of a run file's preferences are a part of the file's"),
     ("schedule", "layout_config layout_values", "a key of the layout names the function that lists its values, and that reads the table of keys"),
     ("tokenizer", "decoding folder tokenizer tokenizer_class tokenizer_decoder tokenizer_gpt2 tokenizer_json tokenizer_read tokenizer_stages vocab_merges",
      "each reader of a file fills a tokenizer, and the tokenizer chooses the reader"),

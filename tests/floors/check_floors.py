@@ -13,7 +13,7 @@ import sys
 
 # From the ground up.
 FLOORS = ["base", "files", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "reward", "chat",
-          "data", "checkpoint", "weights", "engine", "generation", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
+          "data", "checkpoint", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
 
 # Headers of device/ that every floor may include: number formats, losses of preferences, the description of a device and the
 # values of a step are only types, which need no device.
@@ -22,7 +22,7 @@ FOR_ALL = {"device/activation.h", "device/exact_sum.h", "device/dtype.h", "devic
 
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.
-RUNNING = {"device", "comm", "launch", "weights", "engine", "generation", "run", "report", "recovery", "train", "judge"}
+RUNNING = {"device", "comm", "launch", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "judge"}
 CLOSED = {floor: RUNNING for floor in ("base", "files", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
 
 # libtrireme's headers (include/trireme), which are not the program's own words.
@@ -69,6 +69,7 @@ OPENERS = {
     "report/event_file.c": "makes a new file",
     "report/metrics.c": "adds to a file of its run",
     "train/samples.c": "adds to a file of its run",
+    "train/rollout_record.c": "adds to a file of its run",
     "tune/store.c": "opens SQLite, guarded by tune/store_guard.h",
     "tune/store_peek.c": "opens SQLite, guarded by tune/store_guard.h, and opens for it without following links",
     "tune/tuner.c": "locks a folder",

@@ -54,7 +54,7 @@ static tri_reward_settings settings_of(const uint8_t head[HEAD], const char *pat
   return s;
 }
 
-static void check_score(const tri_reward *reward, const tri_reward_settings *s, const tri_completion *c) {
+static void check_score(const tri_reward *reward, const tri_reward_settings *s, const tri_scored_completion *c) {
   double first = 0, second = 0;
   const double least = strcmp(s->name, "repetition") == 0 ? -128 : -1;
   const tri_status status = tri_reward_score(reward, c, &first);
@@ -73,13 +73,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char *pattern = next_part(&r, &pattern_bytes), *answer = next_part(&r, &answer_bytes),
        *text = next_part(&r, &text_bytes);
   const tri_reward_settings s = settings_of(data, pattern, pattern_bytes);
-  const tri_completion c = {.prompt = "",
-                            .text = text,
-                            .text_bytes = text_bytes,
-                            .answer = (data[2] & 8) != 0 ? NULL : answer,
-                            .answer_bytes = answer_bytes,
-                            .tokens = data[5],
-                            .max_tokens = 128};
+  const tri_scored_completion c = {.prompt = "",
+                                   .text = text,
+                                   .text_bytes = text_bytes,
+                                   .answer = (data[2] & 8) != 0 ? NULL : answer,
+                                   .answer_bytes = answer_bytes,
+                                   .tokens = data[5],
+                                   .max_tokens = 128};
   tri_reward *reward = NULL;
   if (tri_reward_create(&s, &reward) == TRI_OK) {
     check_score(reward, &s, &c);

@@ -66,17 +66,17 @@ static tri_status read_settings(const json_t *from, tri_reward_settings *s) {
   return TRI_OK;
 }
 
-static tri_completion completion_of(const json_t *line) {
+static tri_scored_completion completion_of(const json_t *line) {
   const json_t *prompt = json_object_get(line, "prompt"), *text = json_object_get(line, "text"),
                *answer = json_object_get(line, "answer");
-  return (tri_completion){.prompt = prompt == NULL ? "" : json_string_value(prompt),
-                          .prompt_bytes = json_string_length(prompt),
-                          .text = text == NULL ? "" : json_string_value(text),
-                          .text_bytes = json_string_length(text),
-                          .answer = json_string_value(answer),
-                          .answer_bytes = json_string_length(answer),
-                          .tokens = json_integer_value(json_object_get(line, "tokens")),
-                          .max_tokens = json_integer_value(json_object_get(line, "max_tokens"))};
+  return (tri_scored_completion){.prompt = prompt == NULL ? "" : json_string_value(prompt),
+                                 .prompt_bytes = json_string_length(prompt),
+                                 .text = text == NULL ? "" : json_string_value(text),
+                                 .text_bytes = json_string_length(text),
+                                 .answer = json_string_value(answer),
+                                 .answer_bytes = json_string_length(answer),
+                                 .tokens = json_integer_value(json_object_get(line, "tokens")),
+                                 .max_tokens = json_integer_value(json_object_get(line, "max_tokens"))};
 }
 
 static tri_status score(const json_t *line, json_t *out) {
@@ -85,7 +85,7 @@ static tri_status score(const json_t *line, json_t *out) {
   double value = 0;
   TRI_TRY(read_settings(json_object_get(line, "settings"), &settings));
   TRI_TRY(tri_reward_create(&settings, &reward));
-  const tri_completion completion = completion_of(line);
+  const tri_scored_completion completion = completion_of(line);
   const tri_status status = tri_reward_score(reward, &completion, &value);
   json_object_set_new(out, "reward", isnan(value) ? json_null() : json_real(value));
   json_object_set_new(out, "weight", json_real(tri_reward_weight(reward)));

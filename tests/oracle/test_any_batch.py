@@ -1,4 +1,4 @@
-"""Steps with fewer samples than the engine was made for: their micro-batches are fewer, and the last of them are filled up with padding. Gradients, weights, losses and
+"""Steps with fewer samples than the engine was made for: their micro-batches are fewer, and the last of them are padded. Gradients, weights, losses and
 log-probabilities are those of an engine that was made for this number of samples."""
 import numpy
 import pytest

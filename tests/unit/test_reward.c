@@ -21,14 +21,14 @@ static tri_reward_settings with_pattern(const char *name, const char *pattern) {
   return s;
 }
 
-static tri_completion completion(const char *text, size_t bytes, const char *answer) {
-  return (tri_completion){.prompt = "",
-                          .text = text,
-                          .text_bytes = bytes,
-                          .answer = answer,
-                          .answer_bytes = answer == NULL ? 0 : strlen(answer),
-                          .tokens = 1,
-                          .max_tokens = 8};
+static tri_scored_completion completion(const char *text, size_t bytes, const char *answer) {
+  return (tri_scored_completion){.prompt = "",
+                                 .text = text,
+                                 .text_bytes = bytes,
+                                 .answer = answer,
+                                 .answer_bytes = answer == NULL ? 0 : strlen(answer),
+                                 .tokens = 1,
+                                 .max_tokens = 8};
 }
 
 static double score_bytes(const tri_reward_settings *settings, const char *text, size_t bytes, const char *answer) {
@@ -36,7 +36,7 @@ static double score_bytes(const tri_reward_settings *settings, const char *text,
   tri_reward *reward = NULL;
   double out = 0;
   CHECK_OK(tri_reward_create(settings, &reward));
-  const tri_completion c = completion(text, bytes, answer);
+  const tri_scored_completion c = completion(text, bytes, answer);
   CHECK_OK(tri_reward_score(reward, &c, &out));
   tri_reward_destroy(reward);
   assert_int_equal(tri_memory_bytes(), held);
@@ -61,7 +61,7 @@ static void check_answer_refused(const char *name, const char *answer, const cha
   tri_reward *reward = NULL;
   double out = 0;
   CHECK_OK(tri_reward_create(&s, &reward));
-  const tri_completion c = completion("", 0, answer);
+  const tri_scored_completion c = completion("", 0, answer);
   CHECK_FAILS(tri_reward_score(reward, &c, &out), TRI_BAD_FILE, part);
   assert_true(isnan(out));
   tri_reward_destroy(reward);
@@ -272,7 +272,7 @@ static void check_limit(const char *name, const char *pattern, const char *text,
   tri_reward *reward = NULL;
   double out = -1;
   CHECK_OK(tri_reward_create(&s, &reward));
-  const tri_completion c = completion(text, bytes, NULL);
+  const tri_scored_completion c = completion(text, bytes, NULL);
   assert_int_equal(tri_reward_limits(reward), 0);
   CHECK_OK(tri_reward_score(reward, &c, &out));
   CHECK_OK(tri_reward_score(reward, &c, &out));
@@ -307,7 +307,7 @@ static void test_length(void **state) {
     int64_t tokens;
     double reward;
   } cases[] = {{0, 0}, {80, 0}, {81, -0.05}, {90, -0.5}, {100, -1}, {101, -1}, {1000, -1}};
-  tri_completion c = completion("", 0, NULL);
+  tri_scored_completion c = completion("", 0, NULL);
   double out = 0;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     c.tokens = cases[i].tokens;

@@ -552,6 +552,14 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->samples.top_p = 0.01 + 0.5 * next_double(index, 1);
   c->samples.seed = next(index, 1000);
   c->samples.tensor = 1 + (int64_t)next(index, 8);
+  c->rollout = (tri_rollout_settings){.num_generations = 8,
+                                      .temperature = 1,
+                                      .slots = 64,
+                                      .tensor = 1,
+                                      .filter = {-TRI_ROLLOUT_NO_LIMIT, TRI_ROLLOUT_NO_LIMIT},
+                                      .max_filtered = 256,
+                                      .log = 8};
+  c->objective.policy = tri_policy_usual;
   if (c->evaluation.every > 0 && c->data.validation[0] != '\0') {
     c->evaluation.stop_after = (int64_t)next(index, 1000);
     c->checkpoint.best = next(index, 2) == 1;
@@ -605,7 +613,8 @@ static void prints_what_others_read(void **state) {
       "def leaves(c):\n"
       "  for k, v in c.items():\n"
       "    if isinstance(v, dict): yield from leaves(v)\n"
-      "    elif k in ('freeze', 'targets', 'train', 'chat') and v in ([], 'all-linear'): pass\n"
+      "    elif k in ('freeze', 'targets', 'train', 'chat', 'chat_set', 'stop', 'reward') and v in ([], 'all-linear'): "
+      "pass\n"
       "    elif k == 'stage_layers': assert all(isinstance(x, int) for x in v)\n"
       "    elif k in ('short_factor', 'long_factor'): assert all(isinstance(x, float) for x in v)\n"
       "    elif k in ('prompts', 'chat'): assert isinstance(v, str) or all(isinstance(entry['text'], str) for entry in "
@@ -614,7 +623,9 @@ static void prints_what_others_read(void **state) {
       "      for entry in v: assert isinstance(entry['path'], str) and isinstance(entry['weight'], float)\n"
       "    else: yield k, v\n"
       "words = 'allow_change from name family model_type rope_layers residual type activation router_scoring train "
-      "validation preferences validation_preferences metric tokenizer documents "
+      "validation preferences validation_preferences prompts validation_prompts recipe loss_type "
+      "importance_sampling_level "
+      "scale_rewards baseline mode metric tokenizer documents "
       "packing too_long "
       "window_layers "
       "schedule balance "
@@ -747,8 +758,8 @@ static void lists_every_key(void **state) {
   int lines = 0;
   for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
   for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
-  /* Each heading has one line; keys of entries of a list have no line, nor has `epochs` next to `steps`. */
-  assert_int_equal(lines, keys + 9);
+  /* Each heading has one line; keys of entries of a list have no line, nor have optional keys. */
+  assert_int_equal(lines, keys + 28);
   assert_non_null(strstr(help, "optimizer.max_bad_steps "));
   assert_non_null(strstr(help, "relative to the current directory"));
   free(help);

@@ -57,6 +57,7 @@ static tri_status find_objective(session *s) {
         .cpo_alpha = 1,
         .desirable_weight = TRI_PREFERENCE_WEIGHT,
         .undesirable_weight = TRI_PREFERENCE_WEIGHT,
+        .policy = tri_policy_usual,
     };
     TRI_TRY(tri_objective_config_finish(objective));
     s->config->init[0] = '\0';

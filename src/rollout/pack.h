@@ -1,0 +1,33 @@
+/* Packs completions, each behind its prompt, into samples whose documents do not attend to each other, by best fit. No
+ * completion is cut. */
+#ifndef TRI_ROLLOUT_PACK_H
+#define TRI_ROLLOUT_PACK_H
+
+#include "model/policy_config.h"
+#include "rollout/completion.h"
+#include "rollout/held_samples.h"
+
+/* The place of a completion's labels: `count` adjacent ones, the first at token `first` of sample `sample`. */
+typedef struct tri_packed {
+  int64_t sample, first; /* sample -1: it is in no sample, since it does not count */
+} tri_packed;
+
+typedef struct tri_pack_request {
+  tri_rollout_completion *const *list; /* [count] */
+  int64_t count;
+  double *normalisers; /* [count]: normaliser of each label of a completion */
+} tri_pack_request;
+
+/* LOCAL, on the first rank. Sets the samples to the packed completions that count, and packed[count] to their places.
+ * At least one must count, and every one must fit into a sample. */
+tri_status tri_rollout_pack(const tri_pack_request *request, tri_held_samples *to, tri_packed *packed);
+
+/* Returns the number of tokens of a completion in a sample: its prompt and all of its tokens but the last. */
+static inline int64_t tri_packed_tokens(const tri_rollout_completion *c) { return c->prompt->count + c->count - 1; }
+
+/* Computes the normaliser of a label of each of the batch's completions (tri_loss_type), for updates on equal parts of
+ * the batch. As in TRL, labels are counted over the whole batch and divided by the number of parts. */
+void tri_rollout_normalisers(const tri_rollout_batch *batch, tri_loss_type type, int64_t max_completion_length,
+                             int64_t parts, double *out);
+
+#endif

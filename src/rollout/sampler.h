@@ -1,0 +1,32 @@
+/* Samples the completions of a batch: on all ranks of a dispatcher, from the weights that its generators have. */
+#ifndef TRI_ROLLOUT_SAMPLER_H
+#define TRI_ROLLOUT_SAMPLER_H
+
+#include "generation/dispatcher.h"
+#include "rollout/completion.h"
+#include "rollout/settings.h"
+
+enum { TRI_ROLLOUT_MOST_STOPS = TRI_ROLLOUT_STOPS + 1 };
+
+/* How completions are sampled and end. */
+typedef struct tri_rollout_sampler {
+  tri_dispatcher *dispatcher;
+  const tri_tokenizer *tokenizer;
+  const int32_t *ends; /* [num_ends], tokens that end a completion */
+  int num_ends;
+  const char *stops[TRI_ROLLOUT_MOST_STOPS]; /* [num_stops], strings that end a completion */
+  int num_stops;
+  uint64_t seed;
+  double temperature;
+  int64_t most;          /* most tokens of a completion */
+  int64_t slots;         /* most sequences that a replica runs at once */
+  bool stops_when_asked; /* a request to stop cancels the completions */
+} tri_rollout_sampler;
+
+/* LOCAL, on the dispatcher's first rank; the other ranks call tri_dispatcher_follow until it dismisses them. Samples
+ * the completions of a batch, whose members `prompt`, `group` and `sample` are set. The random numbers of a completion
+ * are a function of seed, group, sample and position. With stops_when_asked, cancels the completions if this process is
+ * asked to stop; then *stopped is true, and the batch is not complete. */
+tri_status tri_rollout_sample(const tri_rollout_sampler *sampler, tri_rollout_batch *batch, bool *stopped);
+
+#endif

@@ -1,0 +1,34 @@
+/* Settings of rollouts: how completions are sampled from the policy that is trained. */
+#ifndef TRI_ROLLOUT_SETTINGS_H
+#define TRI_ROLLOUT_SETTINGS_H
+
+#include <stdint.h>
+
+enum { TRI_ROLLOUT_STOPS = 8, TRI_ROLLOUT_STOP_BYTES = 64, TRI_MOST_REWARDS = 16 };
+
+typedef struct tri_rollout_stop {
+  char text[TRI_ROLLOUT_STOP_BYTES];
+} tri_rollout_stop;
+
+typedef struct tri_rollout_settings {
+  int64_t prompts;               /* groups of a batch: prompts whose completions are trained together */
+  int64_t num_generations;       /* completions of a group */
+  int64_t max_completion_length; /* tokens */
+  double temperature;
+  int64_t slots;  /* most sequences that a replica runs at once */
+  int64_t tensor; /* ranks of a replica */
+  int64_t cache;  /* bytes of keys and values on each rank; 0: enough for all slots */
+  struct {
+    double low, high; /* the mean reward of a group that is trained on is above `low` and below `high` */
+  } filter;
+  int64_t max_filtered; /* most groups that a batch passes over */
+  double validation_temperature;
+  int64_t log; /* groups of a batch whose texts are in rollouts.jsonl */
+  tri_rollout_stop stops[TRI_ROLLOUT_STOPS];
+  int64_t num_stops;
+} tri_rollout_settings;
+
+/* A bound of `filter` with this magnitude does not exist. */
+#define TRI_ROLLOUT_NO_LIMIT 1e30
+
+#endif

@@ -1,0 +1,24 @@
+/* The keys of a run file for reinforcement learning: the sections `rollout` and `reward`, and checks that join them
+ * with those of other sections. */
+#ifndef TRI_RUN_ROLLOUT_KEYS_H
+#define TRI_RUN_ROLLOUT_KEYS_H
+
+#include "run/run_config.h"
+
+extern const tri_config_table tri_rollout_table; /* offsets into tri_rollout_settings */
+extern const tri_config_table tri_reward_table;  /* offsets into tri_run_reward */
+
+/* Must be called before the keys are read. With objective.name grpo, lays a recipe under the keys of `objective`, and
+ * puts in place of data.train and optimizer.global_batch, which follow from other keys, values that
+ * tri_rollout_keys_finish replaces. */
+tri_status tri_rollout_keys_prepare(tri_yaml_tree *tree, tri_yaml *root);
+
+/* Must be called after the keys are read. Checks the keys of a run of reinforcement learning, and sets those that
+ * follow from them; refuses its keys in other runs. Messages begin with the key in backquotes. */
+tri_status tri_rollout_keys_finish(tri_run_config *config);
+
+/* Sets optimizer.global_batch of a run of reinforcement learning to the most samples of an update, for `data` data
+ * ranks (0: one). Does nothing for other runs. */
+void tri_rollout_keys_set_batch(tri_run_config *config, int64_t data);
+
+#endif

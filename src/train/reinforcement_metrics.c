@@ -1,0 +1,135 @@
+/* Metrics of reinforcement learning, under TRL's names (GRPOTrainer 1.16) where it has them. */
+#include "train/reinforcement.h"
+
+#include "base/count.h"
+#include "rollout/advantage.h"
+
+#include <math.h>
+
+/* Difference between the mean log-probabilities of sampling and of training above which their kernels disagree. */
+static double limit_of(tri_dtype precision) {
+  switch (precision) {
+    case TRI_FP64: return 1e-12;
+    case TRI_BF16: return 2e-2;
+    case TRI_FP32:
+    case TRI_INT32: break;
+  }
+  return 1e-5;
+}
+
+static void set_rewards(tri_training *t, const tri_rollout_batch *batch) {
+  const int64_t count = tri_rollout_batch_count(batch);
+  for (int64_t r = 0; r < t->config->num_rewards; r++) {
+    double sum = 0, squares = 0, verdicts = 0;
+    for (int64_t i = 0; i < count; i++) {
+      const double reward = batch->list[i].rewards[r];
+      if (isnan(reward)) continue;
+      sum += reward;
+      verdicts++;
+    }
+    const double mean = sum / verdicts;
+    for (int64_t i = 0; i < count; i++) {
+      const double reward = batch->list[i].rewards[r];
+      if (!isnan(reward)) squares += (reward - mean) * (reward - mean);
+    }
+    tri_named_metrics_set(&t->named, mean, "rewards/%s/mean", t->config->rewards[r].name);
+    tri_named_metrics_set(&t->named, sqrt(squares / (verdicts - 1)), "rewards/%s/std", t->config->rewards[r].name);
+  }
+}
+
+void tri_reinforcement_batch_metrics(tri_training *t) {
+  const tri_reinforcement *rl = tri_reinforcement_of(t);
+  const tri_rollout_batch *batch = &rl->batch;
+  const int64_t count = tri_rollout_batch_count(batch);
+  const tri_reward_facts facts = tri_rollout_reward_facts(batch);
+  double tokens = 0, entropy = 0, clipped = 0;
+  int64_t longest = 0, shortest = INT64_MAX;
+  for (int64_t i = 0; i < count; i++) {
+    const tri_rollout_completion *c = &batch->list[i];
+    tokens += (double)c->count;
+    longest = tri_larger(longest, c->count);
+    shortest = tri_smaller(shortest, c->count);
+    clipped += c->finish == TRI_FINISH_LENGTH;
+    for (int64_t k = 0; k < c->count; k++) entropy += c->entropies[k];
+  }
+  tri_named_metrics *to = &t->named;
+  tri_named_metrics_set(to, facts.mean, "reward");
+  tri_named_metrics_set(to, facts.std, "reward_std");
+  tri_named_metrics_set(to, facts.zero_std, "frac_reward_zero_std");
+  tri_named_metrics_set(to, (double)facts.no_verdict, "no_verdict");
+  tri_named_metrics_set(to, (double)rl->filtered, "filtered");
+  tri_named_metrics_set(to, tokens / (double)count, "completions/mean_length");
+  tri_named_metrics_set(to, (double)shortest, "completions/min_length");
+  tri_named_metrics_set(to, (double)longest, "completions/max_length");
+  tri_named_metrics_set(to, clipped / (double)count, "completions/clipped_ratio");
+  tri_named_metrics_set(to, entropy / tokens, "entropy");
+  tri_named_metrics_set(to, rl->rollout_s, "rollout_s");
+  tri_named_metrics_set(to, rl->reward_s, "reward_s");
+  set_rewards(t, batch);
+}
+
+/* Sums over the labels of an update. */
+typedef struct update_sums {
+  double labels, low, high, masked, kl;
+  double difference, most_difference;    /* |log-probability of training - of sampling| */
+  double ratio, least_ratio, most_ratio; /* old to behaviour */
+} update_sums;
+
+static void add_label(const tri_policy_settings *s, const tri_rollout_completion *c, int64_t k, double lp,
+                      update_sums *to) {
+  const double old = c->old == NULL ? lp : c->old[k], difference = fabs(lp - c->behaviour[k]);
+  const double ratio = exp(lp - old), importance = exp(old - c->behaviour[k]);
+  to->labels++;
+  to->low += ratio < 1 - s->epsilon && c->advantage < 0;
+  to->high += ratio > 1 + s->epsilon_high && c->advantage > 0;
+  to->difference += difference;
+  to->most_difference = tri_larger_double(to->most_difference, difference);
+  to->ratio += importance;
+  to->least_ratio = importance < to->least_ratio ? importance : to->least_ratio;
+  to->most_ratio = tri_larger_double(to->most_ratio, importance);
+  switch ((tri_policy_importance)s->importance) {
+    case TRI_POLICY_TOKEN_MASK: to->masked += importance < s->importance_min || importance > s->importance_max; break;
+    case TRI_POLICY_SEQUENCE_MASK:
+    case TRI_POLICY_TOKEN_TRUNCATE:
+    case TRI_POLICY_SEQUENCE_TRUNCATE:
+    case TRI_POLICY_IMPORTANCE_NONE: break;
+  }
+  if (c->reference != NULL) to->kl += exp(c->reference[k] - lp) - (c->reference[k] - lp) - 1;
+}
+
+static update_sums sum_labels(const tri_reinforcement *rl, const tri_policy_settings *settings) {
+  update_sums sums = {.least_ratio = INFINITY};
+  for (int64_t i = 0; i < rl->num_chosen; i++) {
+    const tri_rollout_completion *c = rl->chosen[i];
+    const double *lp = rl->log_probs + rl->packed[i].sample * rl->held.sequence + rl->packed[i].first;
+    for (int64_t k = 0; k < c->count && rl->packed[i].sample >= 0; k++) add_label(settings, c, k, lp[k], &sums);
+  }
+  return sums;
+}
+
+/* Stops the run if its first update on a batch finds other log-probabilities than sampling had. */
+static tri_status check_difference(const tri_training *t, double mean) {
+  const double limit = limit_of(t->config->precision);
+  if (tri_reinforcement_of(t)->done > 0 || mean <= limit) return TRI_OK;
+  return tri_fail(TRI_INTERNAL,
+                  "log-probabilities of sampling and of training differ by %.3g in the mean, and by at most %.3g when "
+                  "both compute the same function in %s: kernels disagree",
+                  mean, limit, tri_dtype_name(t->config->precision));
+}
+
+tri_status tri_reinforcement_update_metrics(tri_training *t) {
+  const tri_policy_settings *settings = &t->config->objective.trained.loss.policy;
+  const update_sums s = sum_labels(tri_reinforcement_of(t), settings);
+  tri_named_metrics *to = &t->named;
+  tri_named_metrics_set(to, s.low / s.labels, "clip_ratio/low_mean");
+  tri_named_metrics_set(to, s.high / s.labels, "clip_ratio/high_mean");
+  tri_named_metrics_set(to, (s.low + s.high) / s.labels, "clip_ratio/region_mean");
+  tri_named_metrics_set(to, s.difference / s.labels, "sampling/sampling_logp_difference/mean");
+  tri_named_metrics_set(to, s.most_difference, "sampling/sampling_logp_difference/max");
+  tri_named_metrics_set(to, s.ratio / s.labels, "sampling/importance_sampling_ratio/mean");
+  tri_named_metrics_set(to, s.least_ratio, "sampling/importance_sampling_ratio/min");
+  tri_named_metrics_set(to, s.most_ratio, "sampling/importance_sampling_ratio/max");
+  tri_named_metrics_set(to, s.masked / s.labels, "masked");
+  tri_named_metrics_set(to, s.kl / s.labels, "kl");
+  return check_difference(t, s.difference / s.labels);
+}

@@ -1,0 +1,157 @@
+#include "train/rollout_ranks.h"
+
+#include "base/count.h"
+#include "base/flight_recorder.h"
+#include "comm/agreement.h"
+#include "engine/model_files.h"
+#include "engine/send_weights.h"
+#include "generation/scheduler.h"
+#include "model/trainable.h"
+
+tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest, tri_runner_sizes *out) {
+  const tri_rollout_settings *r = &config->rollout;
+  const size_t page = tri_runner_page_bytes(&config->model, config->precision, r->tensor);
+  *out = tri_runner_sizes_for(r->slots, longest + r->max_completion_length);
+  out->prompt = longest;
+  /* The last pages of two prompts are in use until all completions of their groups have copied them. */
+  const int64_t window = tri_runner_window(&config->model), copied = 2;
+  out->pages = tri_schedule_pages(out->positions, TRI_PAGE_ROWS, window, out->rows) * r->slots + copied;
+  if (r->cache == 0) return TRI_OK;
+  const int64_t pages = (int64_t)((size_t)r->cache / page);
+  if (pages < 1) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`rollout.cache` %ld is too small for a page of %d positions, which takes %zu bytes",
+                    (long)r->cache, (int)TRI_PAGE_ROWS, page);
+  }
+  if (pages < out->pages) out->pages = pages;
+  return TRI_OK;
+}
+
+/* Sets *out to whether the runners of all ranks can read the weights that are trained. */
+static tri_status agree_on_place(tri_training *t, bool *out) {
+  bool here = false;
+  int64_t able = 0;
+  tri_status status = TRI_OK;
+  if (t->config->rollout.tensor == 1)
+    status = tri_runner_can_share(&t->config->model, t->config->precision, tri_engine_weights(t->engine), &here);
+  able = here;
+  TRI_TRY(tri_common_status(&t->mesh.world, status));
+  TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &able));
+  *out = able == t->mesh.world.size;
+  return TRI_OK;
+}
+
+static tri_status create_generator(tri_training *t, tri_rollout_ranks *r) {
+  const tri_run_config *config = t->config;
+  const tri_mesh *mesh = tri_replicas_mesh(&r->replicas);
+  tri_runner_sizes sizes;
+  TRI_TRY(
+      tri_rollout_ranks_sizes(config, tri_larger(t->data.prompts.longest, t->data.validation_prompts.longest), &sizes));
+  TRI_TRY(tri_runner_create(&config->model, config->precision, &sizes,
+                            r->in_place ? tri_engine_weights(t->engine) : NULL, mesh, t->device, &r->runner));
+  if (tri_replicas_leads(&r->replicas))
+    TRI_TRY(tri_generator_create(&config->model, config->precision, r->runner, &r->generator));
+  return tri_dispatcher_create(&r->replicas, r->runner, r->generator, &r->dispatcher);
+}
+
+/* COLLECTIVE over the replica. Loads the frozen base of an adapter, whose factors are moved. */
+static tri_status load_base(tri_training *t, tri_rollout_ranks *r) {
+  const tri_checkpoint_use use = {0};
+  tri_model model;
+  tri_merged base = {0};
+  if (r->in_place || !tri_runner_parameters(r->runner)->has_factors) return TRI_OK;
+  tri_status status = tri_merged_open(t->identity.base, NULL, &use, &model, &base);
+  status = tri_common_status(&r->replicas.replica, status);
+  if (status == TRI_OK)
+    status = tri_model_files_load(&base, TRI_MODEL_FILES_BASE, tri_runner_parameters(r->runner), &r->replicas.replica,
+                                  tri_runner_executor(r->runner));
+  tri_merged_close(&base);
+  return status;
+}
+
+tri_status tri_rollout_ranks_create(tri_training *t, tri_rollout_ranks *out) {
+  const tri_group *world = &t->mesh.world;
+  const int64_t tensor = t->config->rollout.tensor;
+  *out = (tri_rollout_ranks){.replicas = tri_replicas_alone(), .published = -1};
+  if (tensor > world->size || world->size % tensor != 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`rollout.tensor` %ld does not divide the %d rank%s of this job into replicas",
+                    (long)tensor, world->size, world->size == 1 ? "" : "s");
+  }
+  TRI_TRY(tri_replicas_create(world, tensor, &t->config->model, NULL, &out->replicas));
+  TRI_TRY(tri_engine_finish(t->engine));
+  TRI_TRY(agree_on_place(t, &out->in_place));
+  TRI_TRY(tri_common_status(world, create_generator(t, out)));
+  return tri_common_status(world, load_base(t, out));
+}
+
+void tri_rollout_ranks_release(tri_rollout_ranks *r) {
+  tri_dispatcher_destroy(r->dispatcher);
+  tri_generator_destroy(r->generator);
+  tri_runner_destroy(r->runner);
+  tri_replicas_destroy(&r->replicas);
+  *r = (tri_rollout_ranks){.replicas = tri_replicas_alone()};
+}
+
+/* COLLECTIVE, between steps. Gives the runners the weights as they are trained now. */
+static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
+  if (r->published == t->progress.updates) return TRI_OK;
+  TRI_TRY(tri_engine_finish(t->engine));
+  if (!r->in_place) {
+    const tri_weights_target to = tri_runner_target(r->runner);
+    TRI_TRY(tri_engine_send_weights(t->engine, &to));
+  }
+  r->published = t->progress.updates;
+  r->stale = true;
+  return TRI_OK;
+}
+
+/* COLLECTIVE over the replica: called by its first rank, while its other ranks follow. Lets the generator use the new
+ * weights. */
+static tri_status begin_version(tri_rollout_ranks *r) {
+  if (!r->stale || r->generator == NULL) return TRI_OK;
+  r->stale = false;
+  return tri_generator_publish(r->generator, TRI_PUBLISH_BETWEEN);
+}
+
+tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_rollout_work *work, void *context,
+                                 bool *stopped) {
+  const tri_record record = tri_record_make(TRI_RECORD_WORK, "sample completions");
+  int64_t stops = 0;
+  TRI_TRY(publish(t, r));
+  const uint64_t ticket = tri_recorder_begin(&record);
+  *stopped = false;
+  tri_status status = begin_version(r);
+  if (!tri_training_is_rank0(t)) {
+    if (status == TRI_OK) status = tri_dispatcher_follow(r->dispatcher);
+  } else {
+    if (status == TRI_OK) status = work(t, context, stopped);
+    if (status == TRI_OK) status = tri_dispatcher_dismiss(r->dispatcher);
+    if (status != TRI_OK) tri_dispatcher_give_up(r->dispatcher, status);
+  }
+  tri_recorder_end(ticket);
+  TRI_TRY(tri_common_status(&t->mesh.world, status));
+  stops = *stopped;
+  TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &stops));
+  *stopped = stops > 0;
+  return TRI_OK;
+}
+
+tri_status tri_rollout_ranks_plan(const tri_run_config *config, const tri_engine_options *options, int64_t longest,
+                                  tri_device *device, tri_runner_need *out) {
+  const tri_mesh_coordinates first = {0};
+  tri_parts parts = {0};
+  tri_weights *weights = NULL;
+  tri_runner_sizes sizes;
+  bool in_place = false;
+  *out = (tri_runner_need){0};
+  if (config->data.prompts[0] == '\0') return TRI_OK;
+  TRI_TRY(tri_rollout_ranks_sizes(config, longest, &sizes));
+  TRI_TRY(tri_engine_parts_create(options, &first, device, &parts));
+  tri_status status = tri_weights_create(parts.table, parts.buckets, config->precision, &weights);
+  if (status == TRI_OK && config->rollout.tensor == 1)
+    status = tri_runner_can_share(&config->model, config->precision, weights, &in_place);
+  tri_weights_destroy(weights);
+  tri_parts_destroy(&parts);
+  TRI_TRY(status);
+  return tri_runner_plan(&config->model, config->precision, &sizes, in_place, config->rollout.tensor, device, out);
+}

@@ -1,0 +1,37 @@
+/* The ranks that sample completions during a run of reinforcement learning: all ranks of the job, as replicas of
+ * rollout.tensor ranks each, with the weights that are trained. */
+#ifndef TRI_TRAIN_ROLLOUT_RANKS_H
+#define TRI_TRAIN_ROLLOUT_RANKS_H
+
+#include "generation/dispatcher.h"
+#include "train/train_internal.h"
+
+typedef struct tri_rollout_ranks {
+  tri_replicas replicas;
+  tri_runner *runner;
+  tri_generator *generator; /* NULL: this rank is not the first of its replica */
+  tri_dispatcher *dispatcher;
+  bool in_place;     /* the runner reads the weights that are trained; else they are moved to it */
+  int64_t published; /* number of updates whose weights the runners have; -1: none */
+  bool stale;        /* the generator does not use these weights yet */
+} tri_rollout_ranks;
+
+/* Returns the sizes of the runners for prompts of at most `longest` tokens. */
+tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest, tri_runner_sizes *out);
+
+/* COLLECTIVE. Creates the runners and generators of all ranks. The engine must exist, and its base must be loaded.
+ * Release with tri_rollout_ranks_release, before the engine. */
+tri_status tri_rollout_ranks_create(tri_training *t, tri_rollout_ranks *out);
+void tri_rollout_ranks_release(tri_rollout_ranks *ranks);
+
+/* COLLECTIVE. Publishes the weights, and calls `work` on the first rank, which uses the dispatcher, while the other
+ * ranks follow it. Sets *stopped on all ranks to that of `work`: the process was asked to stop. */
+typedef tri_status tri_rollout_work(tri_training *t, void *context, bool *stopped);
+tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *ranks, tri_rollout_work *work, void *context,
+                                 bool *stopped);
+
+/* LOCAL. Computes the memory that a rank needs for rollouts, in addition to that of training; {0} without rollouts. */
+tri_status tri_rollout_ranks_plan(const tri_run_config *config, const tri_engine_options *options, int64_t longest,
+                                  tri_device *device, tri_runner_need *out);
+
+#endif

@@ -1,0 +1,91 @@
+#include "train/rollout_record.h"
+
+#include "files/file.h"
+#include "files/json_kind.h"
+#include "files/lines.h"
+#include "files/write_fault.h"
+#include "generation/written.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { LONGEST_LINE_BYTES = 64 << 20 };
+
+/* ---- resuming ---------------------------------------------------------------------------------------------------- */
+
+/* Returns whether a line belongs to one of the first `batches` batches. */
+static bool stays(const tri_line *line, int64_t batches) {
+  json_t *object = line->too_long ? NULL : json_loadb(line->text, line->bytes, JSON_ALLOW_NUL, NULL);
+  const json_t *batch = json_object_get(object, "batch");
+  const bool out = line->ended && json_is_integer(batch) && json_integer_value(batch) < batches;
+  json_decref(object);
+  return out;
+}
+
+/* Finds the end of the lines that stay. Batches ascend, so that all other lines follow them. */
+static tri_status find_end(const char *path, int64_t batches, int64_t *end) {
+  tri_lines *lines = NULL;
+  bool there = true;
+  *end = 0;
+  TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
+  tri_status status = TRI_OK;
+  while (status == TRI_OK && there) {
+    tri_line line;
+    status = tri_lines_next_any(lines, &line, &there);
+    if (status != TRI_OK || !there || !stays(&line, batches)) break;
+    *end = line.end;
+  }
+  tri_lines_close(lines);
+  return status;
+}
+
+tri_status tri_rollout_record_open(const tri_run_config *config, int64_t batches, FILE **out) {
+  char path[TRI_PATH_BYTES];
+  int64_t end = 0;
+  TRI_TRY(tri_path_join(path, config->output, "rollouts.jsonl"));
+  if (tri_path_exists(path)) TRI_TRY(find_end(path, batches, &end));
+  if (tri_path_exists(path) && truncate(path, end) != 0)
+    return tri_fail(TRI_IO_FAILED, "cannot shorten %s: %s", path, tri_write_fault(errno));
+  *out = fopen(path, "ae");
+  if (*out == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, tri_write_fault(errno));
+  return TRI_OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static json_t *print_rewards(const tri_run_config *config, const tri_rollout_completion *c) {
+  json_t *out = json_object();
+  for (int64_t r = 0; r < config->num_rewards; r++)
+    json_object_set_new(out, config->rewards[r].name, tri_json_number(c->rewards[r]));
+  return out;
+}
+
+static json_t *print_completion(const tri_run_config *config, int64_t number, bool with_text,
+                                const tri_rollout_completion *c) {
+  json_t *line =
+      json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o}", "batch", (json_int_t)number, "group",
+                (json_int_t)c->group, "sample", (json_int_t)c->sample, "line", (json_int_t)c->prompt->line, "tokens",
+                (json_int_t)c->count, "finish", tri_finish_name(c->finish), "reward", tri_json_number(c->reward),
+                "rewards", print_rewards(config, c), "advantage", tri_json_number(c->advantage));
+  if (line == NULL || !with_text) return line;
+  json_object_set_new(line, "prompt", tri_json_text(c->prompt->text, c->prompt->text_bytes));
+  json_object_set_new(line, "completion", tri_json_text(c->text, c->text_bytes));
+  return line;
+}
+
+tri_status tri_rollout_record_write(FILE *to, const tri_run_config *config, int64_t number,
+                                    const tri_rollout_batch *batch) {
+  for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
+    json_t *line = print_completion(config, number, i / batch->size < config->rollout.log, &batch->list[i]);
+    char *text = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
+    json_decref(line);
+    if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a completion as JSON");
+    fprintf(to, "%s\n", text);
+    free(text);
+  }
+  if (fflush(to) == 0 && ferror(to) == 0) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot write %s/rollouts.jsonl: %s", config->output, tri_write_fault(errno));
+}
