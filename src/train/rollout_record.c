@@ -5,6 +5,7 @@
 #include "files/lines.h"
 #include "files/write_fault.h"
 #include "generation/written.h"
+#include "tokenizer/json_text.h"
 
 #include <errno.h>
 #include <jansson.h>
