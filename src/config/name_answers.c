@@ -60,10 +60,6 @@ static const answer_row keys[] = {
      "the reward of a completion is the weighted sum of its rewards (`weight`); normalising each first is not "
      "supported"},
     {"ref_model_sync_steps ref_model_mixup_alpha", "a reference that follows the policy is not supported"},
-    {"top_k top_p min_p repetition_penalty",
-     "completions to train on are sampled from the whole distribution, at rollout.temperature; texts for reading are "
-     "in "
-     "`samples`"},
     {"push_to_hub hub_model_id", "nothing is uploaded; hf upload takes the folder that `trireme export` writes"},
     {"report_to wandb wandb_project wandb_log use_wandb mlflow",
      "every step is in metrics.jsonl and in TensorBoard's events in the run's folder; examples/follow_metrics.py "

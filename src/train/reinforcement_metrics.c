@@ -32,8 +32,8 @@ static void set_rewards(tri_training *t, const tri_rollout_batch *batch) {
       const double reward = batch->list[i].rewards[r];
       if (!isnan(reward)) squares += (reward - mean) * (reward - mean);
     }
-    tri_named_metrics_set(&t->named, mean, "rewards/%s/mean", t->config->rewards[r].name);
-    tri_named_metrics_set(&t->named, sqrt(squares / (verdicts - 1)), "rewards/%s/std", t->config->rewards[r].name);
+    tri_named_metrics_set(&t->named, mean, "rewards/%s/mean", t->config->rewards[r].rule.name);
+    tri_named_metrics_set(&t->named, sqrt(squares / (verdicts - 1)), "rewards/%s/std", t->config->rewards[r].rule.name);
   }
 }
 

@@ -89,9 +89,10 @@ tri_status tri_reward_trial(const tri_run_config *config, const tri_run_data *da
           "weight", "their answer", "an empty text", "another answer");
   for (int64_t r = 0; r < config->num_rewards; r++) {
     tri_reward *reward = NULL;
-    TRI_TRY(tri_reward_create(&config->rewards[r], &reward));
+    if (tri_run_reward_is_command(&config->rewards[r])) continue;
+    TRI_TRY(tri_reward_create(&config->rewards[r].rule, &reward));
     compares = compares || tri_reward_needs_answer(reward);
-    const tri_status status = try_reward(config, &data->prompts, reward, config->rewards[r].name, totals, to);
+    const tri_status status = try_reward(config, &data->prompts, reward, config->rewards[r].rule.name, totals, to);
     tri_reward_destroy(reward);
     TRI_TRY(status);
   }
