@@ -83,9 +83,8 @@ static const double USUAL_PENALTY = -1;
 
 static const tri_config_key reward_keys[] = {
     {RULE(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_reward_settings *)0)->name), .fallback = "",
-     .help =
-         "kind of the reward: exact, number, choice, regex, format, contains, length or repetition; of a command any "
-         "name for its metrics"},
+     .help = "kind of the reward: exact, number, choice, regex, format, contains, length or repetition; a command "
+             "may have any name"},
     {RULE(weight, TRI_CONFIG_DOUBLE), .fallback = "1.0", .range = {.low = -1e6, .high = 1e6},
      .help = "factor in the sum of all rewards"},
     {RULE(pattern, TRI_CONFIG_STRING), .bytes = TRI_REWARD_TEXT_BYTES, .fallback = "",
