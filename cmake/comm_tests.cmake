@@ -19,6 +19,10 @@ file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/lost-ranks)
 add_executable(dispatcher_test tests/comm/dispatcher_test.c)
 target_link_libraries(dispatcher_test PRIVATE trireme_for_tests)
 
+# Samples that the first rank shares.
+add_executable(held_samples_test tests/comm/held_samples_test.c)
+target_link_libraries(held_samples_test PRIVATE trireme_for_tests)
+
 # The wrong launcher, if there is one.
 if(TRIREME_MPI_IS_OPEN_MPI)
   find_program(TRIREME_OTHER_MPIEXEC NAMES mpiexec.mpich mpiexec.hydra)

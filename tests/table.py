@@ -138,6 +138,8 @@ def comm_programs(build):
         yield on_ranks(build, f"ranks-{ranks}-nodes-of-{per_node}", ranks, test, per_node=per_node)
     for ranks in (1, 2, 3):
         yield on_ranks(build, f"dispatcher-{ranks}", ranks, build["dispatcher_test"], groups=("mpich",) if ranks == 2 else ())
+    for ranks in (1, 2, 3):
+        yield on_ranks(build, f"held-samples-{ranks}", ranks, build["held_samples_test"], groups=("mpich",) if ranks == 3 else ())
     yield on_ranks(build, "short", 2, test, "short", groups=("mpich",))
     yield on_ranks(build, "uneven", 2, test, "uneven")
     yield on_ranks(build, "uneven-nodes-of-1", 2, test, "uneven", per_node=1)

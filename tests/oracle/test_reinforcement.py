@@ -1,0 +1,339 @@
+"""Runs that learn from rewards: equal results however completions are sampled, on several ranks, interrupted and killed; adapters; and one update beside plain
+PyTorch."""
+import collections
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import numpy
+import preference_runs as preference
+import pytest
+import reinforcement_runs as runs
+from drawn import drawn
+from optimizer_runs import newest_of, ranks_words
+from parity import TRIREME, trireme, yaml_of
+from safetensors.numpy import load_file
+from test_preference_runs import ADAPTERS, WIDE
+
+FP32 = dict(precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return runs.write_all(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, made):
+    """Returns the results of the usual run in a precision: {"fp64": ..., "fp32": ...}."""
+    found = {}
+    for precision in ("fp64", "fp32"):
+        folder = tmp_path_factory.mktemp(precision)
+        runs.train(folder, made, precision=precision, **EVALUATED(made))
+        found[precision] = runs.ended(folder)
+    return found
+
+
+def EVALUATED(made):  # noqa: N802 (the keys of all runs that are compared with `plain`)
+    return dict(data=dict(validation_prompts=str(made / "held-out.jsonl")), evaluation=dict(every=2, sequences=8))
+
+
+def limit(precision):
+    return dict(fp64=1e-12, fp32=1e-5, bf16=2e-2)[precision]
+
+
+# ---- a run -----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32"])
+def test_what_a_run_writes(plain, precision):
+    lines, rollouts, _ = plain[precision]
+    rollouts = [json.loads(line) for line in rollouts.splitlines()]
+    assert [(line["batch"], line["group"], line["sample"]) for line in rollouts] == [(g // runs.GROUPS, g, s) for g in range(runs.STEPS * runs.GROUPS) for s in range(runs.SIZE)]
+    prompts = runs.prompts()
+    for line in rollouts:
+        given, text = prompts[line["line"] - 1], line["completion"]
+        marks = {"regex": float(text[:1] in set("abcdefghijkl")), "contains": float("c" in text), "exact": float(text == given["answer"])}
+        assert line["rewards"] == marks and line["prompt"] == given["prompt"]
+        assert line["reward"] == marks["regex"] + 0.5 * marks["contains"] + 2 * marks["exact"]
+        letters = len(text.replace("<pad>", "_"))
+        assert line["tokens"] == letters + (line["finish"] == "end") and (line["finish"] == "length") == (letters == runs.LONGEST)
+    for line in lines:
+        mine = [one for one in rollouts if one["batch"] == line["step"] - 1]
+        for key, values in dict(reward=[one["reward"] for one in mine], **{f"rewards/{name}/mean": [one["rewards"][name] for one in mine] for name in ("regex", "contains", "exact")},
+                                **{"completions/mean_length": [one["tokens"] for one in mine], "completions/clipped_ratio": [one["finish"] == "length" for one in mine]}).items():
+            assert line[key] == pytest.approx(numpy.mean(values), rel=1e-12), key
+        assert line["reward_std"] == pytest.approx(numpy.std([one["reward"] for one in mine], ddof=1), rel=1e-12)
+        assert line["sampling/sampling_logp_difference/mean"] <= limit(precision)
+        assert ("validation/reward" in line) == (line["step"] % 2 == 0)
+
+
+def test_prompts_of_an_epoch(made, tmp_path):
+    """Each prompt comes once in each epoch, in another order; and the orders are those of the seed."""
+    orders = {}
+    for seed in (7, 8):
+        runs.train(tmp_path / str(seed), made, rollout=dict(prompts=5, num_generations=2), optimizer=dict(steps=8), seed=seed)
+        lines = [line["line"] for line in runs.rollouts_of(tmp_path / str(seed)) if line["sample"] == 0]
+        orders[seed] = [lines[:runs.PROMPTS], lines[runs.PROMPTS:]]
+        assert all(sorted(order) == list(range(1, runs.PROMPTS + 1)) for order in orders[seed])
+        assert orders[seed][0] != orders[seed][1]
+    assert orders[7][0] != orders[8][0]
+
+
+EQUAL = {"slots 4": dict(rollout=dict(slots=4)), "slots 1": dict(rollout=dict(slots=1)), "slots 100": dict(rollout=dict(slots=100)), "a small cache": dict(rollout=dict(cache=3 * 16384)),
+         "threads 2": dict(threads=2), "pipeline 2": dict(ranks=2, layout=dict(pipeline=2)), "no texts": dict(rollout=dict(log=0))}
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32"])
+@pytest.mark.parametrize("name", drawn(EQUAL, 3, "ways to sample completions"))
+def test_equal_bits(tmp_path, made, plain, name, precision):
+    more = {key: value for key, value in EQUAL[name].items() if key != "ranks"}
+    runs.train(tmp_path, made, ranks_words(EQUAL[name].get("ranks", 1)), precision=precision, **EVALUATED(made), **more)
+    lines, rollouts, weights = runs.ended(tmp_path)
+    assert lines == plain[precision][0] and weights == plain[precision][2]
+    if name == "no texts":
+        theirs = [{key: value for key, value in json.loads(line).items() if key not in ("prompt", "completion")} for line in plain[precision][1].splitlines()]
+        assert [json.loads(line) for line in rollouts.splitlines()] == theirs
+    else:
+        assert rollouts == plain[precision][1]
+
+
+# Data parallel runs add gradients in another order than one rank does.
+NEAR = {"data 2": dict(), "zero 1": dict(layout=dict(zero=1)), "zero 2": dict(layout=dict(zero=2)), "zero 3": dict(layout=dict(zero=3)), "replicas of 2": dict(rollout=dict(tensor=2)),
+        "tensor 2": dict(layout=dict(tensor=2)), "tensor 2, replicas of 2": dict(layout=dict(tensor=2), rollout=dict(tensor=2)), "context 2": dict(layout=dict(context=2)),
+        "pipeline 2, replicas of 2": dict(layout=dict(pipeline=2), rollout=dict(tensor=2)), "micro-batches of 5": dict(ranks=1, layout=dict(micro_batch=5)), "data 3": dict(ranks=3)}
+
+
+@pytest.mark.parametrize("name", drawn(NEAR, 3, "layouts of reinforcement learning"))
+def test_equal_completions(tmp_path, made, plain, name):
+    more = {key: value for key, value in NEAR[name].items() if key != "ranks"}
+    runs.train(tmp_path, made, ranks_words(NEAR[name].get("ranks", 2)), **EVALUATED(made), **more)
+    lines, rollouts, _ = runs.ended(tmp_path)
+    assert rollouts == plain["fp64"][1]
+    for mine, theirs in zip(lines, plain["fp64"][0], strict=True):
+        assert mine.keys() == theirs.keys()
+        for key in mine.keys() - {"bad_steps"}:
+            assert mine[key] == pytest.approx(theirs[key], rel=1e-9, abs=1e-11), key
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_zero_has_the_bits_of_data_parallel(tmp_path, made, zero):
+    found = []
+    for stage in (0, zero):
+        runs.train(tmp_path / str(stage), made, ranks_words(2), **FP32, layout=dict(zero=stage))
+        found.append(runs.ended(tmp_path / str(stage)))
+    assert found[0] == found[1]
+
+
+# ---- objectives ------------------------------------------------------------------------------------------------------
+
+GRPO = {"two mini-batches": dict(mini_batches=2), "iterations": dict(num_iterations=2, mini_batches=2), "cispo": dict(loss_type="cispo", epsilon_high=2.0), "dr_grpo": dict(recipe="dr_grpo"),
+        "rloo": dict(recipe="rloo"), "gspo": dict(recipe="gspo", num_iterations=2), "dapo": dict(recipe="dapo"), "reinforce_pp": dict(recipe="reinforce_pp"), "icepop": dict(recipe="icepop"),
+        "truncated ones masked": dict(mask_truncated_completions=True), "entropy": dict(entropy_coef=0.1), "all": dict(num_iterations=2, delta=1.5, off_policy_mask_threshold=0.1, entropy_coef=0.01, baseline="leave_one_out", scale_rewards="batch",
+                                                                                                                     importance_sampling=dict(mode="sequence_truncate", max=2.0))}
+
+
+@pytest.mark.parametrize("name", drawn(GRPO, 3, "objectives of reinforcement learning"))
+def test_objectives(tmp_path, made, name):
+    """Slots, pipelines and an interruption between two batches change no bit. Updates of a batch after the first one have other log-probabilities than sampling had."""
+    objective = dict(name="grpo", **GRPO[name])
+    updates = objective.get("num_iterations", 1) * objective.get("mini_batches", 1)
+    more = dict(objective=objective, optimizer=dict(steps=3 * updates), checkpoint=dict(every=updates), **FP32)
+    lines = runs.train(tmp_path / "whole", made, **more)
+    whole = runs.ended(tmp_path / "whole")
+    for line in lines:
+        first = (line["step"] - 1) % updates == 0
+        difference = line["sampling/sampling_logp_difference/mean"]
+        assert difference <= 1e-5 if first else difference > 1e-4
+        assert ("reward" in line) == first
+        assert 0 <= line["clip_ratio/region_mean"] <= 1 and (not first or line["clip_ratio/region_mean"] == 0)
+    assert len(runs.rollouts_of(tmp_path / "whole")) == 3 * runs.GROUPS * runs.SIZE
+    runs.train(tmp_path / "slots", made, ranks_words(2), **{**more, "rollout": dict(slots=3), "layout": dict(pipeline=2)})
+    assert runs.ended(tmp_path / "slots") == whole
+    runs.train(tmp_path / "parts", made, ["--stop-at", updates], **more)
+    runs.train(tmp_path / "parts", made, **more)
+    assert runs.ended(tmp_path / "parts") == whole
+
+
+def test_the_run_file_of_a_run(tmp_path, made):
+    """config.yaml in a run's folder is a run file that gives the same run, also if the first one has a recipe."""
+    more = dict(objective=dict(name="grpo", recipe="dapo", num_iterations=2), rollout=dict(filter=dict(low=0.1, high=2.0), stop=["bb", "e"]), data=dict(skip_long=True), optimizer=dict(steps=4))
+    runs.train(tmp_path, made, **more)
+    expected = runs.ended(tmp_path)
+    text = (tmp_path / "run/config.yaml").read_text()
+    (tmp_path / "again.yaml").write_text(text.replace(str(tmp_path / "run"), str(tmp_path / "again/run")))
+    trireme("train", tmp_path / "again.yaml")
+    assert runs.ended(tmp_path / "again") == expected
+
+
+def test_stop_strings(tmp_path, made):
+    """The text ends before the string; its tokens are labels."""
+    runs.train(tmp_path, made, rollout=dict(stop=["b", "cd"]))
+    lines = runs.rollouts_of(tmp_path)
+    assert collections.Counter(line["finish"] for line in lines).keys() == {"length", "end", "stop"}
+    for line in lines:
+        assert "b" not in line["completion"] and "cd" not in line["completion"]
+        more = dict(end=(1,), stop=(1, 2), length=(0,))[line["finish"]]
+        assert line["tokens"] - len(line["completion"].replace("<pad>", "_")) in more
+
+
+def test_filter(tmp_path, made):
+    """Only groups within the limits are trained on, in the order of the prompts; others are counted."""
+    lines = runs.train(tmp_path, made, rollout=dict(filter=dict(low=0.2, high=0.8)))
+    trained = runs.rollouts_of(tmp_path)
+    assert sum(line["filtered"] for line in lines) > 0
+    groups = collections.defaultdict(list)
+    for line in trained:
+        groups[line["group"]].append(line["reward"])
+    assert list(groups) == sorted(groups) and all(0.2 < numpy.mean(rewards) < 0.8 for rewards in groups.values())
+    for line in lines:
+        of_batch = {one["group"] for one in trained if one["batch"] == line["step"] - 1}
+        assert len(of_batch) == runs.GROUPS
+    assert max(groups) + 1 - len(groups) >= sum(line["filtered"] for line in lines) - runs.GROUPS * runs.STEPS
+    runs.train(tmp_path / "again", made, rollout=dict(filter=dict(low=0.2, high=0.8), slots=2))
+    assert runs.ended(tmp_path / "again") == runs.ended(tmp_path)
+
+
+def test_all_truncated_and_masked(tmp_path, made):
+    """A batch without any label that counts is a step that learns nothing."""
+    before = preference.weights_of_folder()
+    line, = runs.train(tmp_path, made, objective=dict(name="grpo", mask_truncated_completions=True), rollout=dict(max_completion_length=1, stop=["z"]), optimizer=dict(steps=1, weight_decay=0),
+                       reward=[dict(name="regex", pattern="[a-l]")], seed=11)
+    if line["completions/clipped_ratio"] == 1:
+        assert line["loss"] == 0 and line["grad_norm"] == 0
+        after = load_file(newest_of(tmp_path / "run") / "model.safetensors")
+        assert all(numpy.array_equal(after[name], before[name]) for name in before)
+
+
+# ---- types and adapters ----------------------------------------------------------------------------------------------
+
+def test_bf16(tmp_path, made):
+    lines = runs.train(tmp_path, made, precision="bf16")
+    assert all(0 < line["sampling/sampling_logp_difference/mean"] <= limit("bf16") for line in lines)
+    runs.train(tmp_path / "slots", made, precision="bf16", rollout=dict(slots=3))
+    assert runs.ended(tmp_path / "slots") == runs.ended(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory, made):
+    """A model with rows of whole blocks of 64, for four bits, and the tokenizer of letters."""
+    folder = tmp_path_factory.mktemp("wide")
+    (folder / "text.txt").write_text("".join(line["prompt"] + "\n" for line in runs.prompts()))
+    trireme("prepare", "--tokenizer", made / "model", "--out", folder / "corpus", folder / "text.txt")
+    run = dict(model=WIDE, data=dict(train=str(folder / "corpus/train"), sequence=16), optimizer=dict(global_batch=2, steps=1, lr=1e-9), output=str(folder / "base"))
+    (folder / "base.yaml").write_text(yaml_of(run))
+    trireme("train", folder / "base.yaml")
+    trireme("export", folder / "base", folder / "model")
+    for name in ("prompts.jsonl", "held-out.jsonl"):
+        (folder / name).write_text((made / name).read_text())
+    return folder
+
+
+@pytest.mark.parametrize("name, beta", drawn([(name, beta) for name in ADAPTERS if name != "lora, trained beside" for beta in (0, 0.1)], 3, "adapters of reinforcement learning"))
+def test_adapters(tmp_path, wide, name, beta):
+    """Rollouts read the adapted weights; slots and an interruption change no bit. The reference is the base, and kl begins at 0."""
+    more = dict(adapter=ADAPTERS[name], objective=dict(name="grpo", beta=beta, num_iterations=2), optimizer=dict(steps=4), checkpoint=dict(every=2), **FP32)
+    lines = runs.train(tmp_path / "whole", wide, **more)
+    whole = runs.ended(tmp_path / "whole")
+    assert all(line["sampling/sampling_logp_difference/mean"] <= 1e-5 for line in lines[::2])
+    if beta > 0:
+        assert abs(lines[0]["kl"]) <= 1e-9 and lines[1]["kl"] > 1e-9 and lines[2]["kl"] > 1e-9
+    runs.train(tmp_path / "parts", wide, ["--stop-at", 2], **more)
+    runs.train(tmp_path / "parts", wide, **more)
+    assert runs.ended(tmp_path / "parts") == whole
+    runs.train(tmp_path / "slots", wide, **more, rollout=dict(slots=5))
+    assert runs.ended(tmp_path / "slots") == whole
+
+
+@pytest.mark.parametrize("name, more", drawn([("lora", dict(rollout=dict(tensor=2))), ("dora", dict(rollout=dict(tensor=2))), ("lora", dict(layout=dict(pipeline=2))), ("qlora", dict(layout=dict(pipeline=2))),
+                                              ("lora", dict(layout=dict(zero=3))), ("qlora", dict(layout=dict(zero=3))), ("lora", dict(layout=dict(tensor=2)))], 2, "adapters that sample on two ranks"), ids=str)
+def test_adapters_on_two_ranks(tmp_path, wide, name, more):
+    more = dict(adapter=ADAPTERS[name], optimizer=dict(steps=3), **more)
+    lines = runs.train(tmp_path / "two", wide, ranks_words(2), **more)
+    assert all(line["sampling/sampling_logp_difference/mean"] <= 1e-12 for line in lines)
+    runs.train(tmp_path / "one", wide, **{key: value for key, value in more.items() if key not in ("layout", "rollout")})
+    assert (tmp_path / "two/run/rollouts.jsonl").read_text() == (tmp_path / "one/run/rollouts.jsonl").read_text()
+
+
+# ---- interrupted and killed ------------------------------------------------------------------------------------------
+
+def start_and_end(draw, path, words, seconds):
+    """Starts the run and ends it at a random moment, unless it is done before. Returns whether it is done. seconds: duration of a whole run."""
+    process = subprocess.Popen([TRIREME, "train", path, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        said = process.communicate(timeout=draw.uniform(0.1, 0.9) * seconds)[1]
+    except subprocess.TimeoutExpired:
+        number = draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
+        os.killpg(process.pid, number) if number == signal.SIGKILL else process.send_signal(number)
+        process.communicate()
+        return False
+    assert process.returncode == 0, said
+    return True
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["one rank", "two ranks"])
+def test_killed_and_gone_on(tmp_path, made, words):
+    more = dict(objective=dict(name="grpo", num_iterations=2, mini_batches=3), rollout=dict(filter=dict(low=0.01), max_filtered=3, num_generations=8), optimizer=dict(steps=60), checkpoint=dict(every=6), **FP32, **EVALUATED(made))
+    begin = time.monotonic()
+    runs.train(tmp_path / "whole", made, words, **more)
+    whole, seconds, draw, ends = runs.ended(tmp_path / "whole"), time.monotonic() - begin, random.Random(5), 0
+    for trial in range(12):
+        if ends >= 4:
+            return
+        path = runs.write_run(tmp_path / str(trial), made, **more)
+        for _ in range(40):
+            if start_and_end(draw, path, words, seconds):
+                break
+            ends += 1
+        assert runs.ended(tmp_path / str(trial)) == whole
+    raise AssertionError(f"a run ended before its time only {ends} times")
+
+
+# ---- one update beside PyTorch ---------------------------------------------------------------------------------------
+
+def ids_of(line):
+    letters = line["completion"].replace("<pad>", "_")
+    return [0 if letter == "_" else 2 + preference.LETTERS.index(letter) for letter in letters] + [1] * (line["finish"] == "end")
+
+
+def advantages_of(rewards):
+    rewards = numpy.array(rewards).reshape(-1, runs.SIZE)
+    return ((rewards - rewards.mean(1, keepdims=True)) / (rewards.std(1, ddof=1, keepdims=True) + 1e-4)).reshape(-1)
+
+
+def log_probs_in(torch, weights, ids, temperature):
+    """Log-probabilities of the tokens behind the first one, in double."""
+    import models
+    model = dict(family="llama", num_layers=2, hidden_size=16, num_heads=2, num_kv_heads=1, ffn_size=24, vocab_size=23, max_sequence=64, norm_eps=1e-6, tied=False)
+    logits = models.logits(model, weights, torch.tensor([ids[:-1]]))[0]
+    return torch.log_softmax(logits / temperature, -1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
+def test_one_update_is_pytorchs(tmp_path, made, loss_type, temperature):
+    """The completions of rollouts.jsonl, their advantages from the rewards, the loss, its gradient, and a step of AdamW."""
+    torch = pytest.importorskip("torch")
+    line, = runs.train(tmp_path, made, objective=dict(name="grpo", loss_type=loss_type), rollout=dict(temperature=temperature), optimizer=dict(steps=1, clip=0))
+    rollouts = runs.rollouts_of(tmp_path)
+    advantages = advantages_of([one["reward"] for one in rollouts])
+    assert numpy.allclose(advantages, [one["advantage"] for one in rollouts], rtol=1e-12, atol=1e-12)
+    weights = {name: torch.tensor(value, requires_grad=True) for name, value in preference.weights_of_folder().items()}
+    labels, loss = sum(one["tokens"] for one in rollouts), 0
+    for one, advantage in zip(rollouts, advantages):
+        prompt, completion = [2 + preference.LETTERS.index(letter) for letter in one["prompt"]], ids_of(one)
+        assert len(completion) == one["tokens"]
+        log_probs = log_probs_in(torch, weights, prompt + completion, temperature)[len(prompt) - 1:]
+        normaliser = dict(dapo=1 / labels, grpo=1 / (len(rollouts) * len(completion)), dr_grpo=1 / (len(rollouts) * runs.LONGEST))[loss_type]
+        loss = loss - (torch.exp(log_probs - log_probs.detach()) * advantage * normaliser).sum()
+    assert line["loss"] == pytest.approx(loss.item(), rel=1e-10, abs=1e-12)
+    optimizer = torch.optim.AdamW([dict(params=[w for w in weights.values() if w.ndim > 1], weight_decay=0.1), dict(params=[w for w in weights.values() if w.ndim == 1], weight_decay=0)],
+                                  lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
+    loss.backward()
+    assert line["grad_norm"] == pytest.approx(sum((w.grad ** 2).sum().item() for w in weights.values()) ** 0.5, rel=1e-9)
+    optimizer.step()
+    after = load_file(newest_of(tmp_path / "run") / "model.safetensors")
+    for name, weight in weights.items():
+        assert abs(after[name] - weight.detach().numpy()).max() <= 1e-9, name
