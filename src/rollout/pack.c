@@ -42,7 +42,7 @@ static void write_document(const tri_rollout_completion *c, double normaliser, i
     const int64_t label = i + 1 - prompt; /* index of the label in the completion */
     to.ids[i] = i < prompt ? c->prompt->ids[i] : c->ids[i - prompt];
     to.labels[i] = label < 0 ? TRI_LABEL_NONE : c->ids[label];
-    if (label < 0) continue;
+    if (label < 0 || c->behaviour == NULL) continue;
     to.segments[i] = (int32_t)number;
     to.advantage[i] = c->advantage;
     to.normaliser[i] = normaliser;

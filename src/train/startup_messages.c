@@ -41,19 +41,19 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
-/* Logs the objective and the preferences that the run trains on. */
 void tri_training_announce_reinforcement(const tri_training *t) {
   const tri_run_config *config = t->config;
+  const tri_policy_config *policy = &config->objective.policy;
+  const double updates = (double)(policy->num_iterations * policy->mini_batches);
   const tri_rollout_settings *r = &config->rollout;
   const tri_prompt_source *prompts = &t->data.prompts;
   if (prompts->skipped > 0) tri_log("%ld prompts are too long and left out (data.skip_long)", (long)prompts->skipped);
   tri_log("%ld prompts, %ld x %ld completions of up to %ld tokens a batch, %.2f epochs", (long)prompts->count,
           (long)r->prompts, (long)r->num_generations, (long)r->max_completion_length,
-          (double)(config->optimizer.steps /
-                   (config->objective.policy.num_iterations * config->objective.policy.mini_batches) * r->prompts) /
-              (double)prompts->count);
+          (double)config->optimizer.steps / updates * (double)r->prompts / (double)prompts->count);
 }
 
+/* Logs the objective and the preferences that the run trains on. */
 void tri_training_announce_preferences(const tri_training *t) {
   const tri_preference_source *source = &t->data.preferences;
   const char *noun = source->options.paired ? "pair" : "answer";

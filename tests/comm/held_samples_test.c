@@ -29,7 +29,8 @@ static void check_equal(const tri_sample *mine, const tri_sample *first, int64_t
 #define EQUAL(NAME, TYPE, ...)                                                                                         \
   CHECK((mine->NAME == NULL) == (row.NAME == NULL), "%s", #NAME);                                                      \
   if (mine->NAME != NULL)                                                                                              \
-    CHECK(memcmp(mine->NAME, row.NAME, SEQUENCE * sizeof(TYPE)) == 0, "%s of sample %d", #NAME, (int)sample);
+    CHECK(memcmp((const char *)mine->NAME, (const char *)row.NAME, SEQUENCE * sizeof(TYPE)) == 0, "%s of sample %d",   \
+          #NAME, (int)sample);
   TRI_SAMPLE_COLUMNS(EQUAL)
 #undef EQUAL
 }
