@@ -1,4 +1,4 @@
-"""What a run file of reinforcement learning, a file of prompts and a tokenizer can get wrong: a status, one message, with the file, the line and what to do."""
+"""Mistakes in run files of reinforcement learning, in files of prompts, templates and tokenizers: each has a status, and one message with the file, the line and what to do."""
 import json
 import shutil
 
