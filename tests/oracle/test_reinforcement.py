@@ -292,6 +292,33 @@ def test_killed_and_gone_on(tmp_path, made, words):
     raise AssertionError(f"a run ended before its time only {ends} times")
 
 
+def checkpoints_of(folder):
+    return [int(path.name[len("step-"):]) for path in sorted((folder / "run/checkpoints").glob("step-*"))]
+
+
+def test_saves_wait_for_the_end_of_a_batch(tmp_path, made):
+    """Evaluations do not. A run that ends inside of a batch makes its updates again when it goes on."""
+    more = dict(objective=dict(name="grpo", mini_batches=3), checkpoint=dict(every=2, keep=0), **{**EVALUATED(made), "evaluation": dict(every=2, sequences=8)})
+    lines = runs.train(tmp_path / "whole", made, optimizer=dict(steps=12), **more)
+    assert checkpoints_of(tmp_path / "whole") == [3, 6, 9, 12]
+    assert [line["step"] for line in lines if "validation/reward" in line] == [2, 4, 6, 8, 10, 12]
+    for stop in (2, 7):
+        folder = tmp_path / str(stop)
+        runs.train(folder, made, ["--stop-at", stop], optimizer=dict(steps=12), **more)
+        assert checkpoints_of(folder) == [step for step in (3, 6) if step <= stop]
+        trireme("train", folder / "run.yaml")
+        assert runs.ended(folder) == runs.ended(tmp_path / "whole")
+
+
+def test_the_best_checkpoint_has_the_greatest_reward(tmp_path, made):
+    more = dict(optimizer=dict(steps=16), checkpoint=dict(every=2, keep=1, best=True), **EVALUATED(made))
+    lines = runs.train(tmp_path, made, **more)
+    rewards = {line["step"]: line["validation/reward"] for line in lines if "validation/reward" in line}
+    best = max(rewards, key=lambda step: (rewards[step], -step))
+    said = trireme("inspect", tmp_path / "run/checkpoints/best").stdout
+    assert f"step {best}," in said, (best, rewards)
+
+
 # ---- one update beside PyTorch ---------------------------------------------------------------------------------------
 
 def ids_of(line):
