@@ -82,7 +82,7 @@ TOUCHES = {
         "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "guarded/test_parity.py", "emulated/test_layouts.py"],
     "src/generation": ["oracle/test_other_defaults.py", "oracle/test_generator.py", "oracle/test_generate.py", "oracle/test_families.py", "oracle/test_choices.py", "oracle/test_samples.py",
         "oracle/test_samples_adapters.py", "oracle/test_generate_ranks.py", "oracle/test_eval_ranks.py"],
-    "src/rollout": ["comm/held-samples-*", "oracle/test_advantages.py", "oracle/test_reinforcement.py", "oracle/test_reinforcement_input.py"],
+    "src/rollout": ["comm/held-samples-*", "oracle/test_advantages.py", "oracle/test_reinforcement.py", "oracle/test_reinforcement_input.py", "oracle/test_policy_layouts.py"],
     "src/reward": ["oracle/test_reward_oracles.py", "oracle/test_choices.py"],
     "src/judge": ["oracle/test_choices.py", "oracle/test_ensemble.py"],
     "src/launch": ["oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py"],

@@ -87,6 +87,13 @@ void tri_recorder_note(const tri_record *record, double begin_s) {
   pthread_mutex_unlock(&recorder.lock);
 }
 
+void tri_recorder_beat(void) {
+  double now_s = tri_clock_s();
+  pthread_mutex_lock(&recorder.lock);
+  recorder.last_s = now_s;
+  pthread_mutex_unlock(&recorder.lock);
+}
+
 void tri_recorder_step(int64_t step) {
   pthread_mutex_lock(&recorder.lock);
   recorder.step = step;

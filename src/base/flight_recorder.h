@@ -46,6 +46,10 @@ void tri_recorder_end(uint64_t ticket);
 /* Adds a record that began at begin_s, on tri_clock_s, and ends now. */
 void tri_recorder_note(const tri_record *record, double begin_s);
 
+/* Notes that this rank is not stuck: it is in a wait that another rank or a time limit of its own ends. For such waits,
+ * several times in a second. */
+void tri_recorder_beat(void);
+
 /* Sets the step of later records. */
 void tri_recorder_step(int64_t step);
 
@@ -53,7 +57,7 @@ enum { TRI_RECORDER_NEWEST = 256 };
 
 /* Copies the newest records in the order of their tickets, and returns their number. For any thread. */
 int tri_recorder_look(tri_record out[TRI_RECORDER_NEWEST]);
-/* Returns the time of the last begin or end, on tri_clock_s; 0 before the first. For any thread. */
+/* Returns the time of the last begin, end or beat, on tri_clock_s; 0 before the first. For any thread. */
 double tri_recorder_last_s(void);
 
 /* Keeps all records that begin from now on, until tri_recorder_kept. */

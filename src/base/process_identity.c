@@ -1,6 +1,7 @@
 #include "base/process_identity.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -53,4 +54,23 @@ tri_process_fate tri_process_find(int64_t process, uint64_t start) {
     return kill((pid_t)process, 0) != 0 && errno == ESRCH ? TRI_PROCESS_DEAD : TRI_PROCESS_UNKNOWN;
   }
   return found == start && state != 'Z' && state != 'X' ? TRI_PROCESS_ALIVE : TRI_PROCESS_DEAD;
+}
+
+bool tri_process_environment_has(int64_t process, const char *text) {
+  char path[64], part[1 << 16];
+  const size_t length = strlen(text);
+  size_t held = 0;
+  bool found = false;
+  snprintf(path, sizeof path, "/proc/%" PRId64 "/environ", process);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  for (ssize_t got; !found && (got = read(file, part + held, sizeof part - held)) > 0;) {
+    held += (size_t)got;
+    found = memmem(part, held, text, length) != NULL;
+    size_t kept = held < length ? held : length - 1; /* the text may be split between two reads */
+    memmove(part, part + held - kept, kept);
+    held = kept;
+  }
+  close(file);
+  return found;
 }

@@ -33,4 +33,8 @@ bool tri_process_identity_is_known(const tri_process_identity *self);
  * hidden from this user. */
 tri_process_fate tri_process_find(int64_t process, uint64_t start);
 
+/* Returns whether a process was started with a text in its environment, which stays readable there whatever the process
+ * does; false for processes of other users. */
+bool tri_process_environment_has(int64_t process, const char *text);
+
 #endif

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MAX_PATH = 128, MAX_KEYS = 256, SUBJECT_BYTES = 256 };
+enum { MAX_PATH = 128, MAX_KEYS = 512, SUBJECT_BYTES = 256 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 

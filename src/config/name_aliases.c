@@ -78,9 +78,7 @@ static const other_name_row rows[] = {
     /* Keys of optimizers. */
     {"global_batch",
      "global_batch_size batch_size train_batch_size total_batch_size gradient_accumulation_steps grad_accum"},
-    {"steps",
-     "max_steps num_steps total_steps training_steps train_steps train_iters max_iters num_iterations "
-     "iterations iters"},
+    {"steps", "max_steps num_steps total_steps training_steps train_steps train_iters max_iters iterations iters"},
     {"optimizer.epochs", "num_epochs num_train_epochs epoch max_epochs"},
     {"lr", "learning_rate max_lr peak_lr base_lr"},
     {"min_lr", "min_learning_rate lr_min minimum_lr final_lr"},
@@ -94,6 +92,25 @@ static const other_name_row rows[] = {
     {"optimizer.eps", "adam_eps adam_epsilon epsilon"},
     {"weight_decay", "wd"},
     {"clip", "grad_clip clip_grad clip_grad_norm max_grad_norm max_norm gradient_clipping gradient_clip_val"},
+
+    /* Keys of reinforcement learning. */
+    {"data.prompts", "prompt_data prompt_file prompts_file prompt_dataset"},
+    {"num_generations", "group_size samples_per_prompt rollout_n n_samples_per_prompt num_return_sequences"},
+    {"max_completion_length", "max_response_length max_new_tokens max_tokens response_length generate_max_len"},
+    {"slots", "max_num_seqs"},
+    {"filter", "filter_groups dynamic_sampling dynamic_filtering"},
+    {"max_filtered", "max_num_gen_batches"},
+    {"reward", "reward_funcs reward_functions rewards reward_fn"},
+    {"objective.beta", "kl_loss_coef kl_coef init_kl_coef kl_beta"},
+    {"objective.epsilon", "clip_ratio clip_ratio_low cliprange clip_range eps_clip epsilon_low clip_eps"},
+    {"epsilon_high", "clip_ratio_high eps_clip_high"},
+    {"objective.delta", "clip_ratio_c"},
+    {"entropy_coef", "entropy_coeff"},
+    {"objective.num_iterations", "ppo_epochs num_ppo_epochs"},
+    {"mini_batches", "num_mini_batches ppo_mini_batch_size steps_per_generation"},
+    {"importance_sampling", "vllm_importance_sampling_correction rollout_is"},
+    {"baseline", "adv_estimator advantage_estimator"},
+    {"scale_rewards", "norm_adv_by_std_in_grpo"},
 
     /* Keys of runs. */
     {"evaluation.every", "eval_interval eval_steps eval_every val_every interval steps"},

@@ -15,8 +15,11 @@ typedef struct answer_row {
   "learning from preferences is `trireme train` of a run file with data.preferences and objective.name: dpo, kto, "    \
   "orpo, simpo, ... (docs/preferences.md)"
 #define REINFORCEMENT                                                                                                  \
-  "reinforcement learning and reward models are not supported; the nearest is to learn from preferences: "             \
-  "objective.name: dpo (docs/preferences.md)"
+  "reinforcement learning is `trireme train` of a run file with objective.name: grpo, data.prompts, rollout and "      \
+  "reward (docs/reinforcement.md); RLOO is objective.recipe: rloo"
+#define CRITIC                                                                                                         \
+  "PPO's critic and reward models are not supported; the nearest is objective.name: grpo, with rewards by rules "      \
+  "(docs/reinforcement.md)"
 #define FP8                                                                                                            \
   "Trireme computes no product in FP8, use precision: bf16; plans for programs that do: trireme plan --system "        \
   "megatron-core-fp8-2025, torchtitan-float8 or deepseek-v3-2024"
@@ -29,7 +32,8 @@ static const answer_row commands[] = {
     {"lora qlora peft_train",
      "an adapter is the section `adapter:` of a run file for `trireme train` (docs/finetuning.md)"},
     {"dpo orpo kto cpo simpo ipo rlhf preference preferences", PREFERENCES},
-    {"grpo ppo rloo reward reward_model", REINFORCEMENT},
+    {"grpo rloo reinforce rl rlvr", REINFORCEMENT},
+    {"ppo reward reward_model", CRITIC},
     {"convert",
      "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF run llama.cpp's "
      "convert_hf_to_gguf.py on it"},
@@ -44,7 +48,18 @@ static const answer_row commands[] = {
 
 static const answer_row keys[] = {
     {"dpo orpo kto cpo simpo ipo rlhf", PREFERENCES},
-    {"grpo ppo rloo reward reward_model", REINFORCEMENT},
+    {"grpo rloo", REINFORCEMENT},
+    {"ppo reward_model reward_model_path critic value_model gae_lambda cliprange_value vf_coef", CRITIC},
+    {"reward_weights", "the weight of a reward is a key of it: reward: [{name: exact, weight: 1.0}]"},
+    {"use_vllm vllm_mode vllm_server_host vllm_gpu_memory_utilization use_transformers_paged",
+     "completions are sampled by the ranks that train, without a server; memory is rollout.slots and rollout.cache"},
+    {"top_entropy_quantile", "a loss on the tokens of highest entropy alone is not supported"},
+    {"entropy_target target_entropy adaptive_entropy",
+     "the entropy bonus has a constant factor, objective.entropy_coef"},
+    {"multi_objective_aggregation normalize_then_sum",
+     "the reward of a completion is the weighted sum of its rewards (`weight`); normalising each first is not "
+     "supported"},
+    {"ref_model_sync_steps ref_model_mixup_alpha", "a reference that follows the policy is not supported"},
     {"push_to_hub hub_model_id", "nothing is uploaded; hf upload takes the folder that `trireme export` writes"},
     {"report_to wandb wandb_project wandb_log use_wandb mlflow",
      "every step is in metrics.jsonl and in TensorBoard's events in the run's folder; examples/follow_metrics.py "
@@ -56,7 +71,7 @@ static const answer_row keys[] = {
      "noise on embeddings (NEFTune) is not supported; the nearest is adapter.dropout of LoRA"},
     {"label_smoothing_factor",
      "label smoothing of the cross entropy is not supported; objective.label_smoothing is of losses of preferences"},
-    {"loss loss_type loss_fn loss_weights rpo_alpha",
+    {"loss loss_fn loss_weights rpo_alpha",
      "the loss is objective.name: cross_entropy of the next token, or of preferences (sigmoid is dpo; [sigmoid, sft] "
      "with "
      "loss_weights is dpo with objective.sft_weight)"},
@@ -139,7 +154,11 @@ static const answer_row values[] = {
     {"paged_lion_32bit paged_lion", "it is optimizer.name: lion, whose states stay on the device"},
     {"aot aot_pair aot_unpaired",
      "it compares the sorted rewards of a batch, and is not supported; the nearest is dpo"},
-    {"grpo ppo rloo reinforce", REINFORCEMENT},
+    {"rloo reinforce reinforce_plus_plus", REINFORCEMENT},
+    {"ppo", CRITIC},
+    {"bnpo luspo sapo vespo", "this loss is not supported; objective.loss_type is dapo, grpo, dr_grpo or cispo"},
+    {"sigmoid hinge ipo exo_pair nca_pair robust bco_pair sppo_hard apo_zero apo_down discopop sigmoid_norm",
+     "a loss of preferences is objective.name (sigmoid is dpo); objective.loss_type is of grpo"},
     {"sft nll", "in addition to a loss of preferences it is objective.sft_weight; alone it is cross_entropy"},
 };
 

@@ -1,5 +1,6 @@
 /* The first rank's side of the dispatcher. A sequence on another rank is known there by its slot; verbs are appended to
  * the link of that rank and sent with the next step, so that all verbs of a step are one message. */
+#include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "generation/dispatcher_internal.h"
 #include "generation/sequence.h"
@@ -401,6 +402,7 @@ static tri_status wait_for_events(const tri_dispatcher *d) {
   TRI_TRY(tri_alloc("requests", (size_t)d->group.size, sizeof *awaited, &awaited));
   for (int i = 1; i < d->group.size; i++) awaited[i] = d->dismissed[i] ? NULL : tri_link_awaited(&d->links[i]);
   const tri_status status = tri_request_wait_any(awaited, d->group.size, LONGEST_WAIT_S);
+  tri_recorder_beat();
   tri_free(awaited);
   return status;
 }

@@ -1,14 +1,15 @@
 /* Runs with several tensor ranks.
  *
  * The first rank sends each call (a run with its rows, queries, logits, or a copy of a page) to the others, which
- * execute it on their slices of the weights. Calls are broadcast in the order in which the first rank makes them, with
- * the first SHORT_BYTES of their data; longer data has a second broadcast for the rest.
+ * execute it on their slices of the weights. Calls are messages, in the order in which the first rank makes them, with
+ * the first SHORT_BYTES of their data; longer data has a broadcast for the rest.
  *
  * A query is answered from slices of the vocabulary. Each rank computes the log of the sum of exp(logit / temperature)
  * over its slice. If a token is sampled, u in [0, 1) selects the slice in which the cumulative probability, in the
  * order of the ids, exceeds u. A second query, whose answer is taken from the rank with that slice, selects the token
  * within the slice, with u rescaled to the slice's share. So no row of logits is gathered, unless the host asks for it
  * (tri_runner_logits). */
+#include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "generation/runner_internal.h"
 #include "mesh/parts.h"
@@ -16,7 +17,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { SHORT_BYTES = 2048 };
+enum { SHORT_BYTES = 2048, CALL_TAG = 7 };
+static const double LONGEST_WAIT_S = 1;
 
 typedef enum call_kind { CALL_RUN, CALL_QUERY, CALL_LOGITS, CALL_COPY_PAGE, CALL_PUBLISH, CALL_DISMISS } call_kind;
 
@@ -38,14 +40,32 @@ static size_t part_bytes(const tri_runner *r) { return tri_runner_part_bytes(r);
 static tri_status send_call(tri_runner *r, call *c, const void *data) {
   const size_t bytes = (size_t)c->bytes;
   if (bytes > 0) memcpy(c->data, data, bytes < SHORT_BYTES ? bytes : SHORT_BYTES);
-  TRI_TRY(tri_broadcast(r->tensor, 0, sizeof *c, c));
+  for (int to = 1; to < r->tensor->size; to++) {
+    tri_request *request = NULL;
+    TRI_TRY(tri_send_start(r->tensor, to, CALL_TAG, sizeof *c, c, &request));
+    TRI_TRY(tri_request_wait(&request));
+  }
   if (bytes <= SHORT_BYTES) return TRI_OK;
   return tri_broadcast(r->tensor, 0, bytes - SHORT_BYTES, (char *)(uintptr_t)data + SHORT_BYTES);
 }
 
+/* Waits for a call. There may be none for as long as the first rank has nothing to run. */
+static tri_status await_call(tri_runner *r, call *c) {
+  tri_request *request = NULL;
+  bool done = false;
+  TRI_TRY(tri_receive_start(r->tensor, 0, CALL_TAG, sizeof *c, c, &request));
+  while (!done) {
+    const tri_request *awaited = request;
+    TRI_TRY(tri_request_wait_any(&awaited, 1, LONGEST_WAIT_S));
+    tri_recorder_beat();
+    TRI_TRY(tri_request_test(request, &done));
+  }
+  return tri_request_wait(&request);
+}
+
 /* Receives a call, and its data in r->sent. */
 static tri_status receive_call(tri_runner *r, call *c) {
-  TRI_TRY(tri_broadcast(r->tensor, 0, sizeof *c, c));
+  TRI_TRY(await_call(r, c));
   const size_t bytes = (size_t)c->bytes;
   TRI_TRY(tri_reserve("a run's rows", 1, bytes, &r->sent_room, &r->sent));
   if (bytes > 0) memcpy(r->sent, c->data, bytes < SHORT_BYTES ? bytes : SHORT_BYTES);

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "files/json_kind.h"
 #include "files/write_fault.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/json_text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -146,26 +146,6 @@ tri_status tri_written_write(tri_written *w) {
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
-
-json_t *tri_json_text(const char *text, size_t bytes) {
-  static const char unknown[] = "\xEF\xBF\xBD"; /* U+FFFD */
-  char *clean = NULL;
-  size_t length = 0;
-  if (tri_alloc("a text", 3 * bytes + 1, 1, &clean) != TRI_OK) return NULL;
-  for (size_t at = 0; at < bytes;) {
-    const size_t valid = tri_utf8_valid_bytes(text + at, bytes - at);
-    memcpy(clean + length, text + at, valid);
-    length += valid;
-    at += valid;
-    if (at == bytes) break;
-    at += tri_utf8_invalid_bytes(text + at, bytes - at);
-    memcpy(clean + length, unknown, 3);
-    length += 3;
-  }
-  json_t *json = json_stringn(clean, length);
-  tri_free(clean);
-  return json;
-}
 
 static json_t *json_of_ids(const int32_t *ids, int64_t count) {
   json_t *out = json_array();

@@ -66,7 +66,5 @@ json_t *tri_generation_json(const tri_generation *generation, const tri_written 
  * "prompt" is left out if the prompt has several tokens and they were not scored; "top" is null unless likeliest tokens
  * were asked for. */
 json_t *tri_written_json(const tri_written *written);
-/* Returns a JSON string; bytes that are not UTF-8 become U+FFFD. NULL if memory is exhausted. */
-json_t *tri_json_text(const char *text, size_t bytes);
 
 #endif

@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
+#include "base/process_identity.h"
 #include "base/stop.h"
 #include "files/file.h"
 #include "launch/error_files.h"
@@ -119,23 +120,7 @@ int tri_supervisor_asked(void) {
 /* ---- ending the job ---------------------------------------------------------------------------------------------- */
 
 /* Returns whether a process was started with this job's token in its environment. */
-static bool is_of_job(const supervisor *a, pid_t pid) {
-  char path[64], text[1 << 16];
-  size_t length = strlen(a->listener.token), held = 0;
-  bool found = false;
-  snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  for (ssize_t got; !found && (got = read(file, text + held, sizeof text - held)) > 0;) {
-    held += (size_t)got;
-    found = memmem(text, held, a->listener.token, length) != NULL;
-    size_t kept = held < length ? held : length - 1; /* the token may be split between two reads */
-    memmove(text, text + held - kept, kept);
-    held = kept;
-  }
-  close(file);
-  return found;
-}
+static bool is_of_job(const supervisor *a, pid_t pid) { return tri_process_environment_has(pid, a->listener.token); }
 
 /* Kills all processes of the job on this host except the launcher. */
 static void sweep(const supervisor *a) {

@@ -16,15 +16,20 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Metrics of a task that the progress line has. */
+enum { NUM_SHOWN = 6 };
+static const char *const shown_names[NUM_SHOWN] = {
+    TRI_ACCURACY, "reward", TRI_HELD_OUT_REWARD, "completions/mean_length", "rollout_s", "train_s"};
+
 struct tri_metrics {
   FILE *lines;
   tri_event_file *events;
   char path[TRI_PATH_BYTES];
   tri_step_metrics last;
-  double validation_loss;    /* the last one measured, or NaN */
-  tri_named_metric accuracy; /* TRI_ACCURACY of `last`, whose `named` points to it */
-  int64_t steps_here;        /* written by this process */
-  double first_end_s;        /* time of the end of the first of them */
+  double validation_loss;            /* the last one measured, or NaN */
+  tri_named_metric shown[NUM_SHOWN]; /* metrics of `last` for the progress line; `last.named` points to them */
+  int64_t steps_here;                /* written by this process */
+  double first_end_s;                /* time of the end of the first of them */
 };
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -253,15 +258,17 @@ static tri_status add_expert_scalars(tri_metrics *metrics, const tri_step_metric
 
 /* Copies a step for the progress line, without its pointers to the caller's memory. */
 static void keep_last(tri_metrics *metrics, const tri_step_metrics *step) {
-  const tri_named_metric *accuracy = tri_named_metrics_find(&step->named, TRI_ACCURACY);
   metrics->last = *step;
   metrics->last.sources = NULL;
   metrics->last.num_sources = 0;
   metrics->last.experts = NULL;
   metrics->last.num_expert_layers = 0;
   metrics->last.time = NULL;
-  metrics->last.named = (tri_named_metrics){.list = &metrics->accuracy, .count = accuracy != NULL};
-  if (accuracy != NULL) metrics->accuracy = *accuracy;
+  metrics->last.named = (tri_named_metrics){.list = metrics->shown};
+  for (int i = 0; i < NUM_SHOWN; i++) {
+    const tri_named_metric *metric = tri_named_metrics_find(&step->named, shown_names[i]);
+    if (metric != NULL) metrics->shown[metrics->last.named.count++] = *metric;
+  }
 }
 
 tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) {
@@ -300,9 +307,28 @@ tri_status tri_metrics_sync(tri_metrics *metrics) {
 
 enum { MOST_COLUMNS = 100 }; /* accuracy is not added to a longer progress line */
 
+static double named_value(const tri_step_metrics *step, const char *name) {
+  const tri_named_metric *metric = tri_named_metrics_find(&step->named, name);
+  return metric == NULL ? NAN : metric->value;
+}
+
+/* Formats the progress of a step that began with rollouts. */
+static char *rollout_progress(const tri_step_metrics *step, int64_t steps, double left_s, char *buffer,
+                              size_t buffer_bytes) {
+  const double held_out = named_value(step, TRI_HELD_OUT_REWARD);
+  char validation[40] = "", left[32];
+  if (isfinite(held_out)) snprintf(validation, sizeof validation, " (val %.2f)", held_out);
+  snprintf(buffer, buffer_bytes, "step %lld/%lld reward %.2f%s length %.0f rollout %.0f %% train %.0f %% %s left",
+           (long long)step->step, (long long)steps, named_value(step, "reward"), validation,
+           named_value(step, "completions/mean_length"), 100 * named_value(step, "rollout_s") / step->step_s,
+           100 * named_value(step, "train_s") / step->step_s, tri_format_seconds(left_s, left, sizeof left));
+  return buffer;
+}
+
 char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, double validation_loss, double left_s,
                                 char *buffer, size_t buffer_bytes) {
   char validation[40] = "", peak[40] = "", bad[40] = "", speed[32], left[32];
+  if (isfinite(named_value(step, "reward"))) return rollout_progress(step, steps, left_s, buffer, buffer_bytes);
   if (!isnan(validation_loss)) snprintf(validation, sizeof validation, " val %.4f", validation_loss);
   if (isfinite(step->mfu) && !step->small_products) snprintf(peak, sizeof peak, " %.0f%% of peak", 100 * step->mfu);
   if (step->bad_steps > 0) snprintf(bad, sizeof bad, " %lld bad", (long long)step->bad_steps);

@@ -37,7 +37,7 @@ void tri_rollout_weigh_rewards(tri_rollout_batch *batch, const double *weights, 
   for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
     tri_rollout_completion *c = &batch->list[i];
     c->reward = NAN;
-    for (int64_t r = 0; r < num_rewards; r++) {
+    for (int64_t r = 0; r < num_rewards && !c->failed; r++) {
       if (isnan(c->rewards[r])) continue;
       c->reward = (isnan(c->reward) ? 0 : c->reward) + weights[r] * c->rewards[r];
     }

@@ -21,6 +21,7 @@ typedef struct tri_rollout_completion {
   size_t text_bytes;
   tri_finish finish;
   double rewards[TRI_MOST_REWARDS]; /* one for each reward of the run, unweighted; NaN: no verdict */
+  bool failed;                      /* a command has not answered, so the completion has no reward at all */
   double reward;                    /* weighted sum of the rewards that have a verdict; NaN: none has */
   double advantage;                 /* 0 without a verdict */
   bool counts;                      /* its labels are in the loss */

@@ -23,7 +23,8 @@ typedef struct tri_rollout_settings {
   } filter;
   int64_t max_filtered; /* most groups that a batch passes over */
   double validation_temperature;
-  int64_t log; /* groups of a batch whose texts are in rollouts.jsonl */
+  double max_failed; /* share of a batch's completions that commands may leave without an answer */
+  int64_t log;       /* groups of a batch whose texts are in rollouts.jsonl */
   tri_rollout_stop stops[TRI_ROLLOUT_STOPS];
   int64_t num_stops;
 } tri_rollout_settings;

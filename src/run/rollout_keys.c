@@ -68,37 +68,66 @@ static const tri_config_key rollout_keys[] = {
     {TRI_CONFIG_KEY(tri_rollout_settings, validation_temperature, TRI_CONFIG_DOUBLE), .fallback = "0.0",
      .range = {.low = 0, .high = 1e6},
      .help = "temperature of the completions of data.validation_prompts; 0: always the most likely token"},
+    {TRI_CONFIG_KEY(tri_rollout_settings, max_failed, TRI_CONFIG_DOUBLE), .fallback = "0.05",
+     .range = {.low = 0, .high = 1},
+     .help = "share of a batch's completions without an answer of a command, above which the run saves and ends"},
     {COUNT(log, 0, MOST), .fallback = "8", .help = "groups of a batch whose texts are in rollouts.jsonl"},
 };
 const tri_config_table tri_rollout_table = TRI_CONFIG_TABLE("run file", rollout_keys);
 
 /* ---- rewards ----------------------------------------------------------------------------------------------------- */
 
-#define REWARD(NAME, TYPE) TRI_CONFIG_KEY(tri_reward_settings, NAME, TYPE)
+#define RULE(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_run_reward, rule.NAME)
 static const int64_t USUAL_NGRAM = 3;
 static const double USUAL_PENALTY = -1;
 
 static const tri_config_key reward_keys[] = {
-    {REWARD(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_reward_settings *)0)->name), .example = "number",
-     .help = "kind of the reward: exact, number, choice, regex, format, contains, length or repetition"},
-    {REWARD(weight, TRI_CONFIG_DOUBLE), .fallback = "1.0", .range = {.low = -1e6, .high = 1e6},
+    {RULE(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_reward_settings *)0)->name), .fallback = "",
+     .help = "kind of the reward: exact, number, choice, regex, format, contains, length or repetition; a command "
+             "may have any name"},
+    {RULE(weight, TRI_CONFIG_DOUBLE), .fallback = "1.0", .range = {.low = -1e6, .high = 1e6},
      .help = "factor in the sum of all rewards"},
-    {REWARD(pattern, TRI_CONFIG_STRING), .bytes = TRI_REWARD_TEXT_BYTES, .fallback = "",
+    {RULE(pattern, TRI_CONFIG_STRING), .bytes = TRI_REWARD_TEXT_BYTES, .fallback = "",
      .help = "regex, format: pattern in the syntax of PCRE2"},
-    {REWARD(text, TRI_CONFIG_STRING), .bytes = TRI_REWARD_TEXT_BYTES, .fallback = "",
+    {RULE(text, TRI_CONFIG_STRING), .bytes = TRI_REWARD_TEXT_BYTES, .fallback = "",
      .help = "contains: text to find; empty: the answer"},
-    {REWARD(strip, TRI_CONFIG_BOOL), .fallback = "true", .help = "exact: ignore white space at both ends"},
-    {REWARD(ignore_case, TRI_CONFIG_BOOL), .fallback = "false", .help = "exact: ignore the case of letters"},
-    {REWARD(ignore_punctuation, TRI_CONFIG_BOOL), .fallback = "false", .help = "exact: ignore punctuation"},
-    {REWARD(ignore_numbers, TRI_CONFIG_BOOL), .fallback = "false", .help = "exact: ignore digits"},
-    {REWARD(max, TRI_CONFIG_AUTO), .range = {.low = 1, .high = MOST}, .fallback = "auto",
+    {RULE(strip, TRI_CONFIG_BOOL), .fallback = "true", .help = "exact: ignore white space at both ends"},
+    {RULE(ignore_case, TRI_CONFIG_BOOL), .fallback = "false", .help = "exact: ignore the case of letters"},
+    {RULE(ignore_punctuation, TRI_CONFIG_BOOL), .fallback = "false", .help = "exact: ignore punctuation"},
+    {RULE(ignore_numbers, TRI_CONFIG_BOOL), .fallback = "false", .help = "exact: ignore digits"},
+    {RULE(max, TRI_CONFIG_AUTO), .range = {.low = 1, .high = MOST}, .fallback = "auto",
      .help = "length: tokens from which the reward is -1; auto: rollout.max_completion_length"},
-    {REWARD(buffer, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST}, .fallback = "0",
+    {RULE(buffer, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST}, .fallback = "0",
      .help = "length: tokens below `max` in which the reward falls from 0 to -1"},
-    {REWARD(ngram, TRI_CONFIG_INT), .range = {.low = 1, .high = 1000}, .fallback = "3",
+    {RULE(ngram, TRI_CONFIG_INT), .range = {.low = 1, .high = 1000}, .fallback = "3",
      .help = "repetition: words of an n-gram"},
-    {REWARD(max_penalty, TRI_CONFIG_DOUBLE), .range = {.low = -1e6, .high = 0}, .fallback = "-1.0",
+    {RULE(max_penalty, TRI_CONFIG_DOUBLE), .range = {.low = -1e6, .high = 0}, .fallback = "-1.0",
      .help = "repetition: reward of a text that only repeats"},
+    {.name = "command",
+     .type = TRI_CONFIG_STRING,
+     .offset = offsetof(tri_run_reward, command.command),
+     .bytes = TRI_COMMAND_BYTES,
+     .fallback = "",
+     .help = "program that scores completions: reads JSON lines, and writes {\"id\": N, \"reward\": X} for each"},
+    {.name = "workers",
+     .type = TRI_CONFIG_AUTO,
+     .offset = offsetof(tri_run_reward, command.workers),
+     .range = {.low = 1, .high = TRI_COMMAND_WORKERS},
+     .fallback = "auto",
+     .help = "processes of the command; auto: 1"},
+    {.name = "batch",
+     .type = TRI_CONFIG_AUTO,
+     .offset = offsetof(tri_run_reward, command.batch),
+     .range = {.low = 1, .high = TRI_COMMAND_BATCH},
+     .fallback = "auto",
+     .help = "most completions that a process of the command has at once; auto: 64"},
+    {.name = "timeout",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_run_reward, command.timeout_s),
+     .range = {.low = 0, .high = 1e6, .open_low = true},
+     .derived = "60",
+     .optional = true,
+     .help = "seconds in which the command must answer; then it is started again"},
 };
 const tri_config_table tri_reward_table = TRI_CONFIG_TABLE("run file", reward_keys);
 
@@ -113,6 +142,26 @@ static void mark_given(tri_reward_settings *r) {
              (r->max_penalty != USUAL_PENALTY ? TRI_REWARD_MAX_PENALTY : 0);
 }
 
+/* Checks a reward by a command, and names it. */
+static tri_status check_command(tri_run_reward *r) {
+  if (r->rule.name[0] == '\0') memcpy(r->rule.name, "command", sizeof "command");
+  if ((r->rule.given & ~(uint32_t)TRI_REWARD_WEIGHT) == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "a reward with `command` takes name, weight, workers, batch and timeout alone; leave the other keys "
+                  "out");
+}
+
+static tri_status check_rule(const tri_run_reward *r) {
+  tri_reward *made = NULL;
+  if (r->rule.name[0] == '\0') return tri_fail(TRI_BAD_CONFIG, "it has neither a name nor a command");
+  if (r->command.workers != 0 || r->command.batch != 0 || r->command.timeout_s != 0) {
+    return tri_fail(TRI_BAD_CONFIG, "workers, batch and timeout go with `command`, which is missing");
+  }
+  const tri_status status = tri_reward_create(&r->rule, &made);
+  tri_reward_destroy(made);
+  return status;
+}
+
 static tri_status check_rewards(tri_run_config *c) {
   if (c->num_rewards == 0) {
     return tri_fail(
@@ -121,15 +170,14 @@ static tri_status check_rewards(tri_run_config *c) {
         "that are numbers, or `reward: exact`");
   }
   for (int64_t i = 0; i < c->num_rewards; i++) {
-    tri_reward *made = NULL;
-    mark_given(&c->rewards[i]);
-    const tri_status status = tri_reward_create(&c->rewards[i], &made);
-    tri_reward_destroy(made);
+    tri_run_reward *r = &c->rewards[i];
+    mark_given(&r->rule);
+    const tri_status status = tri_run_reward_is_command(r) ? check_command(r) : check_rule(r);
     if (status != TRI_OK) return tri_fail(status, "`reward` number %" PRId64 ": %s", i + 1, tri_status_message());
     for (int64_t k = 0; k < i; k++) {
-      if (strcmp(c->rewards[k].name, c->rewards[i].name) != 0) continue;
-      return tri_fail(TRI_BAD_CONFIG, "`reward` has %s twice, and its metrics would have one name; give it once",
-                      c->rewards[i].name);
+      if (strcmp(c->rewards[k].rule.name, r->rule.name) != 0) continue;
+      return tri_fail(TRI_BAD_CONFIG, "`reward` has %s twice, and its metrics would have one name; %s", r->rule.name,
+                      tri_run_reward_is_command(r) ? "give each command a name" : "give it once");
     }
   }
   return TRI_OK;

@@ -10,6 +10,7 @@
 #include "model/model.h"
 #include "model/objective_config.h"
 #include "optimizers/optimizer.h"
+#include "reward/command.h"
 #include "reward/reward.h"
 #include "rollout/settings.h"
 #include "schedule/layout.h"
@@ -33,6 +34,16 @@ typedef struct tri_train_source {
 
 /* Measure by which an evaluation is better than earlier ones. */
 typedef enum tri_best_by { TRI_BEST_BY_LOSS, TRI_BEST_BY_ACCURACY, TRI_BEST_BY_REWARD } tri_best_by;
+
+/* A reward: a rule, or a program of the user's. */
+typedef struct tri_run_reward {
+  tri_reward_settings rule;     /* `name` and `weight` are those of either */
+  tri_command_settings command; /* command.command "": the reward is a rule */
+} tri_run_reward;
+
+static inline bool tri_run_reward_is_command(const tri_run_reward *reward) {
+  return reward->command.command[0] != '\0';
+}
 
 /* Variable of the chat template, "NAME=VALUE". */
 enum { TRI_MOST_CHAT_VARIABLES = 16 };
@@ -118,7 +129,7 @@ typedef struct tri_run_config {
     int64_t tensor; /* tensor ranks that generate together: the first of the job */
   } samples;        /* as for `trireme generate` */
   tri_rollout_settings rollout;
-  tri_reward_settings rewards[TRI_MOST_REWARDS];
+  tri_run_reward rewards[TRI_MOST_REWARDS];
   int64_t num_rewards;
   double hang_timeout;  /* seconds without progress after which the job is ended; 0: never */
   bool elastic;         /* a layout that does not fit the ranks is replaced by the nearest one that does */

@@ -1,5 +1,6 @@
 #include "run/run_data.h"
 
+#include "base/count.h"
 #include "checkpoint/checkpoint.h"
 #include "model/preference_losses.h"
 #include "tokenizer/tokenizer.h"
@@ -210,6 +211,10 @@ const tri_run_data_kind tri_run_data_prompts = {open_prompts};
 int64_t tri_run_data_per_epoch(const tri_run_data *data) {
   if (data->prompts.count > 0) return data->prompts.count;
   return data->preferences.corpus != NULL ? data->preferences.per_epoch : data->train.per_epoch;
+}
+
+int64_t tri_run_data_longest_prompt(const tri_run_data *data) {
+  return tri_larger(data->prompts.longest, data->validation_prompts.longest);
 }
 
 tri_status tri_run_data_open(const tri_run_config *config, const tri_run_data_kind *kind, tri_identity *identity,

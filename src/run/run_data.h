@@ -24,6 +24,9 @@ typedef struct tri_run_data {
 /* Returns the number of samples, or of prompts, of one pass over the training data. */
 int64_t tri_run_data_per_epoch(const tri_run_data *data);
 
+/* Returns the number of tokens of the longest prompt, for training or held out; 0 without prompts. */
+int64_t tri_run_data_longest_prompt(const tri_run_data *data);
+
 /* LOCAL. Opens the corpora that the configuration names, and sets the fingerprints in the identity. Refuses a corpus of
  * another tokenizer, one that is listed twice, and a vocabulary that is too large for the model; messages name the
  * corpus. Release with tri_run_data_close, also after a failure. */

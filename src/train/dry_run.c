@@ -2,8 +2,6 @@
 
 #include "base/format.h"
 
-#include <string.h>
-
 static void print_call(const tri_op_list *list, const tri_op_call *call, FILE *to) {
   fprintf(to, "  ");
   int column = 2;
@@ -146,42 +144,42 @@ static void print_device(const tri_device *device, FILE *to) {
           tri_device_describe_reserved(&device->info, taken, sizeof taken));
 }
 
-/* Prints the memory plan. A copy of the weights for samples is temporary; the rest stays allocated. */
-static void print_memory(const tri_memory_plan *plan, const tri_runner_need *samples, FILE *to) {
-  const size_t samples_bytes = samples->device_bytes + samples->host_bytes;
+static void print_bytes(const char *name, size_t bytes, const char *note, FILE *to) {
+  char text[32];
+  fprintf(to, "  %-18s %16zu bytes  %s%s\n", name, bytes, tri_format_bytes((double)bytes, text, sizeof text), note);
+}
+
+/* Prints the memory for one kind of generation. A copy of the weights for samples is temporary. */
+static void print_need(const char *name, const tri_runner_need *need, FILE *to) {
+  const size_t bytes = need->device_bytes + need->host_bytes;
+  if (bytes == 0) return;
+  print_bytes(name, bytes, need->shares ? "; the weights are read in place" : "; with a copy of the weights", to);
+}
+
+static void print_memory(const tri_memory_plan *plan, const tri_dry_run_needs *needs, FILE *to) {
+  const size_t on_device = needs->samples.device_bytes + needs->rollouts.device_bytes;
+  const size_t on_host = needs->samples.host_bytes + needs->rollouts.host_bytes;
   const struct {
     const char *name;
     size_t bytes;
   } rows[] = {
-      {"parameters", plan->parameter_bytes},
-      {"gradients", plan->gradient_bytes},
-      {"optimizer", plan->optimizer_bytes},
-      {"tokens", plan->token_bytes},
-      {"messages", plan->message_bytes},
-      {"exchange", plan->exchange_bytes + plan->sums_bytes},
-      {"checkpoint buffer", plan->staging_bytes},
-      {"constants", plan->constant_bytes},
-      {"packed weights", plan->buffer_bytes},
-      {"activations kept", plan->activation_bytes},
-      {"transient", plan->transient_bytes},
-      {"queue's scratch", plan->queue_bytes},
-      {"samples", samples_bytes},
-      {"device memory", plan->device_bytes + samples->device_bytes},
-      {"host memory", plan->host_bytes + samples->host_bytes},
-      {"all", plan->total_bytes + samples_bytes},
+      {"parameters", plan->parameter_bytes},      {"gradients", plan->gradient_bytes},
+      {"optimizer", plan->optimizer_bytes},       {"tokens", plan->token_bytes},
+      {"messages", plan->message_bytes},          {"exchange", plan->exchange_bytes + plan->sums_bytes},
+      {"checkpoint buffer", plan->staging_bytes}, {"constants", plan->constant_bytes},
+      {"packed weights", plan->buffer_bytes},     {"activations kept", plan->activation_bytes},
+      {"transient", plan->transient_bytes},       {"queue's scratch", plan->queue_bytes},
   };
   fprintf(to, "memory plan:\n");
-  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    char text[32];
-    if (rows[i].bytes == 0 && strcmp(rows[i].name, "samples") == 0) continue;
-    const bool of_samples = strcmp(rows[i].name, "samples") == 0;
-    const char *weights = samples->shares ? "; the weights are read in place" : "; with a copy of the weights";
-    fprintf(to, "  %-18s %16zu bytes  %s%s\n", rows[i].name, rows[i].bytes,
-            tri_format_bytes((double)rows[i].bytes, text, sizeof text), of_samples ? weights : "");
-  }
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) print_bytes(rows[i].name, rows[i].bytes, "", to);
+  print_need("samples", &needs->samples, to);
+  print_need("rollouts", &needs->rollouts, to);
+  print_bytes("device memory", plan->device_bytes + on_device, "", to);
+  print_bytes("host memory", plan->host_bytes + on_host, "", to);
+  print_bytes("all", plan->total_bytes + on_device + on_host, "", to);
 }
 
-tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, const tri_runner_need *samples,
+tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, const tri_dry_run_needs *needs,
                        FILE *to) {
   tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
@@ -199,7 +197,7 @@ tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *
   for (int64_t c = 0; c < parts.num_chunks; c++) print_operations(parts.lists[c], c, parts.num_chunks, to);
   print_program(&parts, to);
   print_device(device, to);
-  print_memory(plan, samples, to);
+  print_memory(plan, needs, to);
 done:
   tri_memory_plan_destroy(plan);
   tri_parts_destroy(&parts);

@@ -6,9 +6,14 @@
 
 #include <stdio.h>
 
+/* Memory for generation beside training. */
+typedef struct tri_dry_run_needs {
+  tri_runner_need samples, rollouts;
+} tri_dry_run_needs;
+
 /* LOCAL. Prints the operations, the step program and the memory plan of a rank of the layout, with the memory for
- * samples. Does not allocate the model's memory, and needs no other rank. */
-tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, const tri_runner_need *samples,
+ * generation. Does not allocate the model's memory, and needs no other rank. */
+tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, const tri_dry_run_needs *needs,
                        FILE *to);
 
 /* LOCAL. Computes the bytes of that rank's memory plan, without those for samples. */

@@ -41,15 +41,6 @@ static tri_status make_room(tri_training *t) {
   return tri_alloc("a batch of completions", all, sizeof *rl->packed, &rl->packed);
 }
 
-static tri_status make_rewards(tri_training *t) {
-  tri_reinforcement *rl = tri_reinforcement_of(t);
-  for (int64_t r = 0; r < t->config->num_rewards; r++) {
-    TRI_TRY(tri_reward_create(&t->config->rewards[r], &rl->rewards[r]));
-    rl->weights[r] = tri_reward_weight(rl->rewards[r]);
-  }
-  return TRI_OK;
-}
-
 /* Refuses prompts that a reward cannot judge, before the first rollout. */
 static tri_status check_answers(const tri_training *t, const char *key, const char *file,
                                 const tri_prompt_source *source) {
@@ -64,10 +55,11 @@ static tri_status check_answers(const tri_training *t, const char *key, const ch
                                          .max_tokens = t->config->rollout.max_completion_length};
     for (int64_t r = 0; r < t->config->num_rewards; r++) {
       double reward = NAN;
+      if (rl->rewards[r] == NULL) continue;
       if (tri_reward_needs_answer(rl->rewards[r]) && prompt->answer == NULL) {
         return tri_fail(TRI_BAD_FILE,
                         "`%s`: %s line %" PRId64 ": `answer` is missing, and the reward %s compares with it", key, file,
-                        prompt->line, t->config->rewards[r].name);
+                        prompt->line, t->config->rewards[r].rule.name);
       }
       const tri_status status = tri_reward_score(rl->rewards[r], &empty, &reward);
       if (status != TRI_OK)
@@ -109,7 +101,7 @@ static void set_sampler(tri_training *t) {
 
 static tri_status open_first(tri_training *t) {
   const tri_run_config *config = t->config;
-  TRI_TRY(make_rewards(t));
+  TRI_TRY(tri_reinforcement_open_rewards(t));
   TRI_TRY(check_answers(t, "data.prompts", config->data.prompts, &t->data.prompts));
   TRI_TRY(check_answers(t, "data.validation_prompts", config->data.validation_prompts, &t->data.validation_prompts));
   TRI_TRY(open_tokenizer(t));
@@ -139,7 +131,7 @@ static void reinforcement_release(tri_training *t) {
   tri_rollout_ranks_release(&rl->ranks);
   tri_rollout_batch_release(&rl->batch);
   tri_held_samples_release(&rl->held);
-  for (int r = 0; r < TRI_MOST_REWARDS; r++) tri_reward_destroy(rl->rewards[r]);
+  tri_reinforcement_close_rewards(rl);
   tri_tokenizer_destroy(rl->tokenizer);
   tri_free(rl->log_probs);
   tri_free(rl->normalisers);
@@ -201,7 +193,7 @@ static tri_status fill_batch(tri_training *t, void *context, bool *stopped) {
     tri_status status = create_groups(t, r->prompts - rl->batch.groups, &wave);
     if (status == TRI_OK) status = tri_rollout_sample(&rl->sampler, &wave, stopped);
     sampled_s = tri_clock_s();
-    if (status == TRI_OK && !*stopped) status = tri_reinforcement_score(t, &wave);
+    if (status == TRI_OK && !*stopped) status = tri_reinforcement_score(t, &wave, stopped);
     if (status == TRI_OK && !*stopped) accept_groups(t, &wave);
     rl->rollout_s += sampled_s - begin_s;
     rl->reward_s += tri_clock_s() - sampled_s;

@@ -7,6 +7,7 @@
 #ifndef TRI_TRAIN_REINFORCEMENT_H
 #define TRI_TRAIN_REINFORCEMENT_H
 
+#include "reward/command.h"
 #include "reward/reward.h"
 #include "rollout/pack.h"
 #include "rollout/sampler.h"
@@ -17,7 +18,8 @@
 typedef struct tri_reinforcement {
   tri_rollout_ranks ranks;
   tri_rollout_sampler sampler;
-  tri_reward *rewards[TRI_MOST_REWARDS]; /* [config->num_rewards] */
+  tri_reward *rewards[TRI_MOST_REWARDS];          /* [config->num_rewards]; NULL: a command */
+  tri_reward_command *commands[TRI_MOST_REWARDS]; /* [config->num_rewards]; NULL: a rule */
   double weights[TRI_MOST_REWARDS];
   int64_t updates; /* updates of a batch */
   int64_t done;    /* updates made on the current batch; equal to `updates`: the next step needs a new batch */
@@ -38,8 +40,11 @@ typedef struct tri_reinforcement {
 
 static inline tri_reinforcement *tri_reinforcement_of(const tri_training *t) { return t->task_state; }
 
-/* LOCAL, on the first rank. Sets the rewards of completions (reinforcement_rewards.c). */
-tri_status tri_reinforcement_score(const tri_training *t, tri_rollout_batch *batch);
+/* LOCAL, on the first rank. Opens and closes the rewards of a run; sets the rewards of completions. *stopped: the
+ * process was asked to stop while a command worked (reinforcement_rewards.c). */
+tri_status tri_reinforcement_open_rewards(tri_training *t);
+void tri_reinforcement_close_rewards(tri_reinforcement *rl);
+tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bool *stopped);
 
 /* LOCAL, on the first rank. Set the metrics of a new batch, and those of an update, whose log-probabilities are in
  * `log_probs` (reinforcement_metrics.c). */

@@ -32,8 +32,8 @@ static void set_rewards(tri_training *t, const tri_rollout_batch *batch) {
       const double reward = batch->list[i].rewards[r];
       if (!isnan(reward)) squares += (reward - mean) * (reward - mean);
     }
-    tri_named_metrics_set(&t->named, mean, "rewards/%s/mean", t->config->rewards[r].name);
-    tri_named_metrics_set(&t->named, sqrt(squares / (verdicts - 1)), "rewards/%s/std", t->config->rewards[r].name);
+    tri_named_metrics_set(&t->named, mean, "rewards/%s/mean", t->config->rewards[r].rule.name);
+    tri_named_metrics_set(&t->named, sqrt(squares / (verdicts - 1)), "rewards/%s/std", t->config->rewards[r].rule.name);
   }
 }
 
@@ -53,6 +53,7 @@ void tri_reinforcement_batch_metrics(tri_training *t) {
     for (int64_t k = 0; k < c->count; k++) entropy += c->entropies[k];
   }
   tri_named_metrics *to = &t->named;
+  t->reward = facts.mean;
   tri_named_metrics_set(to, facts.mean, "reward");
   tri_named_metrics_set(to, facts.std, "reward_std");
   tri_named_metrics_set(to, facts.zero_std, "frac_reward_zero_std");

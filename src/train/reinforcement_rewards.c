@@ -1,30 +1,148 @@
 /* Rewards of the completions of a batch, and the evaluation on held-out prompts. */
 #include "train/reinforcement.h"
 
+#include "base/flight_recorder.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/stop.h"
+#include "files/file.h"
 #include "rollout/advantage.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-static tri_status score_completion(const tri_training *t, tri_rollout_completion *c) {
-  const tri_reinforcement *rl = tri_reinforcement_of(t);
-  const tri_scored_completion scored = {.prompt = c->prompt->text,
-                                        .prompt_bytes = c->prompt->text_bytes,
-                                        .text = c->text,
-                                        .text_bytes = c->text_bytes,
-                                        .answer = c->prompt->answer,
-                                        .answer_bytes = c->prompt->answer_bytes,
-                                        .tokens = c->count,
-                                        .max_tokens = t->config->rollout.max_completion_length,
-                                        .truncated = c->finish == TRI_FINISH_LENGTH};
-  for (int64_t r = 0; r < t->config->num_rewards; r++)
-    TRI_TRY(tri_reward_score(rl->rewards[r], &scored, &c->rewards[r]));
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+tri_status tri_reinforcement_open_rewards(tri_training *t) {
+  const tri_run_config *config = t->config;
+  tri_reinforcement *rl = tri_reinforcement_of(t);
+  char log[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(log, config->output, "reward.log"));
+  for (int64_t r = 0; r < config->num_rewards; r++) {
+    const tri_run_reward *reward = &config->rewards[r];
+    if (tri_run_reward_is_command(reward)) {
+      TRI_TRY(tri_reward_command_create(&reward->command, log, &rl->commands[r]));
+    } else {
+      TRI_TRY(tri_reward_create(&reward->rule, &rl->rewards[r]));
+    }
+    rl->weights[r] = reward->rule.weight;
+  }
   return TRI_OK;
 }
 
-tri_status tri_reinforcement_score(const tri_training *t, tri_rollout_batch *batch) {
-  for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) TRI_TRY(score_completion(t, &batch->list[i]));
+void tri_reinforcement_close_rewards(tri_reinforcement *rl) {
+  for (int r = 0; r < TRI_MOST_REWARDS; r++) {
+    tri_reward_destroy(rl->rewards[r]);
+    if (rl->commands[r] != NULL) tri_reward_command_destroy(rl->commands[r]);
+  }
+}
+
+/* ---- scoring ----------------------------------------------------------------------------------------------------- */
+
+static tri_status score_by_rule(const tri_training *t, int64_t r, tri_rollout_batch *batch) {
+  for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
+    tri_rollout_completion *c = &batch->list[i];
+    const tri_scored_completion scored = {.prompt = c->prompt->text,
+                                          .prompt_bytes = c->prompt->text_bytes,
+                                          .text = c->text,
+                                          .text_bytes = c->text_bytes,
+                                          .answer = c->prompt->answer,
+                                          .answer_bytes = c->prompt->answer_bytes,
+                                          .tokens = c->count,
+                                          .max_tokens = t->config->rollout.max_completion_length,
+                                          .truncated = c->finish == TRI_FINISH_LENGTH};
+    TRI_TRY(tri_reward_score(tri_reinforcement_of(t)->rewards[r], &scored, &c->rewards[r]));
+  }
+  return TRI_OK;
+}
+
+static bool asked_to_stop(void *context) {
+  const tri_rollout_sampler *sampler = context;
+  tri_recorder_beat();
+  return sampler->stops_when_asked && tri_stop_asked();
+}
+
+/* Adds the parts of a command's rewards to the metrics: the mean of each over the completions that have it. */
+static tri_status note_parts(tri_training *t, int64_t r, const tri_command_item *items, int64_t count) {
+  const char *name = t->config->rewards[r].rule.name;
+  tri_named_metric *metric = NULL;
+  char full[TRI_METRIC_NAME_BYTES];
+  for (int64_t i = 0; i < count; i++) {
+    for (int64_t p = 0; p < items[i].num_parts; p++) {
+      double sum = 0, number = 0;
+      snprintf(full, sizeof full, "rewards/%s/%s", name, items[i].parts[p].name);
+      metric = tri_named_metrics_find(&t->named, full);
+      if (metric == NULL) TRI_TRY(tri_named_metrics_add(&t->named, "%s", full));
+      metric = tri_named_metrics_find(&t->named, full);
+      if (isfinite(metric->value)) continue; /* the mean of this batch is set */
+      for (int64_t k = 0; k < count; k++) {
+        for (int64_t q = 0; q < items[k].num_parts; q++) {
+          if (strcmp(items[k].parts[q].name, items[i].parts[p].name) != 0) continue;
+          sum += items[k].parts[q].value;
+          number++;
+        }
+      }
+      metric->value = sum / number;
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status score_by_command(tri_training *t, int64_t r, tri_rollout_batch *batch, bool *stopped) {
+  const int64_t count = tri_rollout_batch_count(batch);
+  const tri_record record = tri_record_make(TRI_RECORD_WORK, "score completions by a command");
+  tri_reinforcement *rl = tri_reinforcement_of(t);
+  tri_command_item *items = NULL;
+  TRI_TRY(tri_alloc("completions to score", (size_t)count, sizeof *items, &items));
+  for (int64_t i = 0; i < count; i++) {
+    const tri_rollout_completion *c = &batch->list[i];
+    items[i] = (tri_command_item){.json = c->prompt->json,
+                                  .json_bytes = c->prompt->json_bytes,
+                                  .prompt = c->prompt->text,
+                                  .prompt_bytes = c->prompt->text_bytes,
+                                  .completion = c->text,
+                                  .completion_bytes = c->text_bytes,
+                                  .finish = tri_finish_name(c->finish),
+                                  .tokens = c->count};
+  }
+  const uint64_t ticket = tri_recorder_begin(&record);
+  tri_status status = tri_reward_command_score(rl->commands[r], items, count, asked_to_stop, &rl->sampler, stopped);
+  tri_recorder_end(ticket);
+  if (status == TRI_OK && !*stopped) {
+    for (int64_t i = 0; i < count; i++) {
+      batch->list[i].rewards[r] = items[i].reward;
+      batch->list[i].failed = batch->list[i].failed || items[i].failed;
+    }
+    status = note_parts(t, r, items, count);
+    tri_reward_command_release(items, count);
+  }
+  tri_free(items);
+  return status;
+}
+
+/* Stops the run if commands have not answered for too many completions. */
+static void check_failed(const tri_training *t, const tri_rollout_batch *batch, bool *stopped) {
+  const int64_t count = tri_rollout_batch_count(batch);
+  int64_t failed = 0;
+  for (int64_t i = 0; i < count; i++) failed += batch->list[i].failed;
+  if ((double)failed <= t->config->rollout.max_failed * (double)count) return;
+  tri_warn(
+      "the command of a reward has not answered for %ld of %ld completions, more than rollout.max_failed %g, so the "
+      "run saves the state before this batch and ends; look at %s/reward.log",
+      (long)failed, (long)count, t->config->rollout.max_failed, t->config->output);
+  *stopped = true;
+}
+
+tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bool *stopped) {
+  for (int64_t r = 0; r < t->config->num_rewards && !*stopped; r++) {
+    TRI_TRY(tri_reinforcement_of(t)->rewards[r] != NULL ? score_by_rule(t, r, batch)
+                                                        : score_by_command(t, r, batch, stopped));
+  }
+  if (*stopped) return TRI_OK;
   tri_rollout_weigh_rewards(batch, tri_reinforcement_of(t)->weights, t->config->num_rewards);
+  check_failed(t, batch, stopped);
   return TRI_OK;
 }
 
@@ -45,7 +163,7 @@ static tri_status judge(tri_training *t, void *context, bool *stopped) {
     batch->list[i].group = FIRST_HELD_OUT + number;
   }
   TRI_TRY(tri_rollout_sample(&tri_reinforcement_of(t)->sampler, batch, stopped));
-  return tri_reinforcement_score(t, batch);
+  return tri_reinforcement_score(t, batch, stopped);
 }
 
 static void set_judged(tri_training *t, const tri_rollout_batch *batch) {
@@ -66,11 +184,13 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
   rl->sampler.temperature = t->config->rollout.validation_temperature;
   rl->sampler.stops_when_asked = false; /* the line of metrics of this step needs the evaluation */
   tri_status status = tri_rollout_ranks_run(t, &rl->ranks, judge, &batch, &stopped);
-  if (status == TRI_OK && tri_training_is_rank0(t)) set_judged(t, &batch);
+  if (status == TRI_OK && stopped) t->stopping = true;
+  if (status == TRI_OK && !stopped && tri_training_is_rank0(t)) set_judged(t, &batch);
   tri_rollout_batch_release(&batch);
   TRI_TRY(status);
   tri_named_metric *reward = tri_named_metrics_find(&t->named, TRI_HELD_OUT_REWARD);
   TRI_TRY(tri_broadcast(&t->mesh.world, 0, sizeof reward->value, &reward->value));
+  t->validation_reward = reward->value;
   tri_training_judged(t);
   return TRI_OK;
 }

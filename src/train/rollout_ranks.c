@@ -1,6 +1,5 @@
 #include "train/rollout_ranks.h"
 
-#include "base/count.h"
 #include "base/flight_recorder.h"
 #include "comm/agreement.h"
 #include "engine/model_files.h"
@@ -45,8 +44,7 @@ static tri_status create_generator(tri_training *t, tri_rollout_ranks *r) {
   const tri_run_config *config = t->config;
   const tri_mesh *mesh = tri_replicas_mesh(&r->replicas);
   tri_runner_sizes sizes;
-  TRI_TRY(
-      tri_rollout_ranks_sizes(config, tri_larger(t->data.prompts.longest, t->data.validation_prompts.longest), &sizes));
+  TRI_TRY(tri_rollout_ranks_sizes(config, tri_run_data_longest_prompt(&t->data), &sizes));
   TRI_TRY(tri_runner_create(&config->model, config->precision, &sizes,
                             r->in_place ? tri_engine_weights(t->engine) : NULL, mesh, t->device, &r->runner));
   if (tri_replicas_leads(&r->replicas))

@@ -168,6 +168,18 @@ static const char *best_name(tri_best_by metric) {
   return "the lowest";
 }
 
+static void log_rewards(const tri_training *t) {
+  const tri_progress *progress = &t->progress;
+  char seconds[32], validation[80] = "", best[80] = "";
+  if (isfinite(t->validation_reward))
+    snprintf(validation, sizeof validation, ", validation reward %.4f", t->validation_reward);
+  if (progress->best_step > 0 && progress->best_accuracy > t->validation_reward)
+    snprintf(best, sizeof best, " (the best was %.4f, after step %ld)", progress->best_accuracy,
+             (long)progress->best_step);
+  tri_log("%ld step%s in %s: reward %.4f%s%s", (long)progress->step, TRI_PLURAL(progress->step),
+          tri_format_seconds(progress->seconds, seconds, sizeof seconds), t->reward, validation, best);
+}
+
 static void log_losses(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   char seconds[32], validation[80] = "", best[80] = "";
@@ -210,7 +222,9 @@ static void suggest_more_steps(const tri_run_config *config, const tri_progress 
 }
 
 /* Returns whether the loss has risen by more than the differences between batches. */
-static bool has_risen(const tri_training *t) { return t->last_losses > RISEN * t->first_losses; }
+static bool has_risen(const tri_training *t) {
+  return t->data.prompts.count == 0 && t->last_losses > RISEN * t->first_losses;
+}
 
 /* Warns that the loss has risen, because the last line alone does not show it. */
 static void warn_of_rise(const tri_training *t) {
@@ -264,7 +278,7 @@ static void suggest_next(const tri_training *t) {
 void tri_training_announce_end(const tri_training *t) {
   const tri_run_config *config = t->config;
   char root[TRI_PATH_BYTES];
-  log_losses(t);
+  (t->data.prompts.count > 0 ? log_rewards : log_losses)(t);
   warn_of_rise(t);
   if (tri_path_join(root, config->output, "checkpoints") != TRI_OK) return;
   if (!tri_checkpoint_is_there(root, t->progress.step)) {

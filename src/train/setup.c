@@ -7,6 +7,7 @@
 #include "recovery/resume.h"
 #include "run/output.h"
 #include "train/gemm_choices.h"
+#include "train/rollout_ranks.h"
 #include "train/startup_checks.h"
 
 #include <string.h>
@@ -35,6 +36,9 @@ static tri_status check_memory(tri_training *t) {
   tri_startup_memory more = {.snapshots = t->config->checkpoint.snapshot_every > 0};
   tri_status status = TRI_OK;
   if (t->samples_here) status = tri_training_plan_samples(t->config, &options, t->device, &more.samples);
+  if (status == TRI_OK)
+    status =
+        tri_rollout_ranks_plan(t->config, &options, tri_run_data_longest_prompt(&t->data), t->device, &more.rollouts);
   TRI_TRY(tri_common_status(&t->mesh.world, status));
   return tri_startup_check_memory(&options, t->device, &more);
 }

@@ -87,7 +87,7 @@ enum { NODE_BYTES = 64, RANKS_LISTED = 16 };
 
 /* Memory needs of one rank. */
 typedef struct need {
-  size_t parameters, gradients, optimizer, activations, samples, buffers, total;
+  size_t parameters, gradients, optimizer, activations, samples, rollouts, buffers, total;
   size_t on_node;   /* part of the total in the node's memory */
   size_t available; /* memory of the node that is available to all its ranks */
   size_t on_device, device_has;
@@ -121,14 +121,21 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
                   .on_device = plan->device_bytes,
                   .device_has = device->info.memory_bytes};
     const size_t snapshots = beside->snapshots ? snapshot_bytes(plan, &options->mesh->world) : 0;
-    const tri_runner_need *samples = &beside->samples;
-    out->samples = samples->device_bytes + samples->host_bytes;
-    out->total += snapshots + out->samples;
-    out->on_node += snapshots + samples->host_bytes + (device->info.host_memory ? samples->device_bytes : 0);
-    out->on_device += samples->device_bytes;
+    const tri_runner_need *generating[] = {&beside->samples, &beside->rollouts};
+    for (int k = 0; k < 2; k++) {
+      const tri_runner_need *of = generating[k];
+      out->total += of->device_bytes + of->host_bytes;
+      out->on_node += of->host_bytes + (device->info.host_memory ? of->device_bytes : 0);
+      out->on_device += of->device_bytes;
+    }
+    out->samples = beside->samples.device_bytes + beside->samples.host_bytes;
+    out->rollouts = beside->rollouts.device_bytes + beside->rollouts.host_bytes;
+    out->total += snapshots;
+    out->on_node += snapshots;
     snprintf(out->device, sizeof out->device, "%s", device->info.name);
     (void)tri_device_describe_reserved(&device->info, out->taken, sizeof out->taken);
-    out->buffers = out->total - out->parameters - out->gradients - out->optimizer - out->activations - out->samples;
+    out->buffers = out->total - out->parameters - out->gradients - out->optimizer - out->activations - out->samples -
+                   out->rollouts;
     if (gethostname(out->node, sizeof out->node) != 0) out->node[0] = '\0';
     out->node[sizeof out->node - 1] = '\0';
   }
@@ -159,6 +166,7 @@ static void add_rank(text *to, const tri_mesh_shape *shape, int rank, const need
   add_size(to, "optimizer", what->optimizer);
   add_size(to, "activations", what->activations);
   if (what->samples > 0) add_size(to, "samples", what->samples);
+  if (what->rollouts > 0) add_size(to, "rollouts", what->rollouts);
   add_size(to, "buffers", what->buffers);
   add_size(to, "=", what->total);
 }
@@ -167,6 +175,8 @@ static void add_rank(text *to, const tri_mesh_shape *shape, int rank, const need
 static const char *advice(const need *all) {
   if (all->samples > all->total / 2)
     return "the whole model writes samples on the first rank: leave samples.prompts out";
+  if (all->rollouts > all->total / 2)
+    return "lower rollout.slots, rollout.cache or rollout.max_completion_length, or raise rollout.tensor";
   size_t state = all->parameters + all->gradients + all->optimizer;
   if (all->activations > state)
     return "reduce layout.micro_batch or data.sequence, or recompute more (layout.recompute)";
@@ -185,6 +195,7 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
     sum.optimizer += needs[r].optimizer;
     sum.activations += needs[r].activations;
     sum.samples += needs[r].samples;
+    sum.rollouts += needs[r].rollouts;
     sum.total += needs[r].on_node;
     if (ranks++ < RANKS_LISTED) add_rank(&listed, &mesh->shape, r, &needs[r]);
   }
@@ -205,9 +216,8 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
   need on_device = *n; /* without the part in host memory */
   on_device.total = n->on_device;
   on_device.buffers = 0;
-  if (n->on_device > n->parameters + n->gradients + n->optimizer + n->activations + n->samples) {
-    on_device.buffers = n->on_device - n->parameters - n->gradients - n->optimizer - n->activations - n->samples;
-  }
+  const size_t parts = n->parameters + n->gradients + n->optimizer + n->activations + n->samples + n->rollouts;
+  if (n->on_device > parts) on_device.buffers = n->on_device - parts;
   add_rank(&listed, &mesh->shape, rank, &on_device);
   return tri_fail(
       TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s available (`device_memory`)%s; %s:%s", rank,
@@ -219,7 +229,8 @@ tri_status tri_startup_check_memory(const tri_engine_options *options, tri_devic
                                     const tri_startup_memory *more) {
   const tri_mesh *mesh = options->mesh;
   need own = {0}, *needs = NULL;
-  const bool samples = more->samples.device_bytes > 0; /* for a single rank the executor checks its own plan */
+  const bool samples = more->samples.device_bytes + more->rollouts.device_bytes >
+                       0; /* for a single rank the executor checks its own plan */
   if (mesh->world.size == 1 && !samples) return TRI_OK;
   TRI_TRY(tri_common_status(&mesh->world, plan_own(options, device, more, &own)));
   tri_status status = tri_alloc("what ranks need", (size_t)mesh->world.size, sizeof *needs, &needs);

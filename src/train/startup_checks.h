@@ -18,13 +18,14 @@ tri_status tri_startup_check_corpus(const tri_group *group, const tri_corpus *co
 
 /* Memory that a rank needs in addition to its engine's. */
 typedef struct tri_startup_memory {
-  bool snapshots;          /* the run takes snapshots */
-  tri_runner_need samples; /* memory for generating samples, on the first rank */
+  bool snapshots;           /* the run takes snapshots */
+  tri_runner_need samples;  /* memory for generating samples, on the first rank */
+  tri_runner_need rollouts; /* memory for sampling completions, in reinforcement learning */
 } tri_startup_memory;
 
 /* COLLECTIVE. Plans every rank's memory without allocating it, adds `more`, and sums over the ranks of each node.
  * TRI_OUT_OF_MEMORY on all ranks if a node or a device has less memory; the message lists the needs of its ranks, at
- * most 16. Does nothing for a single rank without samples, whose executor checks its plan. */
+ * most 16. Does nothing for a single rank that generates nothing, whose executor checks its plan. */
 tri_status tri_startup_check_memory(const tri_engine_options *options, tri_device *device,
                                     const tri_startup_memory *more);
 

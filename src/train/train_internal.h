@@ -44,6 +44,7 @@ typedef struct tri_training {
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
   int64_t first_steps;               /* number of steps that first_losses is the mean of: the tenth, or 1 */
   double validation_loss;            /* loss of the last evaluation; NaN before the first */
+  double reward, validation_reward;  /* mean rewards of the last batch and of the last evaluation; NaN: none */
   bool unjudged;                     /* a warning was given that no label of the validation corpus counts */
   int64_t evaluated_step;            /* step of the last evaluation, if its loss was finite; else -1 */
   size_t predicted_bytes;

@@ -9,6 +9,8 @@
 #include "engine/rank_device.h"
 #include "model/family.h"
 #include "train/dry_run.h"
+#include "train/reward_trial.h"
+#include "train/rollout_ranks.h"
 #include "train/train_internal.h"
 
 #include <math.h>
@@ -41,11 +43,21 @@ static tri_status open_and_run(tri_training *t, const char *resume) {
   return tri_training_is_over(t) ? tri_training_finish_ended(t) : run_loop(t);
 }
 
+/* Plans the memory of rollouts, and tries the rewards, which reads the prompts. */
+static tri_status try_rollouts(tri_training *t, const tri_engine_options *options, tri_runner_need *out) {
+  if (t->config->data.prompts[0] == '\0') return TRI_OK;
+  TRI_TRY(tri_run_data_open(t->config, t->task->data, &t->identity, &t->data));
+  TRI_TRY(tri_rollout_ranks_plan(t->config, options, tri_run_data_longest_prompt(&t->data), t->device, out));
+  return tri_reward_trial(t->config, &t->data, stdout);
+}
+
 static tri_status dry_run(tri_training *t, int rank) {
   const tri_engine_options options = tri_training_engine_options(t->config, NULL);
-  tri_runner_need samples = {0};
-  if (rank < t->config->samples.tensor) TRI_TRY(tri_training_plan_samples(t->config, &options, t->device, &samples));
-  return tri_dry_run(&options, rank, t->device, &samples, stdout);
+  tri_dry_run_needs needs = {0};
+  if (rank < t->config->samples.tensor)
+    TRI_TRY(tri_training_plan_samples(t->config, &options, t->device, &needs.samples));
+  TRI_TRY(try_rollouts(t, &options, &needs.rollouts));
+  return tri_dry_run(&options, rank, t->device, &needs, stdout);
 }
 
 static void release(tri_training *t) {
@@ -99,6 +111,8 @@ tri_status tri_train(const tri_train_options *options) {
                     .first_losses = NAN,
                     .last_losses = NAN,
                     .validation_loss = NAN,
+                    .reward = NAN,
+                    .validation_reward = NAN,
                     .evaluated_step = -1,
                     .sampled_step = -1,
                     .stop_at = options->stop_at,

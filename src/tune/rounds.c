@@ -17,7 +17,7 @@ enum { MOST_AT_ONCE = 256 };
 static const double PAUSE_S = 0.1;
 
 typedef struct trial_slot {
-  tri_process process; /* id 0: unused */
+  tri_child process; /* id 0: unused */
   tri_member row;
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   double begin_s;
@@ -101,9 +101,9 @@ static tri_status finish(trainer *t, trial_slot *s, const char *reason) {
 }
 
 static tri_status check_member(trainer *t, trial_slot *s) {
-  if (tri_process_ended(&s->process)) return finish(t, s, NULL);
+  if (tri_child_ended(&s->process)) return finish(t, s, NULL);
   if (tri_clock_s() - s->begin_s < 60 * t->rounds.study->trial.minutes) return TRI_OK;
-  tri_process_stop(&s->process);
+  tri_child_stop(&s->process);
   return finish(t, s, "out of time");
 }
 
@@ -162,7 +162,7 @@ tri_status tri_rounds_train(const tri_rounds_method *method, const tri_study *st
   tri_status status = train_all(t);
   for (int at = 0; status != TRI_OK && at < MOST_AT_ONCE; at++) {
     if (t->slots[at].process.id == 0) continue;
-    tri_process_stop(&t->slots[at].process);
+    tri_child_stop(&t->slots[at].process);
     (void)tri_store_forget_member(store, &t->slots[at].row);
   }
   tri_free(t->rounds.points);

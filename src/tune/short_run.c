@@ -169,19 +169,19 @@ tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target) {
   return way;
 }
 
-static bool ended_with(const tri_process *process, tri_status status) {
+static bool ended_with(const tri_child *process, tri_status status) {
   return WIFEXITED(process->result) && WEXITSTATUS(process->result) == tri_status_exit(status);
 }
 
-bool tri_short_run_lacks_file(const tri_process *process) {
+bool tri_short_run_lacks_file(const tri_child *process) {
   return ended_with(process, TRI_BAD_FILE) || ended_with(process, TRI_IO_FAILED);
 }
 
-static bool is_refused(const tri_process *process) {
+static bool is_refused(const tri_child *process) {
   return tri_short_run_lacks_file(process) || ended_with(process, TRI_BAD_CONFIG) || ended_with(process, TRI_BAD_USAGE);
 }
 
-void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes) {
+void tri_short_run_reason(const tri_child *process, const char *log, char *reason, size_t bytes) {
   char words[224] = "it printed nothing";
   int result = process->result;
   tri_line line;

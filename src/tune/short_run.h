@@ -50,10 +50,10 @@ tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target);
 #define TRI_TRIAL_REFUSED "refused: "
 
 /* Returns whether a run failed because of a file that it could not read or write. */
-bool tri_short_run_lacks_file(const tri_process *process);
+bool tri_short_run_lacks_file(const tri_child *process);
 
 /* Writes the error of a failed run in one line: "out of memory: ...", "killed: ...", TRI_TRIAL_REFUSED, "failed: ...".
  */
-void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes);
+void tri_short_run_reason(const tri_child *process, const char *log, char *reason, size_t bytes);
 
 #endif

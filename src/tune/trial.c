@@ -20,7 +20,7 @@ struct tri_attempt {
   const tri_study *study;
   tri_trial_plan plan;
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
-  tri_process process;
+  tri_child process;
   double begin_s;
   tri_trial simulated; /* result of a trial without a process */
 };
@@ -251,7 +251,7 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
 
 void tri_attempt_destroy(tri_attempt *a) {
   if (a == NULL) return;
-  if (a->process.id > 0) tri_process_stop(&a->process);
+  if (a->process.id > 0) tri_child_stop(&a->process);
   if (tri_study_is_real(a->study)) (void)tri_directory_remove(a->folder); /* failures are ignored */
   tri_free(a);
 }
@@ -266,7 +266,7 @@ static void trial_measure(const tri_attempt *a, tri_trial *trial) {
 }
 
 void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
-  tri_process_stop(&a->process);
+  tri_child_stop(&a->process);
   a->process.id = 0;
   judge(a, true, trial);
   trial_measure(a, trial);
@@ -282,15 +282,15 @@ bool tri_attempt_ended(tri_attempt *a, tri_trial *trial) {
     a->simulated.number = trial->number;
     a->simulated.point = trial->point;
     *trial = a->simulated;
-  } else if (tri_process_ended(&a->process)) {
+  } else if (tri_child_ended(&a->process)) {
     a->process.id = 0;
     judge(a, false, trial);
   } else if (is_at_target(a)) {
-    tri_process_stop(&a->process);
+    tri_child_stop(&a->process);
     a->process.id = 0;
     judge_by_loss(a, true, trial);
   } else if (tri_clock_s() - a->begin_s > 60 * a->study->trial.minutes) {
-    tri_process_stop(&a->process);
+    tri_child_stop(&a->process);
     a->process.id = 0;
     if (has_target(a)) judge_by_loss(a, true, trial);
     if (!has_target(a)) fail_trial(trial, "out of time");

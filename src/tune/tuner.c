@@ -169,12 +169,12 @@ static tri_status calibrate(tri_study *study, const char *folder) {
   TRI_TRY(tri_path_join(log, folder, "calibrate.txt"));
   if (!tri_path_exists(path)) {
     char *line[] = {program, "calibrate", path, "-n", ranks, "--time", "10", NULL};
-    tri_process process;
+    tri_child process;
     tri_log("measuring this machine with %s ranks, once: %s", ranks, path);
     TRI_TRY(tri_process_start(line, log, &(tri_process_limits){0}, &process));
-    while (!tri_process_ended(&process)) {
+    while (!tri_child_ended(&process)) {
       if (tri_stop_asked()) {
-        tri_process_stop(&process);
+        tri_child_stop(&process);
         return tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
       }
       tri_pause_s(PAUSE_S);

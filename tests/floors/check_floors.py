@@ -44,6 +44,7 @@ CALLS = [(re.compile(r"(?:->|\.)memory_(?:create|destroy)\s*\("), "device", "tri
 OPENING = re.compile(r"(?<![\w.>])(fopen|freopen|open|open64|openat|openat2|creat|getline|getdelim|json_load_file|sqlite3_open\w*)\s*\(")
 INSTEAD = "tri_file_open_plain, tri_file_open_below or another function of files/file.h or files/lines.h"
 OPENERS = {
+    "base/child.c": "reads /proc; writes a log",
     "files/file.c": "is what others use",
     "files/folder_lock.c": "makes and reads locks, whose order of system calls is the point",
     "files/file_transaction.c": "makes and locks lists of its own",
@@ -69,7 +70,6 @@ OPENERS = {
     "report/metrics.c": "adds to a file of its run",
     "train/samples.c": "adds to a file of its run",
     "train/rollout_record.c": "adds to a file of its run",
-    "tune/process.c": "reads /proc; writes a log",
     "tune/store.c": "opens SQLite, guarded by tune/store_guard.h",
     "tune/store_peek.c": "opens SQLite, guarded by tune/store_guard.h, and opens for it without following links",
     "tune/tuner.c": "locks a folder",

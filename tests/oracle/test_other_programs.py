@@ -9,7 +9,8 @@ COMMANDS = {
     "chat": "talk with a model by: trireme generate RUN --chat", "serve": "Trireme has no server; chat with a model with `trireme generate RUN --chat`",
     "infer": "did you mean `generate`?", "sft": "fine-tuning is `trireme train` of a run file with `init: FOLDER`", "finetune": "with `init: FOLDER`",
     "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "learning from preferences is `trireme train` of a run file with data.preferences and objective.name",
-    "grpo": "reinforcement learning and reward models are not supported; the nearest is to learn from preferences", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",
+    "grpo": "reinforcement learning is `trireme train` of a run file with objective.name: grpo, data.prompts, rollout and reward",
+    "ppo": "PPO's critic and reward models are not supported; the nearest is objective.name: grpo", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",
     "push": "nothing is uploaded; hf upload takes the folder that `trireme export` writes", "download": "nothing is downloaded: hf download NAME",
     "gguf": "llama.cpp's convert_hf_to_gguf.py", "init": "trireme new NAME --model M --data PREFIX",
 }

@@ -8,6 +8,7 @@
 #include "cli/running/generate.h"
 #include "files/lines.h"
 #include "files/write_fault.h"
+#include "tokenizer/json_text.h"
 
 #include <errno.h>
 #include <stdio.h>

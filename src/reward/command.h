@@ -1,0 +1,71 @@
+/* Rewards by a program of the user's. It runs as long as the reward exists, in several processes if `workers` is more
+ * than 1. For each completion it reads a line of its standard input,
+ *   {"id": N, "prompt": TEXT, "completion": TEXT, "finish": WORD, "tokens": N, ...}
+ * with all other keys of the prompt's line, and writes an answer (answer.h) to its standard output, in any order. null:
+ * the completion has no reward. Standard error is appended to a file.
+ *
+ * A worker fails if it ends, if its oldest open completion has waited for `timeout_s`, or if it writes a line that is
+ * not an answer. It is then killed, with all processes that it has started, and started again. The oldest open
+ * completion has failed once, and is given to a worker again, alone; the others are given again as if nothing had
+ * happened, so that one bad completion does not cost its neighbours. A completion that has failed twice has no answer.
+ * A worker that fails three times in a row without any answer fails all of its open completions. A program that ends
+ * three times in a row without any answer is an error; until its first answer, no completion is blamed for its ends.
+ *
+ * The program has the environment of this process without the variables of MPI and its launchers
+ * (tri_child_environment), and with PYTHONUNBUFFERED=1. */
+#ifndef TRI_REWARD_COMMAND_H
+#define TRI_REWARD_COMMAND_H
+
+#include "base/status.h"
+#include "reward/answer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TRI_COMMAND_BYTES = 1024, TRI_COMMAND_WORKERS = 64, TRI_COMMAND_BATCH = 65536 };
+
+typedef struct tri_command_settings {
+  char command[TRI_COMMAND_BYTES]; /* run by /bin/sh */
+  int64_t workers;                 /* processes, at most TRI_COMMAND_WORKERS; 0: 1 */
+  int64_t batch;                   /* most completions that are open in a worker, at most TRI_COMMAND_BATCH; 0: 64 */
+  double timeout_s; /* time for an answer, since the worker was given the completion and had no older open one; 0: 60 */
+} tri_command_settings;
+
+/* A completion. The program reads bytes that are not UTF-8 as U+FFFD. */
+typedef struct tri_command_item {
+  const char *json; /* the prompt's line, a JSON object, whose other keys are passed on; NULL: no other keys */
+  size_t json_bytes;
+  const char *prompt, *completion;
+  size_t prompt_bytes, completion_bytes;
+  const char *finish; /* why the completion ended */
+  int64_t tokens;     /* tokens of the completion */
+  /* Results */
+  double reward;          /* NaN: null, or no answer */
+  bool failed;            /* the program has failed twice to answer */
+  tri_reward_part *parts; /* [num_parts]; NULL: the reward has no parts */
+  int64_t num_parts;
+} tri_command_item;
+
+typedef struct tri_reward_command tri_reward_command;
+
+/* LOCAL. Starts the workers, whose standard error is appended to the file `log_path`. Workers end when the thread that
+ * started them ends: call this and tri_reward_command_score from a thread that lives as long as the reward.
+ * TRI_BAD_CONFIG: the message begins with "reward command: KEY" for a value that is not valid. */
+tri_status tri_reward_command_create(const tri_command_settings *settings, const char *log_path,
+                                     tri_reward_command **out);
+/* LOCAL. Ends the workers: closes their standard input, asks them to end after 0.2 s, and kills them after 0.4 s. */
+void tri_reward_command_destroy(tri_reward_command *reward);
+
+/* LOCAL. Scores completions; returns when each has a reward or has failed. The results of a program that answers each
+ * line independently do not depend on the number of workers. Calls `stop` (may be NULL) several times in a second: if
+ * it returns true, sets *stopped and returns without results. One thread at a time. After a failure, or if stopped, no
+ * item has parts; otherwise release them with tri_reward_command_release.
+ * TRI_BAD_CONFIG for a command that the shell cannot execute, TRI_IO_FAILED for one that ends three times in a row
+ * without an answer: the message has the command, its exit status and the last line of its standard error. */
+tri_status tri_reward_command_score(tri_reward_command *reward, tri_command_item *items, int64_t count,
+                                    bool (*stop)(void *context), void *context, bool *stopped);
+/* Releases the parts of items. */
+void tri_reward_command_release(tri_command_item *items, int64_t count);
+
+#endif

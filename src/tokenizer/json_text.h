@@ -1,0 +1,11 @@
+/* JSON strings of texts that may not be UTF-8. */
+#ifndef TRI_TOKENIZER_JSON_TEXT_H
+#define TRI_TOKENIZER_JSON_TEXT_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* Returns a JSON string; bytes that are not UTF-8 become U+FFFD. NULL if memory is exhausted. */
+json_t *tri_json_text(const char *text, size_t bytes);
+
+#endif
