@@ -62,7 +62,7 @@ KEYS = {
     "a key of another reward": (dict(reward=["exact", dict(name="number", pattern="a")]), "`reward` number 2: reward number: pattern is not a key of this kind; leave it out: the keys are weight"),
     "a pattern without its end": (dict(reward=[dict(name="regex", pattern="(a")]), "`reward` number 1: reward regex: pattern is not a regular expression: missing closing parenthesis at byte 2; correct it"),
     "no pattern": (dict(reward="regex"), "`reward` number 1: reward regex: pattern is missing; write a regular expression"),
-    "a reward without a name": (dict(reward=[dict(weight=1)]), "`reward.name` is missing from "),
+    "a reward without a name": (dict(reward=[dict(weight=1)]), "`reward` number 1: it has neither a name nor a command"),
     "17 rewards": (dict(reward=["exact"] * 17), "`reward` at line 1 of ", "has more than 16 entries"),
 }
 
