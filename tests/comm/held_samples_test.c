@@ -24,13 +24,14 @@ static void pack_batch(uint64_t seed, int64_t count, tri_held_samples *samples) 
   tri_rollout_batch_release(&d.batch);
 }
 
+static bool are_same_bytes(const void *a, const void *b, size_t bytes) { return memcmp(a, b, bytes) == 0; }
+
 static void check_equal(const tri_sample *mine, const tri_sample *first, int64_t sample) {
   const tri_sample row = tri_sample_from(first, sample * SEQUENCE);
 #define EQUAL(NAME, TYPE, ...)                                                                                         \
   CHECK((mine->NAME == NULL) == (row.NAME == NULL), "%s", #NAME);                                                      \
   if (mine->NAME != NULL)                                                                                              \
-    CHECK(memcmp((const char *)mine->NAME, (const char *)row.NAME, SEQUENCE * sizeof(TYPE)) == 0, "%s of sample %d",   \
-          #NAME, (int)sample);
+    CHECK(are_same_bytes(mine->NAME, row.NAME, SEQUENCE * sizeof(TYPE)), "%s of sample %d", #NAME, (int)sample);
   TRI_SAMPLE_COLUMNS(EQUAL)
 #undef EQUAL
 }

@@ -1,6 +1,7 @@
 """Runs that learn from rewards: equal results however completions are sampled, on several ranks, interrupted and killed; adapters; and one update beside plain
 PyTorch."""
 import collections
+import itertools
 import json
 import os
 import random
@@ -198,13 +199,11 @@ def test_filter(tmp_path, made):
 
 def test_all_truncated_and_masked(tmp_path, made):
     """A batch without any label that counts is a step that learns nothing."""
-    before = preference.weights_of_folder()
-    line, = runs.train(tmp_path, made, objective=dict(name="grpo", mask_truncated_completions=True), rollout=dict(max_completion_length=1, stop=["z"]), optimizer=dict(steps=1, weight_decay=0),
-                       reward=[dict(name="regex", pattern="[a-l]")], seed=11)
-    if line["completions/clipped_ratio"] == 1:
-        assert line["loss"] == 0 and line["grad_norm"] == 0
-        after = load_file(newest_of(tmp_path / "run") / "model.safetensors")
-        assert all(numpy.array_equal(after[name], before[name]) for name in before)
+    line, = runs.train(tmp_path, made, objective=dict(name="grpo", mask_truncated_completions=True), rollout=dict(prompts=1, num_generations=4, max_completion_length=1), optimizer=dict(steps=1, weight_decay=0))
+    assert line["completions/clipped_ratio"] == 1 and line["reward_std"] > 0
+    assert line["loss"] == 0 and line["grad_norm"] == 0
+    before, after = preference.weights_of_folder(), load_file(newest_of(tmp_path / "run") / "model.safetensors")
+    assert all(numpy.array_equal(after[name], before[name]) for name in before)
 
 
 # ---- types and adapters ----------------------------------------------------------------------------------------------
@@ -291,16 +290,38 @@ def test_killed_and_gone_on(tmp_path, made, words):
     raise AssertionError(f"a run ended before its time only {ends} times")
 
 
+def checkpoints_of(folder):
+    return [int(path.name[len("step-"):]) for path in sorted((folder / "run/checkpoints").glob("step-*"))]
+
+
+def test_saves_wait_for_the_end_of_a_batch(tmp_path, made):
+    """Evaluations do not. A run that ends inside of a batch makes its updates again when it goes on."""
+    more = dict(objective=dict(name="grpo", mini_batches=3), checkpoint=dict(every=2, keep=0), **{**EVALUATED(made), "evaluation": dict(every=2, sequences=8)})
+    lines = runs.train(tmp_path / "whole", made, optimizer=dict(steps=12), **more)
+    assert checkpoints_of(tmp_path / "whole") == [3, 6, 9, 12]
+    assert [line["step"] for line in lines if "validation/reward" in line] == [2, 4, 6, 8, 10, 12]
+    for stop in (2, 7):
+        folder = tmp_path / str(stop)
+        runs.train(folder, made, ["--stop-at", stop], optimizer=dict(steps=12), **more)
+        assert checkpoints_of(folder) == [step for step in (3, 6) if step <= stop]
+        trireme("train", folder / "run.yaml")
+        assert runs.ended(folder) == runs.ended(tmp_path / "whole")
+
+
+def test_the_best_checkpoint_has_the_greatest_reward(tmp_path, made):
+    more = dict(optimizer=dict(steps=16), checkpoint=dict(every=2, keep=1, best=True), **EVALUATED(made))
+    lines = runs.train(tmp_path, made, **more)
+    rewards = {line["step"]: line["validation/reward"] for line in lines if "validation/reward" in line}
+    best = max(rewards, key=lambda step: (rewards[step], -step))
+    said = trireme("inspect", tmp_path / "run/checkpoints/best").stdout
+    assert f"step {best}," in said, (best, rewards)
+
+
 # ---- one update beside PyTorch ---------------------------------------------------------------------------------------
 
 def ids_of(line):
     letters = line["completion"].replace("<pad>", "_")
     return [0 if letter == "_" else 2 + preference.LETTERS.index(letter) for letter in letters] + [1] * (line["finish"] == "end")
-
-
-def advantages_of(rewards):
-    rewards = numpy.array(rewards).reshape(-1, runs.SIZE)
-    return ((rewards - rewards.mean(1, keepdims=True)) / (rewards.std(1, ddof=1, keepdims=True) + 1e-4)).reshape(-1)
 
 
 def log_probs_in(torch, weights, ids, temperature):
@@ -311,29 +332,118 @@ def log_probs_in(torch, weights, ids, temperature):
     return torch.log_softmax(logits / temperature, -1).gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
-def test_one_update_is_pytorchs(tmp_path, made, loss_type, temperature):
-    """The completions of rollouts.jsonl, their advantages from the rewards, the loss, its gradient, and a step of AdamW."""
+class PyTorch:
+    """The model, and AdamW with the settings of reinforcement_runs.py."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.weights = {name: torch.tensor(value, requires_grad=True) for name, value in preference.weights_of_folder().items()}
+        matrices, vectors = ([w for w in self.weights.values() if (w.ndim > 1) == wide] for wide in (True, False))
+        self.optimizer = torch.optim.AdamW([dict(params=matrices, weight_decay=0.1), dict(params=vectors, weight_decay=0)], lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
+
+    def log_probs(self, line, temperature):
+        prompt = [2 + preference.LETTERS.index(letter) for letter in line["prompt"]]
+        return log_probs_in(self.torch, self.weights, prompt + ids_of(line), temperature)[len(prompt) - 1:]
+
+    def step(self, loss):
+        """Returns the norm of the gradient."""
+        self.optimizer.zero_grad()
+        loss.backward()
+        norm = sum((w.grad ** 2).sum().item() for w in self.weights.values()) ** 0.5
+        self.optimizer.step()
+        return norm
+
+    def check(self, folder):
+        after = load_file(newest_of(folder) / "model.safetensors")
+        for name, weight in self.weights.items():
+            assert abs(after[name] - weight.detach().numpy()).max() <= 1e-9, name
+
+
+def objective_of(torch, objective, log_probs, old, advantage):
+    """The value of each label, whose negative sum with normalisers is the loss (TRL 1.16, without terms of a reference)."""
+    ratio = log_probs - old
+    if objective.get("importance_sampling_level") == "sequence":
+        ratio = ratio.mean().expand(len(log_probs))
+    ratio = torch.exp(ratio)
+    if objective.get("loss_type") == "cispo":
+        return ratio.detach().clamp(max=objective["epsilon_high"]) * advantage * log_probs
+    free = ratio.clamp(max=objective["delta"]) if "delta" in objective else ratio
+    return torch.minimum(free * advantage, ratio.clamp(1 - objective.get("epsilon", 0.2), 1 + objective.get("epsilon_high", objective.get("epsilon", 0.2))) * advantage)
+
+
+def normaliser_of(objective, batch, line):
+    labels = sum(one["tokens"] for one in batch if counts(objective, one))
+    return {"grpo": 1 / (len(batch) * line["tokens"]), "dr_grpo": 1 / (len(batch) * runs.LONGEST)}.get(objective.get("loss_type", "dapo"), 1 / labels)
+
+
+def counts(objective, line):
+    return line["finish"] != "length" or not objective.get("mask_truncated_completions", False)
+
+
+UPDATES = {
+    "dapo": dict(), "grpo": dict(loss_type="grpo"), "dr_grpo": dict(loss_type="dr_grpo", scale_rewards="none"), "at a temperature": dict(temperature=0.7),
+    "iterations": dict(num_iterations=3, epsilon=0.1, epsilon_high=0.15), "cispo": dict(loss_type="cispo", epsilon_high=1.02, num_iterations=2), "delta": dict(delta=1.25, num_iterations=3),
+    "sequences": dict(importance_sampling_level="sequence", loss_type="grpo", num_iterations=2, epsilon=0.01), "rloo": dict(baseline="leave_one_out", scale_rewards="none", num_iterations=2),
+    "truncated ones masked": dict(mask_truncated_completions=True, loss_type="grpo", num_iterations=2), "by the batch": dict(scale_rewards="batch"),
+}
+
+
+def advantages_in(objective, batch):
+    rewards = numpy.array([one["reward"] for one in batch]).reshape(-1, runs.SIZE)
+    found = rewards - rewards.mean(1, keepdims=True)
+    if objective.get("baseline") == "leave_one_out":
+        found = found * runs.SIZE / (runs.SIZE - 1)
+    scale = {"group": rewards.std(1, ddof=1, keepdims=True) + 1e-4, "batch": rewards.std(ddof=1) + 1e-4, "none": 1}[objective.get("scale_rewards", "group")]
+    return (found / scale).reshape(-1)
+
+
+@pytest.mark.parametrize("name", drawn(UPDATES, 3, "updates beside PyTorch"))
+def test_updates_are_pytorchs(tmp_path, made, name):
+    """The completions of rollouts.jsonl, their advantages from the rewards, losses, norms of gradients, and the weights after two batches."""
     torch = pytest.importorskip("torch")
-    line, = runs.train(tmp_path, made, objective=dict(name="grpo", loss_type=loss_type), rollout=dict(temperature=temperature), optimizer=dict(steps=1, clip=0))
+    objective = dict(name="grpo", **UPDATES[name])
+    temperature, iterations = objective.pop("temperature", 1.0), objective.get("num_iterations", 1)
+    more = dict(objective=objective, rollout=dict(temperature=temperature, max_completion_length=runs.LONGEST), optimizer=dict(steps=2 * iterations, clip=0))
+    lines, theirs = runs.train(tmp_path, made, **more), PyTorch(torch)
+    for batch in (0, 1):
+        rollouts = [one for one in runs.rollouts_of(tmp_path) if one["batch"] == batch]
+        advantages = advantages_in(objective, rollouts)
+        assert numpy.allclose(advantages, [one["advantage"] for one in rollouts], rtol=1e-12, atol=1e-12)
+        assert all(len(ids_of(one)) == one["tokens"] for one in rollouts)
+        old = [theirs.log_probs(one, temperature).detach() for one in rollouts]
+        for line in lines[batch * iterations:(batch + 1) * iterations]:
+            loss = 0
+            for one, before, advantage in zip(rollouts, old, advantages, strict=True):
+                if counts(objective, one):
+                    loss = loss - (objective_of(torch, objective, theirs.log_probs(one, temperature), before, advantage) * normaliser_of(objective, rollouts, one)).sum()
+            assert line["loss"] == pytest.approx(loss.item(), rel=1e-9, abs=1e-11)
+            assert line["grad_norm"] == pytest.approx(theirs.step(loss), rel=1e-8)
+    theirs.check(tmp_path / "run")
+
+
+def test_mini_batches_are_parts_of_a_batch(tmp_path, made):
+    """In each iteration every group is in one update; the losses tell which. The factor of a label is that of the whole batch, times the number of parts."""
+    torch = pytest.importorskip("torch")
+    objective = dict(name="grpo", mini_batches=2, num_iterations=2)
+    lines, theirs = runs.train(tmp_path, made, objective=objective, optimizer=dict(steps=4, clip=0)), PyTorch(torch)
     rollouts = runs.rollouts_of(tmp_path)
-    advantages = advantages_of([one["reward"] for one in rollouts])
-    assert numpy.allclose(advantages, [one["advantage"] for one in rollouts], rtol=1e-12, atol=1e-12)
-    weights = {name: torch.tensor(value, requires_grad=True) for name, value in preference.weights_of_folder().items()}
-    labels, loss = sum(one["tokens"] for one in rollouts), 0
-    for one, advantage in zip(rollouts, advantages):
-        prompt, completion = [2 + preference.LETTERS.index(letter) for letter in one["prompt"]], ids_of(one)
-        assert len(completion) == one["tokens"]
-        log_probs = log_probs_in(torch, weights, prompt + completion, temperature)[len(prompt) - 1:]
-        normaliser = dict(dapo=1 / labels, grpo=1 / (len(rollouts) * len(completion)), dr_grpo=1 / (len(rollouts) * runs.LONGEST))[loss_type]
-        loss = loss - (torch.exp(log_probs - log_probs.detach()) * advantage * normaliser).sum()
-    assert line["loss"] == pytest.approx(loss.item(), rel=1e-10, abs=1e-12)
-    optimizer = torch.optim.AdamW([dict(params=[w for w in weights.values() if w.ndim > 1], weight_decay=0.1), dict(params=[w for w in weights.values() if w.ndim == 1], weight_decay=0)],
-                                  lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
-    loss.backward()
-    assert line["grad_norm"] == pytest.approx(sum((w.grad ** 2).sum().item() for w in weights.values()) ** 0.5, rel=1e-9)
-    optimizer.step()
-    after = load_file(newest_of(tmp_path / "run") / "model.safetensors")
-    for name, weight in weights.items():
-        assert abs(after[name] - weight.detach().numpy()).max() <= 1e-9, name
+    old = [theirs.log_probs(one, 1.0).detach() for one in rollouts]
+    labels, orders = sum(one["tokens"] for one in rollouts), []
+    for iteration in (0, 1):
+        left = set(range(runs.GROUPS))
+        for line in lines[2 * iteration:2 * iteration + 2]:
+            parts = [0] * runs.GROUPS
+            for one, before in zip(rollouts, old, strict=True):
+                parts[one["group"]] = parts[one["group"]] - (objective_of(torch, objective, theirs.log_probs(one, 1.0), before, one["advantage"]) * 2 / labels).sum()
+            found = [some for some in itertools.combinations(sorted(left), runs.GROUPS // 2) if abs(sum(parts[i].item() for i in some) - line["loss"]) <= 1e-10]
+            assert found
+            if len(found) > 1:  # at the first update the losses are those of the advantages, which may be equal
+                norms = [sum((g ** 2).sum().item() for g in torch.autograd.grad(sum(parts[i] for i in some), list(theirs.weights.values()), retain_graph=True)) ** 0.5 for some in found]
+                found = [some for some, norm in zip(found, norms) if abs(norm / line["grad_norm"] - 1) <= 1e-8]
+            some, = found
+            assert line["grad_norm"] == pytest.approx(theirs.step(sum(parts[i] for i in some)), rel=1e-8)
+            orders.append(some)
+            left -= set(some)
+        assert left == set()
+    assert orders[0] not in orders[2:]
+    theirs.check(tmp_path / "run")

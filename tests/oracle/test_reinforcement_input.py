@@ -1,0 +1,232 @@
+"""Mistakes in run files of reinforcement learning, in files of prompts, templates and tokenizers: each has a status, and one message with the file, the line and what to do."""
+import json
+import shutil
+
+import pytest
+import reinforcement_runs as runs
+from drawn import drawn
+from optimizer_runs import ranks_words
+from parity import trireme
+from test_bad_input import check
+
+BAD_KEYS, BAD_FILE, UNSUPPORTED, DIVERGED = 3, 4, 7, 8
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return runs.write_all(tmp_path_factory.mktemp("made"))
+
+
+def refused(folder, made, status, texts, words=(), **changes):
+    check(trireme("train", runs.write_run(folder, made, **changes), *words, status=status), *texts)
+
+
+# ---- keys ------------------------------------------------------------------------------------------------------------
+
+def rollout(**keys):
+    return dict(rollout=keys)
+
+
+def grpo(**keys):
+    return dict(objective=dict(name="grpo", **keys))
+
+
+KEYS = {
+    "one completion of a prompt": (rollout(num_generations=1), "`rollout.num_generations` is 1, and grpo compares the completions of a prompt with each other; use at least 2, such as 8 (line 1 of "),
+    "no slots": (rollout(slots=0), "`slots` under `rollout:` at line 1 of ", "must be between 1 and 16777216, not 0"),
+    "no tokens": (rollout(max_completion_length=0), "`max_completion_length` under `rollout:` at line 1 of ", "must be between 1 and"),
+    "temperature 0": (rollout(temperature=0), "`temperature` under `rollout:` at line 1 of ", "must be above 0 and at most 1000000, not 0"),
+    "top_p": (rollout(top_p=0.9), "`top_p` is not a key of `rollout:` at line 1 of "),
+    "top_k": (rollout(top_k=5), "`top_k` is not a key of `rollout:` at line 1 of "),
+    "no rollout": (dict(rollout=None), "`rollout.prompts` is missing, and objective.name is grpo; for example `rollout: {prompts: 32, num_generations: 8, max_completion_length: 512}`"),
+    "a filter that nothing passes": (rollout(filter=dict(low=0.5, high=0.5)), "`rollout.filter.low` 0.5 is not below high 0.5, so that every group is left out"),
+    "an empty stop string": (rollout(stop=[""]), "`stop` under `rollout:` at line 1 of ", "must not be empty"),
+    "9 stop strings": (rollout(stop=list("abcdefghi")), "`stop` under `rollout:` at line 1 of ", "has more than 8 entries"),
+    "a cache below a page": (rollout(cache=5000), "`rollout.cache` 5000 is too small for a page of 64 positions, which takes 16384 bytes"),
+    "replicas of 2 on one rank": (rollout(tensor=2), "`rollout.tensor` 2 does not divide the 1 rank of this job into replicas"),
+    "data.train": (dict(data=dict(train="x")), "`data.train` does not go with objective.name grpo, which learns from data.prompts; leave it out"),
+    "data.validation": (dict(data=dict(validation="x")), "`data.validation` does not go with objective.name grpo, which learns from data.prompts; leave it out"),
+    "no data.prompts": (dict(data=dict(prompts="")), "`data.prompts` is missing, and objective.name is grpo; name a file of JSON lines {\"prompt\": \"...\", \"answer\": \"...\"}"),
+    "another objective": (dict(objective=dict(name="cross_entropy"), optimizer=dict(global_batch=2), data=dict(train="x")), "`reward` is for reinforcement learning; set objective.name to grpo, or leave it out"),
+    "global_batch": (dict(optimizer=dict(global_batch=3)), "`optimizer.global_batch` at line 1 of ", " does not go with objective.name grpo, whose batch is rollout.prompts x rollout.num_generations completions; leave it out"),
+    "mini_batches": (grpo(mini_batches=4), "`objective.mini_batches` 4 does not divide rollout.prompts 6 into whole groups"),
+    "beta without an adapter": (grpo(beta=0.1), "`objective.beta` 0.1 needs a reference, which is the base of an adapter: add `adapter:`, or set beta to 0"),
+    "cispo without epsilon_high": (grpo(loss_type="cispo"), "`objective.epsilon_high` must be above 1 with loss_type cispo, because it is the largest ratio; try 5.0"),
+    "delta 1": (grpo(delta=1), "`delta` under `objective:` at line 1 of ", "must be above 1, not 1"),
+    "importance of nothing": (grpo(importance_sampling=dict(min=6, max=5)), "`objective.importance_sampling.min` 6 is above max 5"),
+    "an unknown recipe": (grpo(recipe="ppo"), "`objective.recipe` at line 1 of ", "is not a recipe: write rloo, dr_grpo, gspo, dapo, reinforce_pp or icepop"),
+    "dropout of an adapter": (dict(adapter=dict(rank=2, alpha=4, dropout=0.1)), "`adapter.dropout` is 0.1: with dropout the probabilities of training are not those of sampling; set it to 0"),
+    "no reward": (dict(reward=[]), "`reward` is missing, and objective.name grpo learns from rewards; add `reward: number` for answers that are numbers, or `reward: exact`"),
+    "an unknown reward": (dict(reward="numbr"), "`reward` number 1: reward numbr: not a kind of reward; did you mean `number`? The kinds are exact, number,"),
+    "a reward twice": (dict(reward=["exact", dict(name="exact", weight=2)]), "`reward` has exact twice, and its metrics would have one name; give it once"),
+    "a key of another reward": (dict(reward=["exact", dict(name="number", pattern="a")]), "`reward` number 2: reward number: pattern is not a key of this kind; leave it out: the keys are weight"),
+    "a pattern without its end": (dict(reward=[dict(name="regex", pattern="(a")]), "`reward` number 1: reward regex: pattern is not a regular expression: missing closing parenthesis at byte 2; correct it"),
+    "no pattern": (dict(reward="regex"), "`reward` number 1: reward regex: pattern is missing; write a regular expression"),
+    "a reward without a name": (dict(reward=[dict(weight=1)]), "`reward` number 1: it has neither a name nor a command"),
+    "17 rewards": (dict(reward=["exact"] * 17), "`reward` at line 1 of ", "has more than 16 entries"),
+}
+
+
+@pytest.mark.parametrize("name", drawn(KEYS, 3, "keys of reinforcement learning"))
+def test_keys(tmp_path, made, name):
+    changes, *texts = KEYS[name]
+    refused(tmp_path, made, UNSUPPORTED if name == "beta without an adapter" else BAD_KEYS, texts, **changes)
+    assert not (tmp_path / "run/metrics.jsonl").exists()
+
+
+def test_epochs(tmp_path, made):
+    run = runs.run_of(tmp_path, made)
+    run["optimizer"] = dict(epochs=2, lr=1e-3)
+    (tmp_path / "run.yaml").write_text(json.dumps(run))
+    check(trireme("train", tmp_path / "run.yaml", status=BAD_KEYS), "`optimizer.epochs` does not go with objective.name grpo, which learns from data.prompts; give optimizer.steps")
+
+
+def test_replicas_that_do_not_divide_the_ranks(tmp_path, made):
+    refused(tmp_path, made, BAD_KEYS, ["`rollout.tensor` 2 does not divide the 3 ranks of this job into replicas"], ranks_words(3), rollout=dict(tensor=2))
+
+
+def test_dropout(tmp_path, made):
+    model = dict(family="gpt2", num_layers=1, hidden_size=16, num_heads=2, ffn_size=24, vocab_size=23, max_sequence=64, dropout=0.1)
+    run = runs.run_of(tmp_path, made, data=dict(tokenizer=str(made / "model")), model=model)
+    del run["init"]
+    (tmp_path / "run.yaml").write_text(json.dumps(run))
+    check(trireme("train", tmp_path / "run.yaml", status=BAD_KEYS), "`model.dropout` is 0.1: with dropout the probabilities of training are not those of sampling; set it to 0")
+
+
+# ---- prompts ---------------------------------------------------------------------------------------------------------
+
+def line(**keys):
+    return json.dumps(dict(dict(answer="a"), **keys))
+
+
+LINES = {
+    "not JSON": ("{no", "it is not JSON: "),
+    "not UTF-8": (b'{"prompt": "a\xff", "answer": "a"}', "it is not JSON: unable to decode byte 0xff"),
+    "an array": ("[1]", "it is an array, not an object"),
+    "no prompt": (line(), "`prompt` is missing; write a string, or a list of messages {\"role\", \"content\"}"),
+    "null": (line(prompt=None), "`prompt` is null; write a string, or a list of messages"),
+    "a number": (line(prompt=3), "`prompt` is a number; write a string, or a list of messages"),
+    "an answer of answers": (line(prompt="a", answer=["a"]), "`answer` is an array; write a string or a number"),
+    "a boolean": (line(prompt="a", answer=True), "`answer` is a boolean; write a string or a number"),
+    "no answer": (json.dumps(dict(prompt="a")), "`answer` is missing, and the reward exact compares with it"),
+    "null as an answer": (line(prompt="a", answer=None), "`answer` is missing, and the reward exact compares with it"),
+    "an empty answer": (line(prompt="a", answer=""), "reward exact: answer: \"\" has nothing to compare; write a text that is right"),
+    "too long": (line(prompt=18 * "a"), "`prompt` has 18 tokens, and 17 fit beside a completion; raise data.sequence, lower rollout.max_completion_length, or set data.skip_long to leave out such prompts"),
+    "no template": (line(prompt=[dict(role="user", content="a")]), "there is no chat template: "),
+}
+
+
+def with_line(folder, more):
+    """Writes a file of prompts whose line 6 is `more`."""
+    folder.mkdir(exist_ok=True)
+    good = "".join(json.dumps(one) + "\n" for one in runs.prompts(5)).encode()
+    (folder / "prompts.jsonl").write_bytes(good + (more if isinstance(more, bytes) else more.encode()) + b"\n")
+    return dict(prompts=str(folder / "prompts.jsonl"))
+
+
+@pytest.mark.parametrize("key", ["prompts", "validation_prompts"])
+@pytest.mark.parametrize("name", LINES)
+def test_lines(tmp_path, made, name, key):
+    more, *texts = LINES[name]
+    data = {key: with_line(tmp_path, more)["prompts"]}
+    refused(tmp_path, made, BAD_FILE, [f"`data.{key}`: {tmp_path}/prompts.jsonl line 6: ", *texts], data=data, evaluation=dict(every=1))
+
+
+def test_files(tmp_path, made):
+    for text in ("", "\n \n\r\n"):
+        (tmp_path / "none.jsonl").write_text(text)
+        refused(tmp_path, made, BAD_FILE, [f"`data.prompts`: {tmp_path}/none.jsonl has no prompts; write one JSON object per line, such as {{\"prompt\": \"2 + 3 =\", \"answer\": \"5\"}}"], data=dict(prompts=str(tmp_path / "none.jsonl")))
+    refused(tmp_path, made, BAD_FILE, ["`data.prompts`: cannot open /nosuch.jsonl: No such file or directory"], data=dict(prompts="/nosuch.jsonl"))
+    refused(tmp_path, made, BAD_FILE, [f"`data.prompts`: {made} is a folder, not a plain file"], data=dict(prompts=str(made)))
+
+
+def test_an_answer_that_is_no_number(tmp_path, made):
+    refused(tmp_path, made, BAD_FILE, ["/prompts.jsonl line 1: reward number: answer: \"", "\" has no number; write one, or use `exact`, which compares texts"], reward="number")
+
+
+def test_long_prompts_are_left_out(tmp_path, made):
+    """With skip_long; one that just fits is not; a file of nothing else is refused."""
+    longest, longer = json.dumps(dict(prompt=17 * "a", answer="a")), json.dumps(dict(prompt=18 * "a", answer="a"))
+    data = with_line(tmp_path, longest + "\n" + longer)
+    runs.train(tmp_path, made, data=dict(data, skip_long=True))
+    assert {one["line"] for one in runs.rollouts_of(tmp_path)} == {1, 2, 3, 4, 5, 6}
+    (tmp_path / "long.jsonl").write_text(longer + "\n")
+    refused(tmp_path / "none", made, BAD_FILE, [f"{tmp_path}/long.jsonl: all 1 prompts are longer than 17 tokens (data.skip_long)"], data=dict(prompts=str(tmp_path / "long.jsonl"), skip_long=True))
+
+
+def test_prompts_that_are_fine(tmp_path, made):
+    """Numbers are answers; a prompt without text is the end of another one; a byte 0 is a character."""
+    lines = [dict(prompt="ab", answer=3.5), dict(prompt="", answer="b"), dict(prompt="a\0b", answer="b"), dict(prompt="ab", answer="a", more=dict(key=[1])), dict(prompt="ab", answer="a")]
+    (tmp_path / "prompts.jsonl").write_text("\r\n\n".join(map(json.dumps, lines)))
+    runs.train(tmp_path, made, data=dict(prompts=str(tmp_path / "prompts.jsonl")))
+    assert {one["line"] for one in runs.rollouts_of(tmp_path)} == {1, 3, 5, 7, 9}
+
+
+# ---- templates and tokenizers ----------------------------------------------------------------------------------------
+
+TEMPLATES = {
+    "raises": ("{{ raise_exception('no such role') }}", "/model/chat_template.jinja line 1 column 19: the template refuses the conversation: no such role"),
+    "wrong": ("{% for %}", "/model/chat_template.jinja line 1 column 8: a name is missing before `%}`"),
+    "undefined": ("{{ nosuch.x }}", "/model/chat_template.jinja line 1 column 11: `nosuch` is undefined"),
+}
+GOOD = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}{{ letter | default('k') }}{% endif %}"
+
+
+def with_template(folder, made, template):
+    shutil.copytree(made / "model", folder / "model")
+    (folder / "model/chat_template.jinja").write_text(template)
+    return str(folder / "model")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates(tmp_path, made, name):
+    template, *texts = TEMPLATES[name]
+    refused(tmp_path, made, BAD_FILE, [f"`data.prompts`: {tmp_path}/prompts.jsonl line 6: ", *texts], init=with_template(tmp_path, made, template),
+            data=with_line(tmp_path, line(prompt=[dict(role="user", content="a")])))
+
+
+MESSAGES = {"a number": ([1], "`messages`, message 1 is a number, not an object"), "no content": ([dict(role="user")], "`messages`, message 1: `content` is missing; it must be a string or a list of parts")}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_messages(tmp_path, made, name):
+    messages, *texts = MESSAGES[name]
+    refused(tmp_path, made, BAD_FILE, [f"{tmp_path}/prompts.jsonl line 6: ", *texts], init=with_template(tmp_path, made, GOOD), data=with_line(tmp_path, line(prompt=messages)))
+
+
+def test_a_template_makes_the_prompt(tmp_path, made):
+    """Also with variables of data.chat_set."""
+    data = with_line(tmp_path, line(prompt=[dict(role="user", content="ab")]))
+    folder = with_template(tmp_path, made, GOOD)
+    for name, more, text in (("usual", {}, "abk"), ("set", dict(chat_set=["letter=m"]), "abm")):
+        runs.train(tmp_path / name, made, init=folder, data=dict(data, **more))
+        assert {one["prompt"] for one in runs.rollouts_of(tmp_path / name) if one["line"] == 6} == {text}
+
+
+def test_no_token_ends_a_text(tmp_path, made):
+    shutil.copytree(made / "model", tmp_path / "model")
+    for name, old, new in (("tokenizer.json", "</s>", "(s)"), ("tokenizer_config.json", '"eos_token": "</s>", ', ""), ("config.json", '"eos_token_id": 1', '"eos_token_id": null')):
+        path = tmp_path / "model" / name
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+    said = "has no token that ends a text, so every completion would have rollout.max_completion_length tokens; give rollout.stop, such as [\"\\n\"], or a tokenizer with an end-of-text token"
+    refused(tmp_path, made, BAD_KEYS, [said], init=str(tmp_path / "model"))
+    refused(tmp_path, made, BAD_FILE, ["prompts.jsonl line 6: `prompt` has no tokens; write a text"], init=str(tmp_path / "model"), rollout=dict(stop=["b"]), data=with_line(tmp_path, line(prompt="")))
+    runs.train(tmp_path, made, init=str(tmp_path / "model"), rollout=dict(stop=["b"]))
+    assert {one["finish"] for one in runs.rollouts_of(tmp_path)} == {"length", "stop"}
+
+
+# ---- in the course of a run ------------------------------------------------------------------------------------------
+
+def test_nothing_passes_the_filter(tmp_path, made):
+    refused(tmp_path, made, DIVERGED, ["none of 24 groups has a mean reward within rollout.filter (rollout.max_filtered), so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
+
+
+def test_other_prompts_on_the_way(tmp_path, made):
+    data = with_line(tmp_path, line(prompt="abc"))
+    path = runs.write_run(tmp_path, made, data=data)
+    trireme("train", path, "--stop-at", 2)
+    with_line(tmp_path, line(prompt="abd"))
+    check(trireme("train", path, status=BAD_KEYS), "step-00000002 does not match this run: data.prompts is ")
+    with_line(tmp_path, line(prompt="abc"))
+    trireme("train", path)
