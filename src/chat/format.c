@@ -196,6 +196,12 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
     if (options->file == NULL && format->template == NULL) TRI_TRY(read_config(format, folder));
   }
   if (format->template != NULL || none || options->optional) return TRI_OK;
+  if (options->of_run_file) {
+    return tri_fail(TRI_BAD_FILE,
+                    "there is no chat template: %s has neither chat_template.jinja nor \"chat_template\" in "
+                    "tokenizer_config.json; write the prompts as texts, or put a chat_template.jinja into that folder",
+                    folder[0] == '\0' ? options->tokenizer : folder);
+  }
   return tri_fail(TRI_BAD_FILE,
                   "there is no chat template: %s%s has neither chat_template.jinja nor \"chat_template\" in "
                   "tokenizer_config.json; give a file with --chat-template%s",

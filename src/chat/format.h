@@ -21,6 +21,7 @@ typedef struct tri_chat_format_options {
       *tokenizer;   /* the tokenizer.json or its folder; its tokenizer_config.json and chat_template.jinja are read */
   const char *file; /* file of the template; NULL: the tokenizer's; "none": no template */
   bool asked;       /* error messages do not suggest `--chat-template none` */
+  bool of_run_file; /* error messages name no options of commands */
   bool optional;    /* no template is needed: records may be plain texts */
   const char *const *set; /* "NAME=VALUE", the value as JSON or, if it is not JSON, as a string */
   int num_set;

@@ -34,6 +34,7 @@ static tri_status open_session(reading *r) {
   if (token != NULL && bytes < sizeof end) snprintf(end, sizeof end, "%.*s", (int)bytes, token);
   const tri_chat_format_options options = {.tokenizer = r->options->tokenizer_file,
                                            .asked = true,
+                                           .of_run_file = true,
                                            .set = r->options->chat_set,
                                            .num_set = r->options->num_chat_set,
                                            .end = end};
@@ -82,6 +83,9 @@ static tri_status find_text(reading *r, const json_t *line, const char **text, s
   json_t *prompt = json_object_get(line, "prompt");
   if (prompt == NULL) prompt = json_object_get(line, "messages");
   *rendered = json_is_array(prompt);
+  if (*rendered && json_array_size(prompt) == 0)
+    return tri_fail(TRI_BAD_FILE,
+                    "`prompt` has no messages; write at least one, {\"role\": \"user\", \"content\": TEXT}");
   if (*rendered) return render(r, prompt, text, bytes);
   if (!json_is_string(prompt)) {
     return tri_fail(TRI_BAD_FILE, "`prompt` is %s; write a string, or a list of messages {\"role\", \"content\"}",

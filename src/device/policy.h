@@ -136,8 +136,10 @@ TRI_HOST_AND_GPU tri_policy_value tri_policy_clipped(const tri_policy_settings *
   const double ratio = tri_policy_ratio(log_ratio);
   const double bounded = ratio > settings->delta ? settings->delta : ratio;
   const double clipped = tri_policy_limited(ratio, 1.0 - settings->epsilon, 1.0 + settings->epsilon_high);
-  const int live = advantage >= 0 ? ratio <= 1.0 + settings->epsilon_high
-                                  : ratio >= 1.0 - settings->epsilon && ratio <= settings->delta;
+  const double high = 1.0 + settings->epsilon_high;
+  const double least = high < settings->delta ? high : settings->delta,
+               most = high < settings->delta ? settings->delta : high;
+  const int live = advantage >= 0 ? ratio <= least : ratio >= 1.0 - settings->epsilon && ratio <= most;
   tri_policy_value out;
   out.through_ratio = live ? -tri_policy_ratio_slope(log_ratio) * advantage : 0.0;
   out.direct = 0.0;

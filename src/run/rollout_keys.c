@@ -43,10 +43,11 @@ static const tri_config_key rollout_keys[] = {
      .help = "most tokens of a completion"},
     {TRI_CONFIG_KEY(tri_rollout_settings, temperature, TRI_CONFIG_DOUBLE), .fallback = "1.0",
      .range = {.low = 0, .high = 1e6, .open_low = true}, .help = "temperature of sampling, and of the loss"},
-    {COUNT(slots, 1, MOST), .fallback = "64", .help = "sequences that a rank, or a replica of ranks, runs at once"},
-    {COUNT(tensor, 1, 1 << 16), .fallback = "1", .help = "ranks that share one copy of the weights while they sample"},
-    {TRI_CONFIG_KEY(tri_rollout_settings, cache, TRI_CONFIG_AUTO), .range = {.low = 1, .high = (int64_t)1 << 50},
-     .fallback = "auto", .help = "bytes of each rank for keys and values; auto: enough for all slots"},
+    TRI_CONFIG_ROW(FREE, COUNT(slots, 1, MOST), .fallback = "64", .help = "sequences that a rank, or a replica of ranks, runs at once"),
+    TRI_CONFIG_ROW(FREE, COUNT(tensor, 1, 1 << 16), .fallback = "1", .help = "ranks that share one copy of the weights while they sample"),
+    TRI_CONFIG_ROW(FREE, TRI_CONFIG_KEY(tri_rollout_settings, cache, TRI_CONFIG_AUTO),
+                   .range = {.low = 1, .high = (int64_t)1 << 50}, .fallback = "auto",
+                   .help = "bytes of each rank for keys and values; auto: enough for all slots"),
     {.name = "filter",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_rollout_settings, filter),
@@ -65,13 +66,13 @@ static const tri_config_key rollout_keys[] = {
      .range = {.low = 0, .high = TRI_ROLLOUT_STOPS},
      .derived = "none",
      .help = "strings that end a completion, in addition to the model's end tokens"},
-    {TRI_CONFIG_KEY(tri_rollout_settings, validation_temperature, TRI_CONFIG_DOUBLE), .fallback = "0.0",
-     .range = {.low = 0, .high = 1e6},
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, TRI_CONFIG_KEY(tri_rollout_settings, validation_temperature, TRI_CONFIG_DOUBLE), .fallback = "0.0",
+     .range = {.low = 0, .high = 1e6),
      .help = "temperature of the completions of data.validation_prompts; 0: always the most likely token"},
-    {TRI_CONFIG_KEY(tri_rollout_settings, max_failed, TRI_CONFIG_DOUBLE), .fallback = "0.05",
-     .range = {.low = 0, .high = 1},
+    TRI_CONFIG_ROW(FREE, TRI_CONFIG_KEY(tri_rollout_settings, max_failed, TRI_CONFIG_DOUBLE), .fallback = "0.05",
+     .range = {.low = 0, .high = 1),
      .help = "share of a batch's completions without an answer of a command, above which the run saves and ends"},
-    {COUNT(log, 0, MOST), .fallback = "8", .help = "groups of a batch whose texts are in rollouts.jsonl"},
+    TRI_CONFIG_ROW(FREE, COUNT(log, 0, MOST), .fallback = "8", .help = "groups of a batch whose texts are in rollouts.jsonl"),
 };
 const tri_config_table tri_rollout_table = TRI_CONFIG_TABLE("run file", rollout_keys);
 
@@ -153,13 +154,24 @@ static tri_status check_command(tri_run_reward *r) {
 
 static tri_status check_rule(const tri_run_reward *r) {
   tri_reward *made = NULL;
-  if (r->rule.name[0] == '\0') return tri_fail(TRI_BAD_CONFIG, "it has neither a name nor a command");
+  if (r->rule.name[0] == '\0')
+    return tri_fail(TRI_BAD_CONFIG,
+                    "it has neither a name nor a command; write a name such as number, or command: PROGRAM");
   if (r->command.workers != 0 || r->command.batch != 0 || r->command.timeout_s != 0) {
     return tri_fail(TRI_BAD_CONFIG, "workers, batch and timeout go with `command`, which is missing");
   }
   const tri_status status = tri_reward_create(&r->rule, &made);
   tri_reward_destroy(made);
   return status;
+}
+
+static tri_status check_chat_set(const tri_run_config *c) {
+  for (int64_t i = 0; i < c->data.num_chat_set; i++) {
+    const char *text = c->data.chat_set[i].text, *equals = strchr(text, '=');
+    if (equals != NULL && equals != text) continue;
+    return tri_fail(TRI_BAD_CONFIG, "`data.chat_set` needs NAME=VALUE, such as enable_thinking=false, not %s", text);
+  }
+  return TRI_OK;
 }
 
 static tri_status check_rewards(tri_run_config *c) {
@@ -204,12 +216,23 @@ static tri_status fill_in(tri_yaml_tree *tree, tri_yaml *section, const char *ke
   return tri_yaml_put(tree, section, key, node);
 }
 
+/* Finds a section of the run file; makes it if it is missing. */
+static tri_status find_section(tri_yaml_tree *tree, tri_yaml *root, const char *key, tri_yaml **out) {
+  *out = tri_yaml_find(root, key);
+  if (is_given(*out)) return TRI_OK;
+  TRI_TRY(tri_yaml_make(tree, root, NULL, out));
+  return tri_yaml_put(tree, root, key, *out);
+}
+
 tri_status tri_rollout_keys_prepare(tri_yaml_tree *tree, tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which is reported when the keys are read */
-  tri_yaml *objective = tri_yaml_find(root, "objective"), *optimizer = tri_yaml_find(root, "optimizer");
+  tri_yaml *objective = tri_yaml_find(root, "objective");
   if (objective == NULL) return TRI_OK;
   if (objective->kind == TRI_YAML_MAPPING) TRI_TRY(tri_policy_lay_recipe(tree, objective));
   if (!is_grpo(objective)) return TRI_OK;
+  tri_yaml *optimizer = NULL, *data = NULL;
+  TRI_TRY(find_section(tree, root, "optimizer", &optimizer));
+  TRI_TRY(find_section(tree, root, "data", &data));
   const tri_yaml *batch =
       optimizer == NULL || optimizer->kind != TRI_YAML_MAPPING ? NULL : tri_yaml_find(optimizer, "global_batch");
   if (is_given(batch)) {
@@ -218,7 +241,7 @@ tri_status tri_rollout_keys_prepare(tri_yaml_tree *tree, tri_yaml *root) {
                          "rollout.num_generations completions; leave it out");
   }
   TRI_TRY(fill_in(tree, optimizer, "global_batch", "1"));
-  return fill_in(tree, tri_yaml_find(root, "data"), "train", stand_in);
+  return fill_in(tree, data, "train", stand_in);
 }
 
 /* ---- after the keys are read ------------------------------------------------------------------------------------- */
@@ -245,6 +268,17 @@ static tri_status refuse_corpus_keys(const tri_run_config *c) {
   if (c->data.ignore_token >= 0) key = "data.ignore_token";
   if (c->data.max_samples > 0) key = "data.max_samples";
   if (c->optimizer.epochs > 0) key = "optimizer.epochs";
+  if (c->data.too_long == TRI_TOO_LONG_TRUNCATE || c->data.too_long == TRI_TOO_LONG_DROP) key = "data.too_long";
+  switch (c->data.documents) {
+    case TRI_DOCUMENTS_JOINED: key = "data.documents"; break;
+    case TRI_DOCUMENTS_MASKED:
+    case TRI_DOCUMENTS_AUTO: break;
+  }
+  switch (c->data.packing) {
+    case TRI_PACKING_WINDOWS: key = "data.packing"; break;
+    case TRI_PACKING_DOCUMENTS:
+    case TRI_PACKING_AUTO: break;
+  }
   if (key == NULL) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG, "`%s` does not go with objective.name grpo, which learns from data.prompts%s", key,
                   strcmp(key, "optimizer.epochs") == 0 ? "; give optimizer.steps" : "; leave it out");
@@ -283,12 +317,28 @@ static tri_status check_sizes(const tri_run_config *c) {
   return TRI_OK;
 }
 
+/* Checks that the run ends after a whole batch, since nothing is saved inside of one. */
+static tri_status check_steps(const tri_run_config *c) {
+  const int64_t updates = c->objective.policy.num_iterations * c->objective.policy.mini_batches;
+  const int64_t steps = c->optimizer.steps;
+  if (steps % updates == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`optimizer.steps` %" PRId64 " ends inside a batch, which has %" PRId64
+                  " updates (objective.num_iterations x mini_batches); use %" PRId64,
+                  steps, updates, tri_round_up(steps, updates));
+}
+
 static tri_status check_model(const tri_run_config *c) {
   const double model = c->model.dropout, adapter = c->model.tuning.adapter.dropout;
   if (model > 0 || adapter > 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`%s` is %g: with dropout the probabilities of training are not those of sampling; set it to 0",
                     model > 0 ? "model.dropout" : "adapter.dropout", model > 0 ? model : adapter);
+  }
+  if (!tri_rope_can_share(&c->model.rope_scaling, 1, c->model.max_sequence)) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "`model.rope_scaling` dynamic gives a text other positions while it is sampled than when it is "
+                    "trained on; use a model with another scaling for grpo");
   }
   if (c->objective.beta > 0 && c->model.tuning.adapter.rank == 0) {
     return tri_fail(
@@ -298,6 +348,15 @@ static tri_status check_model(const tri_run_config *c) {
         c->objective.beta);
   }
   return TRI_OK;
+}
+
+tri_status tri_rollout_keys_check(const tri_run_config *c) {
+  const int64_t most = c->rollout.max_completion_length;
+  if (c->data.prompts[0] == '\0' || most < c->data.sequence) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`rollout.max_completion_length` %" PRId64 " leaves no room for a prompt in data.sequence, %" PRId64
+                  " tokens; lower it, or raise data.sequence",
+                  most, c->data.sequence);
 }
 
 void tri_rollout_keys_set_batch(tri_run_config *c, int64_t data) {
@@ -318,6 +377,8 @@ tri_status tri_rollout_keys_finish(tri_run_config *c) {
   }
   TRI_TRY(refuse_corpus_keys(c));
   TRI_TRY(check_sizes(c));
+  TRI_TRY(check_steps(c));
+  TRI_TRY(check_chat_set(c));
   TRI_TRY(check_rewards(c));
   TRI_TRY(check_model(c));
   c->data.num_train = 1;

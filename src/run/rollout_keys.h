@@ -17,6 +17,9 @@ tri_status tri_rollout_keys_prepare(tri_yaml_tree *tree, tri_yaml *root);
  * follow from them; refuses its keys in other runs. Messages begin with the key in backquotes. */
 tri_status tri_rollout_keys_finish(tri_run_config *config);
 
+/* Checks the length of completions, after data.sequence is known. */
+tri_status tri_rollout_keys_check(const tri_run_config *config);
+
 /* Sets optimizer.global_batch of a run of reinforcement learning to the most samples of an update, for `data` data
  * ranks (0: one). Does nothing for other runs. */
 void tri_rollout_keys_set_batch(tri_run_config *config, int64_t data);

@@ -399,6 +399,7 @@ static tri_status check_run(const tri_run_config *c) {
                     "`data.sequence` %" PRId64 " is longer than the model's max_sequence; use at most %" PRId64,
                     c->data.sequence, c->model.max_sequence);
   }
+  TRI_TRY(tri_rollout_keys_check(c));
   TRI_TRY(check_device(c));
   if (c->precision == TRI_FP64 && c->layout.reduce_precision == TRI_BF16) {
     return tri_fail(TRI_BAD_CONFIG, "`layout.reduce_precision` bf16 is for precision fp32 and bf16, not fp64");

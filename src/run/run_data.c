@@ -194,7 +194,7 @@ static tri_status open_prompts(const opening *o, tri_identity *identity, tri_run
         "begin with a model (`init`) that has one in its folder");
   }
   TRI_TRY(open_prompt_file(o, "data.prompts", config->data.prompts, &out->prompts, identity->train[0]));
-  if (config->data.validation_prompts[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
+  if (config->data.validation_prompts[0] == '\0') return TRI_OK;
   return open_prompt_file(o, "data.validation_prompts", config->data.validation_prompts, &out->validation_prompts,
                           identity->validation);
 }

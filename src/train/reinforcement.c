@@ -115,6 +115,10 @@ static tri_status reinforcement_begin(tri_training *t) {
   TRI_TRY(tri_common_status(world, tri_alloc("a run of reinforcement learning", 1, sizeof *rl, &rl)));
   t->task_state = rl;
   rl->ranks.replicas = tri_replicas_alone();
+  if (t->stop_at % (policy->num_iterations * policy->mini_batches) != 0) {
+    return tri_fail(TRI_BAD_USAGE, "--stop-at %ld ends inside a batch, which has %ld updates; use a multiple of that",
+                    (long)t->stop_at, (long)(policy->num_iterations * policy->mini_batches));
+  }
   rl->updates = rl->done = policy->num_iterations * policy->mini_batches;
   rl->next_group = t->progress.groups;
   TRI_TRY(tri_common_status(world, make_room(t)));
@@ -201,11 +205,12 @@ static tri_status fill_batch(tri_training *t, void *context, bool *stopped) {
     TRI_TRY(status);
     if (*stopped) return TRI_OK;
     if (rl->batch.groups == 0 && rl->filtered > r->max_filtered) {
-      return tri_fail(TRI_DIVERGED,
-                      "none of %" PRId64
-                      " groups has a mean reward within rollout.filter (rollout.max_filtered), so there is nothing to "
-                      "learn from; look at rollouts.jsonl",
-                      rl->filtered);
+      return tri_fail(
+          TRI_DIVERGED,
+          "none of %" PRId64
+          " groups has a mean reward within rollout.filter, so there is nothing to learn from; widen the filter, "
+          "raise rollout.max_filtered, or give easier or harder prompts",
+          rl->filtered);
     }
   }
   return TRI_OK;

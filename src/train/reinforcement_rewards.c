@@ -177,7 +177,7 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
   tri_rollout_batch batch = {0};
   bool stopped = false;
   (void)made;
-  if (tri_training_diverges(t) || t->data.validation_prompts.count == 0 ||
+  if (tri_training_diverges(t) || t->data.validation_prompts.count == 0 || t->config->evaluation.every == 0 ||
       !tri_training_is_due(t, t->config->evaluation.every))
     return TRI_OK;
   tri_reinforcement *rl = tri_reinforcement_of(t);

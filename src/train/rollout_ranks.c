@@ -1,5 +1,6 @@
 #include "train/rollout_ranks.h"
 
+#include "base/count.h"
 #include "base/flight_recorder.h"
 #include "comm/agreement.h"
 #include "engine/model_files.h"
@@ -10,11 +11,13 @@
 tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest, tri_runner_sizes *out) {
   const tri_rollout_settings *r = &config->rollout;
   const size_t page = tri_runner_page_bytes(&config->model, config->precision, r->tensor);
-  *out = tri_runner_sizes_for(r->slots, longest + r->max_completion_length);
+  const int64_t most = tri_larger(r->prompts * r->num_generations, config->evaluation.sequences);
+  const int64_t slots = tri_smaller(r->slots, most);
+  *out = tri_runner_sizes_for(slots, longest + r->max_completion_length);
   out->prompt = longest;
   /* The last pages of two prompts are in use until all completions of their groups have copied them. */
   const int64_t window = tri_runner_window(&config->model), copied = 2;
-  out->pages = tri_schedule_pages(out->positions, TRI_PAGE_ROWS, window, out->rows) * r->slots + copied;
+  out->pages = tri_schedule_pages(out->positions, TRI_PAGE_ROWS, window, out->rows) * slots + copied;
   if (r->cache == 0) return TRI_OK;
   const int64_t pages = (int64_t)((size_t)r->cache / page);
   if (pages < 1) {

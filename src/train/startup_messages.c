@@ -41,12 +41,30 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
+/* Warns if sequences have a ratio each, and are weighted by their lengths all the same. */
+static void warn_of_sequences(const tri_policy_config *policy) {
+  switch (policy->loss_type) {
+    case TRI_LOSS_TYPE_GRPO: return;
+    case TRI_LOSS_TYPE_DAPO:
+    case TRI_LOSS_TYPE_DR_GRPO:
+    case TRI_LOSS_TYPE_CISPO: break;
+  }
+  tri_warn(
+      "objective.importance_sampling_level sequence with this loss_type weights longer completions more; GSPO has "
+      "loss_type grpo (objective.recipe: gspo)");
+}
+
+/* Logs the prompts and the batches that the run trains on. */
 void tri_training_announce_reinforcement(const tri_training *t) {
   const tri_run_config *config = t->config;
   const tri_policy_config *policy = &config->objective.policy;
   const double updates = (double)(policy->num_iterations * policy->mini_batches);
   const tri_rollout_settings *r = &config->rollout;
   const tri_prompt_source *prompts = &t->data.prompts;
+  switch (policy->level) {
+    case TRI_RATIO_TOKEN: break;
+    case TRI_RATIO_SEQUENCE: warn_of_sequences(policy); break;
+  }
   if (prompts->skipped > 0) tri_log("%ld prompts are too long and left out (data.skip_long)", (long)prompts->skipped);
   tri_log("%ld prompts, %ld x %ld completions of up to %ld tokens a batch, %.2f epochs", (long)prompts->count,
           (long)r->prompts, (long)r->num_generations, (long)r->max_completion_length,

@@ -47,6 +47,7 @@ typedef struct tri_training {
   double reward, validation_reward;  /* mean rewards of the last batch and of the last evaluation; NaN: none */
   bool unjudged;                     /* a warning was given that no label of the validation corpus counts */
   int64_t evaluated_step;            /* step of the last evaluation, if its loss was finite; else -1 */
+  tri_runner_need rollouts;          /* memory for sampling completions, in reinforcement learning */
   size_t predicted_bytes;
   tri_group sampling;          /* with samples.tensor above 1: the ranks that generate samples, or the others */
   tri_replicas samplers;       /* the ranks that generate samples (samples.tensor); on other ranks not used */

@@ -295,17 +295,19 @@ def checkpoints_of(folder):
 
 
 def test_saves_wait_for_the_end_of_a_batch(tmp_path, made):
-    """Evaluations do not. A run that ends inside of a batch makes its updates again when it goes on."""
+    """Evaluations do not. A run cannot end inside of a batch."""
     more = dict(objective=dict(name="grpo", mini_batches=3), checkpoint=dict(every=2, keep=0), **{**EVALUATED(made), "evaluation": dict(every=2, sequences=8)})
     lines = runs.train(tmp_path / "whole", made, optimizer=dict(steps=12), **more)
     assert checkpoints_of(tmp_path / "whole") == [3, 6, 9, 12]
     assert [line["step"] for line in lines if "validation/reward" in line] == [2, 4, 6, 8, 10, 12]
-    for stop in (2, 7):
-        folder = tmp_path / str(stop)
-        runs.train(folder, made, ["--stop-at", stop], optimizer=dict(steps=12), **more)
-        assert checkpoints_of(folder) == [step for step in (3, 6) if step <= stop]
-        trireme("train", folder / "run.yaml")
-        assert runs.ended(folder) == runs.ended(tmp_path / "whole")
+    folder = tmp_path / "stopped"
+    runs.train(folder, made, ["--stop-at", 6], optimizer=dict(steps=12), **more)
+    assert checkpoints_of(folder) == [3, 6]
+    assert "--stop-at 7 ends inside a batch, which has 3 updates" in trireme("train", folder / "run.yaml", "--stop-at", 7, status=2).stderr
+    assert "`optimizer.steps` 8 ends inside a batch, which has 3 updates (objective.num_iterations x mini_batches); use 9" in trireme(
+        "train", folder / "run.yaml", "--set", "optimizer.steps=8", status=3).stderr
+    trireme("train", folder / "run.yaml")
+    assert runs.ended(folder) == runs.ended(tmp_path / "whole")
 
 
 def test_the_best_checkpoint_has_the_greatest_reward(tmp_path, made):
@@ -382,7 +384,7 @@ def counts(objective, line):
 
 UPDATES = {
     "dapo": dict(), "grpo": dict(loss_type="grpo"), "dr_grpo": dict(loss_type="dr_grpo", scale_rewards="none"), "at a temperature": dict(temperature=0.7),
-    "iterations": dict(num_iterations=3, epsilon=0.1, epsilon_high=0.15), "cispo": dict(loss_type="cispo", epsilon_high=1.02, num_iterations=2), "delta": dict(delta=1.25, num_iterations=3),
+    "iterations": dict(num_iterations=3, epsilon=0.1, epsilon_high=0.15), "cispo": dict(loss_type="cispo", epsilon_high=1.02, num_iterations=2), "delta": dict(delta=1.05, num_iterations=3),
     "sequences": dict(importance_sampling_level="sequence", loss_type="grpo", num_iterations=2, epsilon=0.01), "rloo": dict(baseline="leave_one_out", scale_rewards="none", num_iterations=2),
     "truncated ones masked": dict(mask_truncated_completions=True, loss_type="grpo", num_iterations=2), "by the batch": dict(scale_rewards="batch"),
 }

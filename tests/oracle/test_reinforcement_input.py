@@ -219,7 +219,7 @@ def test_no_token_ends_a_text(tmp_path, made):
 # ---- in the course of a run ------------------------------------------------------------------------------------------
 
 def test_nothing_passes_the_filter(tmp_path, made):
-    refused(tmp_path, made, DIVERGED, ["none of 24 groups has a mean reward within rollout.filter (rollout.max_filtered), so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
+    refused(tmp_path, made, DIVERGED, ["none of 24 groups has a mean reward within rollout.filter, so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
 
 
 def test_other_prompts_on_the_way(tmp_path, made):
@@ -230,3 +230,20 @@ def test_other_prompts_on_the_way(tmp_path, made):
     check(trireme("train", path, status=BAD_KEYS), "step-00000002 does not match this run: data.prompts is ")
     with_line(tmp_path, line(prompt="abc"))
     trireme("train", path)
+
+
+# ---- keys that were accepted, and are refused ------------------------------------------------------------------------
+
+def test_rope_scaling_that_depends_on_the_length(tmp_path, made):
+    refused(tmp_path, made, UNSUPPORTED, ["`model.rope_scaling` dynamic gives a text other positions"], model=dict(rope_scaling=dict(type="dynamic", factor=2.0, original_max_sequence=16)))
+
+
+@pytest.mark.parametrize("changes, words", [
+    (dict(data=dict(documents="joined")), "`data.documents` does not go with objective.name grpo"),
+    (dict(data=dict(packing="windows")), "`data.packing` does not go with objective.name grpo"),
+    (dict(data=dict(too_long="drop")), "`data.too_long` does not go with objective.name grpo"),
+    (dict(data=dict(chat_set=["thinking"])), "`data.chat_set` needs NAME=VALUE"),
+    (dict(rollout=dict(max_completion_length=4096)), "`rollout.max_completion_length` 4096 leaves no room for a prompt"),
+], ids=["joined", "windows", "drop", "chat_set", "longest"])
+def test_keys_that_do_not_go_with_grpo(tmp_path, made, changes, words):
+    refused(tmp_path, made, BAD_KEYS, [words], **changes)
