@@ -23,6 +23,20 @@ static const tri_config_key trained_keys[] = {
 };
 const tri_config_table tri_training_options_table = TRI_CONFIG_TABLE("list of training options", trained_keys);
 
+/* Refuses objectives whose time is not predicted. */
+static tri_status check_objective(const tri_objective_config *objective) {
+  switch (tri_objective_kind_of(objective)) {
+    case TRI_OBJECTIVE_OF_TEXT:
+    case TRI_OBJECTIVE_OF_PREFERENCES: return TRI_OK;
+    case TRI_OBJECTIVE_OF_ROLLOUTS: break;
+  }
+  return tri_fail(
+      TRI_UNSUPPORTED,
+      "--set objective.name=%s: the time of rollouts is not predicted; leave it out, and the plan is that of "
+      "the training step on as many sequences",
+      tri_objective_config_name(objective));
+}
+
 tri_status tri_training_options_parse(const char *const *options, int64_t count, tri_training_options *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
@@ -35,6 +49,7 @@ tri_status tri_training_options_parse(const char *const *options, int64_t count,
   tri_objective_config_begin(&trained.objective);
   if (status == TRI_OK) status = tri_config_read(&tri_training_options_table, tree, root, &trained);
   if (status == TRI_OK) status = tri_objective_config_finish(&trained.objective);
+  if (status == TRI_OK) status = check_objective(&trained.objective);
   tri_yaml_destroy(tree);
   if (status == TRI_OK) *out = trained;
   return status;

@@ -247,3 +247,13 @@ def test_rope_scaling_that_depends_on_the_length(tmp_path, made):
 ], ids=["joined", "windows", "drop", "chat_set", "longest"])
 def test_keys_that_do_not_go_with_grpo(tmp_path, made, changes, words):
     refused(tmp_path, made, BAD_KEYS, [words], **changes)
+
+
+def test_commands_that_predict_or_time_steps(tmp_path, made):
+    """Rollouts are neither predicted nor a part of a study's trials."""
+    path = runs.write_run(tmp_path, made)
+    study = dict(name="s", run=str(path), devices=1, objective="tokens_per_s", trials=2, space=[dict(name="micro_batch", values="1 2")])
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    check(trireme("tune", tmp_path / "study.yaml", status=UNSUPPORTED), "has objective.name grpo, and a study times steps on a given batch")
+    words = ["--model", "gpt2-124m", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 64, "--set", "objective.name=grpo"]
+    check(trireme("plan", *words, status=UNSUPPORTED), "--set objective.name=grpo: the time of rollouts is not predicted")
