@@ -31,6 +31,11 @@ static void fill_padding(const tri_sample *row, int64_t first, int64_t tokens) {
   for (int64_t i = 0; i < tokens - first; i++) rest.positions[i] = (int32_t)(i % TRI_PACKING_FILLING);
 }
 
+/* Sets a value of a column; NULL: the samples do not have the column. */
+static void set_value(double *column, int64_t i, double value) {
+  if (column != NULL) column[i] = value;
+}
+
 /* Writes a completion and its prompt from token `first` of a sample on, as completion `number` of the sample. */
 static void write_document(const tri_rollout_completion *c, double normaliser, int64_t number, int64_t first,
                            const tri_sample *row) {
@@ -42,13 +47,13 @@ static void write_document(const tri_rollout_completion *c, double normaliser, i
     const int64_t label = i + 1 - prompt; /* index of the label in the completion */
     to.ids[i] = i < prompt ? c->prompt->ids[i] : c->ids[i - prompt];
     to.labels[i] = label < 0 ? TRI_LABEL_NONE : c->ids[label];
-    if (label < 0 || c->behaviour == NULL) continue;
+    if (label < 0 || to.segments == NULL) continue;
     to.segments[i] = (int32_t)number;
-    to.advantage[i] = c->advantage;
-    to.normaliser[i] = normaliser;
-    to.behaviour[i] = c->behaviour[label];
-    if (to.old != NULL && c->old != NULL) to.old[i] = c->old[label];
-    if (to.reference != NULL && c->reference != NULL) to.reference[i] = c->reference[label];
+    set_value(to.advantage, i, c->advantage);
+    set_value(to.normaliser, i, normaliser);
+    set_value(to.behaviour, i, c->behaviour[label]);
+    if (c->old != NULL) set_value(to.old, i, c->old[label]);
+    if (c->reference != NULL) set_value(to.reference, i, c->reference[label]);
   }
 }
 

@@ -479,12 +479,6 @@ static tri_status read_run_file(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
   tri_status status = tri_run_config_load(study->run, NULL, 0, config);
-  if (status == TRI_OK && config->data.prompts[0] != '\0') {
-    status = tri_fail(TRI_UNSUPPORTED,
-                      "%s has objective.name grpo, and a study times steps on a given batch; name a run on text or on "
-                      "preferences with the same model",
-                      study->run);
-  }
   if (status == TRI_OK) status = tri_objective_set_steps(study, config->optimizer.steps);
   if (status == TRI_OK) status = check_run(study, config, config + 1);
   if (status == TRI_OK) status = tri_trial_schedule_read(study, config);

@@ -54,7 +54,17 @@ static tri_status set_warmup(tri_study *study) {
   return status;
 }
 
+/* Refuses a run whose steps a study cannot time. */
+static tri_status check_run_kind(const tri_study *study, const tri_run_config *run) {
+  if (run->data.prompts[0] == '\0') return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s has objective.name grpo, and a study times steps on a given batch; name a run on text or on "
+                  "preferences with the same model",
+                  study->run);
+}
+
 tri_status tri_trial_schedule_read(tri_study *study, const tri_run_config *run) {
+  TRI_TRY(check_run_kind(study, run));
   study->warmup = study->run_warmup = run->optimizer.warmup;
   study->run_steps = run->optimizer.steps;
   if (!tri_objective_is_of_loss(study->objective) && !is_population(study)) return TRI_OK;
