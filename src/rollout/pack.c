@@ -108,6 +108,12 @@ tri_status tri_rollout_pack(const tri_pack_request *request, tri_held_samples *t
   tri_packing *packing = NULL;
   for (int64_t i = 0; i < request->count; i++) packed[i] = (tri_packed){-1, 0};
   tri_status status = sort_by_length(request, to->sequence, &order);
+  if (status == TRI_OK && order.begins[to->sequence + 1] == 0) { /* none counts */
+    to->count = 1;
+    fill_padding(&to->rows, 0, to->sequence);
+    release_order(&order);
+    return TRI_OK;
+  }
   if (status == TRI_OK) status = tri_packing_create(to->sequence, order.counts, &packing);
   if (status == TRI_OK) to->count = tri_packing_sequences(packing);
   if (status == TRI_OK && to->count > to->room) status = tri_fail_internal("%ld samples", (long)to->count);

@@ -19,7 +19,7 @@ typedef struct tri_pack_request {
 } tri_pack_request;
 
 /* LOCAL, on the first rank. Sets the samples to the packed completions that count, and packed[count] to their places.
- * At least one must count, and every one must fit into a sample. */
+ * Each of them must fit into a sample. If none counts, there is one sample, of padding. */
 tri_status tri_rollout_pack(const tri_pack_request *request, tri_held_samples *to, tri_packed *packed);
 
 /* Returns the number of tokens of a completion in a sample: its prompt and all of its tokens but the last. */

@@ -87,15 +87,28 @@ static bool has_learnt_nothing(const tri_training *t) {
   return enough && progress->updates == 0 && progress->bad_steps == 0;
 }
 
-static tri_status give_up_empty(const tri_training *t) {
+/* Describes a reason why no label counts, and the remedy. */
+static void describe_empty_steps(const tri_run_config *config, char *out, size_t bytes) {
+  const long token = (long)config->data.ignore_token, most = (long)config->rollout.max_completion_length;
   char ignored[96] = "";
-  const long steps = (long)t->progress.step, token = (long)t->config->data.ignore_token;
-  if (!tri_training_is_rank0(t)) return tri_fail(TRI_DIVERGED, "%s", "");
+  if (config->objective.policy.mask_truncated_completions) {
+    snprintf(out, bytes,
+             "; completions of rollout.max_completion_length %ld tokens do not count "
+             "(objective.mask_truncated_completions): raise it, or look at rollouts.jsonl",
+             most);
+    return;
+  }
   if (token >= 0) snprintf(ignored, sizeof ignored, "; data.ignore_token is %ld: the corpus has little else", token);
-  return tri_fail(TRI_DIVERGED,
-                  "no label counted in the first %ld step%s, so the run stops%s; look at data.train (trireme inspect): "
-                  "are its answers within data.sequence?",
-                  steps, TRI_PLURAL(steps), ignored);
+  snprintf(out, bytes, "%s; look at data.train (trireme inspect): are its answers within data.sequence?", ignored);
+}
+
+static tri_status give_up_empty(const tri_training *t) {
+  char reason[256] = "";
+  const long steps = (long)t->progress.step;
+  if (!tri_training_is_rank0(t)) return tri_fail(TRI_DIVERGED, "%s", "");
+  describe_empty_steps(t->config, reason, sizeof reason);
+  return tri_fail(TRI_DIVERGED, "no label counted in the first %ld step%s, so the run stops%s", steps,
+                  TRI_PLURAL(steps), reason);
 }
 
 tri_status tri_observe_divergence(tri_training *t, tri_made_step *made) {

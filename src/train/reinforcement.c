@@ -221,19 +221,12 @@ static tri_status finish_batch(tri_training *t) {
   const tri_policy_config *policy = &t->config->objective.policy;
   tri_reinforcement *rl = tri_reinforcement_of(t);
   tri_rollout_find_advantages(&rl->batch, policy);
-  bool any = false;
   for (int64_t i = 0; i < tri_rollout_batch_count(&rl->batch); i++) {
     tri_rollout_completion *c = &rl->batch.list[i];
     c->counts = !policy->mask_truncated_completions || c->finish != TRI_FINISH_LENGTH;
-    any = any || c->counts;
   }
   tri_rollout_normalisers(&rl->batch, policy->loss_type, t->config->rollout.max_completion_length, policy->mini_batches,
                           rl->normalisers);
-  for (int64_t i = 0; i < tri_rollout_batch_count(&rl->batch) && !any;
-       i++) { /* nothing is learned, but a step is made */
-    rl->batch.list[i].counts = true;
-    rl->normalisers[i] = 0;
-  }
   tri_reinforcement_batch_metrics(t);
   return tri_rollout_record_write(rl->record, t->config, t->progress.batches, &rl->batch);
 }

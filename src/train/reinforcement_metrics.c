@@ -102,8 +102,9 @@ static update_sums sum_labels(const tri_reinforcement *rl, const tri_policy_sett
   update_sums sums = {.least_ratio = INFINITY};
   for (int64_t i = 0; i < rl->num_chosen; i++) {
     const tri_rollout_completion *c = rl->chosen[i];
+    if (rl->packed[i].sample < 0) continue;
     const double *lp = rl->log_probs + rl->packed[i].sample * rl->held.sequence + rl->packed[i].first;
-    for (int64_t k = 0; k < c->count && rl->packed[i].sample >= 0; k++) add_label(settings, c, k, lp[k], &sums);
+    for (int64_t k = 0; k < c->count; k++) add_label(settings, c, k, lp[k], &sums);
   }
   return sums;
 }

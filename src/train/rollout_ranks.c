@@ -130,6 +130,8 @@ tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_roll
     if (status != TRI_OK) tri_dispatcher_give_up(r->dispatcher, status);
   }
   tri_recorder_end(ticket);
+  /* The other replicas still follow or wait for events: they cannot agree on the failure, which ends the job. */
+  if (status != TRI_OK && tri_dispatcher_replicas(r->dispatcher) > 1) return status;
   TRI_TRY(tri_common_status(&t->mesh.world, status));
   stops = *stopped;
   TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &stops));

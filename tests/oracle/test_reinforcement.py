@@ -198,12 +198,14 @@ def test_filter(tmp_path, made):
 
 
 def test_all_truncated_and_masked(tmp_path, made):
-    """A batch without any label that counts is a step that learns nothing."""
-    line, = runs.train(tmp_path, made, objective=dict(name="grpo", mask_truncated_completions=True), rollout=dict(prompts=1, num_generations=4, max_completion_length=1), optimizer=dict(steps=1, weight_decay=0))
+    """A batch without any label that counts is skipped, and a run of such batches stops."""
+    run = runs.write_run(tmp_path, made, objective=dict(name="grpo", mask_truncated_completions=True), rollout=dict(prompts=1, num_generations=4, max_completion_length=1), optimizer=dict(steps=1))
+    done = trireme("train", run, status=8)
+    assert "step 1 is skipped: none of its labels counts" in done.stderr
+    assert "no label counted in the first 1 step, so the run stops; completions of rollout.max_completion_length 1 tokens do not count (objective.mask_truncated_completions): raise it, or look at rollouts.jsonl" in done.stderr
+    line, = runs.lines_of(tmp_path / "run")
     assert line["completions/clipped_ratio"] == 1 and line["reward_std"] > 0
-    assert line["loss"] == 0 and line["grad_norm"] == 0
-    before, after = preference.weights_of_folder(), load_file(newest_of(tmp_path / "run") / "model.safetensors")
-    assert all(numpy.array_equal(after[name], before[name]) for name in before)
+    assert line["loss"] is None
 
 
 # ---- types and adapters ----------------------------------------------------------------------------------------------
@@ -397,6 +399,24 @@ def advantages_in(objective, batch):
         found = found * runs.SIZE / (runs.SIZE - 1)
     scale = {"group": rewards.std(1, ddof=1, keepdims=True) + 1e-4, "batch": rewards.std(ddof=1) + 1e-4, "none": 1}[objective.get("scale_rewards", "group")]
     return (found / scale).reshape(-1)
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["one rank", "two ranks"])
+def test_a_part_without_completions(tmp_path, made, words):
+    """A batch that the filter left fewer groups than parts: the first update has nothing to learn from and is skipped."""
+    more = dict(rollout=dict(prompts=4, num_generations=8, filter=dict(low=0.4, high=0.8), max_filtered=0), optimizer=dict(steps=4))
+    lines = runs.train(tmp_path, made, words, objective=dict(name="grpo", mini_batches=4), **more)
+    groups = len({one["group"] for one in runs.rollouts_of(tmp_path)})
+    assert groups in (1, 2, 3)
+    assert [line["loss"] is not None for line in lines] == [(part + 1) * groups // 4 > part * groups // 4 for part in range(4)]
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2"), ("-n", "2", "tensor")], ids=["one rank", "two ranks", "a replica on two ranks"])
+def test_a_failure_ends_all_ranks(tmp_path, made, words):
+    """A failure of the first rank while the other rank samples."""
+    more = dict(rollout=dict(prompts=2, num_generations=8, filter=dict(low=10, high=20), max_filtered=0, tensor=1 + ("tensor" in words)))
+    done = trireme("train", runs.write_run(tmp_path, made, **more), *words[:2], status=8)
+    assert "none of 2 groups has a mean reward within rollout.filter, so there is nothing to learn from" in done.stderr
 
 
 @pytest.mark.parametrize("name", drawn(UPDATES, 3, "updates beside PyTorch"))

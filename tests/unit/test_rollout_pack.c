@@ -141,6 +141,31 @@ static void test_only_one_counts(void **state) {
   tri_rollout_batch_release(&d.batch);
 }
 
+static void test_none_counts(void **state) {
+  (void)state;
+  static const places nothing;
+  const tri_mesh alone = tri_mesh_alone();
+  tri_packed packed[ROLLOUT_MOST];
+  tri_held_samples samples;
+  tri_rollout_completion *list[ROLLOUT_MOST];
+  rollout_draws d;
+  CHECK_OK(rollout_draw_batch(5, 16, false, &d));
+  CHECK_OK(tri_held_samples_create(FIRST_COLUMNS, 16, ROLLOUT_MOST, 2, &alone, &samples));
+  for (int64_t i = 0; i < ROLLOUT_MOST; i++) {
+    list[i] = &d.batch.list[i];
+    list[i]->counts = false;
+  }
+  for (int64_t count = ROLLOUT_MOST; count >= 0; count -= ROLLOUT_MOST) {
+    const tri_pack_request request = {list, count, d.normalisers};
+    CHECK_OK(tri_rollout_pack(&request, &samples, packed));
+    assert_int_equal(samples.count, 1);
+    check_padding(&samples, &nothing);
+    for (int64_t i = 0; i < count; i++) assert_int_equal(packed[i].sample, -1);
+  }
+  tri_held_samples_release(&samples);
+  tri_rollout_batch_release(&d.batch);
+}
+
 static void test_a_completion_that_is_too_long(void **state) {
   (void)state;
   const tri_mesh alone = tri_mesh_alone();
@@ -182,9 +207,8 @@ static void test_the_feed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random_batches),
-      cmocka_unit_test(test_only_one_counts),
-      cmocka_unit_test(test_a_completion_that_is_too_long),
+      cmocka_unit_test(test_random_batches), cmocka_unit_test(test_only_one_counts),
+      cmocka_unit_test(test_none_counts),    cmocka_unit_test(test_a_completion_that_is_too_long),
       cmocka_unit_test(test_the_feed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
