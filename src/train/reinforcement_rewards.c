@@ -122,8 +122,14 @@ static tri_status score_by_command(tri_training *t, int64_t r, tri_rollout_batch
   return status;
 }
 
+/* Ends the run after saving the state before this batch. */
+static void stop_run(tri_training *t, bool *stopped) {
+  t->stop_status = TRI_IO_FAILED;
+  *stopped = true;
+}
+
 /* Stops the run if commands have not answered for too many completions. */
-static void check_failed(const tri_training *t, const tri_rollout_batch *batch, bool *stopped) {
+static void check_failed(tri_training *t, const tri_rollout_batch *batch, bool *stopped) {
   const int64_t count = tri_rollout_batch_count(batch);
   int64_t failed = 0;
   for (int64_t i = 0; i < count; i++) failed += batch->list[i].failed;
@@ -132,13 +138,19 @@ static void check_failed(const tri_training *t, const tri_rollout_batch *batch, 
       "the command of a reward has not answered for %ld of %ld completions, more than rollout.max_failed %g, so the "
       "run saves the state before this batch and ends; look at %s/reward.log",
       (long)failed, (long)count, t->config->rollout.max_failed, t->config->output);
-  *stopped = true;
+  stop_run(t, stopped);
 }
 
 tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bool *stopped) {
   for (int64_t r = 0; r < t->config->num_rewards && !*stopped; r++) {
-    TRI_TRY(tri_reinforcement_of(t)->rewards[r] != NULL ? score_by_rule(t, r, batch)
-                                                        : score_by_command(t, r, batch, stopped));
+    const bool by_rule = tri_reinforcement_of(t)->rewards[r] != NULL;
+    const tri_status status = by_rule ? score_by_rule(t, r, batch) : score_by_command(t, r, batch, stopped);
+    if (status == TRI_IO_FAILED) {
+      tri_warn("%s; the run saves the state before this batch and ends", tri_status_message());
+      stop_run(t, stopped);
+    } else {
+      TRI_TRY(status);
+    }
   }
   if (*stopped) return TRI_OK;
   tri_rollout_weigh_rewards(batch, tri_reinforcement_of(t)->weights, t->config->num_rewards);

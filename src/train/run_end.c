@@ -60,8 +60,8 @@ static void log_early_end(const tri_training *t) {
       (long)progress->best_step);
 }
 
-/* Returns the status of a run whose loop has ended: TRI_INTERRUPTED after a signal, TRI_DIVERGED after bad steps, with
- * the message. */
+/* Returns the status of a run whose loop has ended: TRI_INTERRUPTED after a signal, TRI_DIVERGED after bad steps,
+ * t->stop_status if it stops by itself, with the message. */
 tri_status tri_training_end(tri_training *t) {
   const tri_progress *progress = &t->progress;
   char proven[1100];
@@ -84,6 +84,8 @@ tri_status tri_training_end(tri_training *t) {
                       : !t->config->checkpoint.at_end ? "it is not saved, since `checkpoint.at_end` is false"
                       : progress->updates == 0        ? "it is not saved, since no step has changed the weights"
                                                : "its checkpoint is written, and the same command continues from there";
+  if (t->stop_status != TRI_OK)
+    return tri_fail(t->stop_status, "stopped after step %ld; %s", (long)progress->step, saved);
   return tri_fail(TRI_INTERRUPTED, "interrupted after step %ld; %s", (long)progress->step, saved);
 }
 

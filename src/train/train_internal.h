@@ -58,8 +58,9 @@ typedef struct tri_training {
   tri_watchdog *watchdog;
   char flight[TRI_PATH_BYTES]; /* folder of the ranks' flight reports */
   tri_timing timing;
-  int64_t stop_at; /* tri_train_options */
-  bool stopping;   /* a rank was asked to stop */
+  int64_t stop_at;        /* tri_train_options */
+  bool stopping;          /* a rank was asked to stop, or the first rank stops the run by itself */
+  tri_status stop_status; /* on the first rank: status of a run that it stops by itself; TRI_OK: it does not */
   tri_save_pending pending;
 } tri_training;
 

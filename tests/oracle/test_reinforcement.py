@@ -419,6 +419,34 @@ def test_a_failure_ends_all_ranks(tmp_path, made, words):
     assert "none of 2 groups has a mean reward within rollout.filter, so there is nothing to learn from" in done.stderr
 
 
+FAILING = {"never": ("exit 4", "has ended three times in a row without an answer, with exit status 4;"),
+           "at times": ("case $id in *3) exit 4;; esac", "completions, more than rollout.max_failed 0, so the run saves the state before this batch and ends; look at")}
+
+
+@pytest.mark.parametrize("name, words", [("never", ()), ("at times", ()), ("at times", ("-n", "2"))], ids=str)
+def test_a_reward_that_does_not_answer(tmp_path, made, name, words):
+    """The command fails in the second batch: the state before the batch is saved, and the run continues with the bits of a run whose command never failed."""
+    fails, said = FAILING[name]
+    (tmp_path / "reward.sh").write_text("""while read -r line; do
+  count=$((count + 1))
+  id=$(echo "$line" | sed 's/.*"id": *\\([0-9]*\\).*/\\1/')
+  if [ -e "$1" ]; then %s; fi
+  completion=$(echo "$line" | sed 's/.*"completion": *"\\([^"]*\\)".*/\\1/')
+  echo "{\\"id\\": $id, \\"reward\\": 0.${#completion}}"
+  if [ -n "$2" ] && [ $count = 24 ]; then touch "$1"; fi
+done
+""" % fails)
+    for folder, more in (("whole", ""), ("parted", " now")):
+        runs.write_run(tmp_path / folder, made, reward=[dict(command=f"sh {tmp_path}/reward.sh {tmp_path}/bad{more}", workers=1)], rollout=dict(max_failed=0), optimizer=dict(steps=2), **FP32)
+    trireme("train", tmp_path / "whole/run.yaml", *words)
+    done = trireme("train", tmp_path / "parted/run.yaml", *words, status=5)
+    assert said in done.stderr
+    assert "stopped after step 1; its checkpoint is written, and the same command continues from there" in done.stderr
+    (tmp_path / "bad").unlink()
+    trireme("train", tmp_path / "parted/run.yaml", *words)
+    assert runs.ended(tmp_path / "parted") == runs.ended(tmp_path / "whole")
+
+
 @pytest.mark.parametrize("name", drawn(UPDATES, 3, "updates beside PyTorch"))
 def test_updates_are_pytorchs(tmp_path, made, name):
     """The completions of rollouts.jsonl, their advantages from the rewards, losses, norms of gradients, and the weights after two batches."""
