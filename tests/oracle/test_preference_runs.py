@@ -385,7 +385,7 @@ def here(tmp_path, made):
 
 
 REFUSED = {
-    "an unknown loss": (["objective.name=dpoo"], "--set objective.name=dpoo: `name` under `objective:` must be one of cross_entropy, dpo, ipo, hinge,", "not `dpoo`; did you mean `dpo`?"),
+    "an unknown loss": (["objective.name=dpoo"], "--set objective.name=dpoo: `name` under `objective:` must be one of cross_entropy, grpo, dpo, ipo, hinge,", "not `dpoo`; did you mean `dpo`?"),
     "beta of 0": (["objective.beta=0"], "--set objective.beta=0: `beta` under `objective:` must be above 0, not 0"),
     "beta below 0": (["objective.beta=-0.1"], "`beta` under `objective:` must be above 0, not -0.1"),
     "beta that is no number": (["objective.beta=nan"], "`beta` under `objective:` must be a number, not `nan`"),
