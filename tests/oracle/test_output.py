@@ -368,17 +368,18 @@ def test_the_summary_is_written_last(tmp_path, corpus):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     tiny = dict(GPT2, num_layers=1, hidden_size=8, num_heads=1)
-    path = write_run(tmp_path, corpus, steps=2500, model=tiny, checkpoint=dict(every=0), threads=1)
-    trireme("train", path)
+    path = write_run(tmp_path, corpus, steps=2500, model=tiny, checkpoint=dict(every=0), threads=1, evaluation=dict(every=5, sequences=1))
+    words = ["train", path, "--set", f"data.validation={corpus / 'train'}"]
+    trireme(*words)
     curve, summary = tmp_path / "run/loss.svg", tmp_path / "run/summary.json"
     others = max(path.stat().st_size for path in (summary, tmp_path / "run/config.yaml"))
     drawn, size = curve.read_text(), (curve.stat().st_size + others) // 2
     assert others < size < curve.stat().st_size
     summary.unlink()
     curve.unlink()
-    done = subprocess.run([TRIREME, "train", path], capture_output=True, text=True, preexec_fn=limit_files)
+    done = subprocess.run([TRIREME, *words], capture_output=True, text=True, preexec_fn=limit_files)
     assert done.returncode == 5 and "loss.svg" in done.stderr and not curve.exists() and not summary.exists(), done.stderr
-    trireme("train", path)
+    trireme(*words)
     assert curve.read_text() == drawn and json.loads(summary.read_text())["steps"] == 2500
 
 

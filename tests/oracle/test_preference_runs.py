@@ -386,8 +386,8 @@ def here(tmp_path, made):
 
 REFUSED = {
     "an unknown loss": (["objective.name=dpoo"], "--set objective.name=dpoo: `name` under `objective:` must be one of cross_entropy, grpo, dpo, ipo, hinge,", "not `dpoo`; did you mean `dpo`?"),
-    "beta of 0": (["objective.beta=0"], "--set objective.beta=0: `beta` under `objective:` must be above 0, not 0"),
-    "beta below 0": (["objective.beta=-0.1"], "`beta` under `objective:` must be above 0, not -0.1"),
+    "beta of 0": (["objective.beta=0"], "--set objective.beta=0: `objective.beta` is 0, and with dpo it must be above 0; try 0.1"),
+    "beta below 0": (["objective.beta=-0.1"], "`beta` under `objective:` must be at least 0, not -0.1"),
     "beta that is no number": (["objective.beta=nan"], "`beta` under `objective:` must be a number, not `nan`"),
     "label_smoothing": (["objective.label_smoothing=0.1"], "`objective.label_smoothing` goes with robust, cpo, simpo and exo_pair, and objective.name is dpo; leave it out"),
     "label_smoothing of a half": (["objective.name=robust", "objective.label_smoothing=0.5"], "`label_smoothing` under `objective:` must be at least 0 and below 0.5, not 0.5"),
@@ -397,7 +397,7 @@ REFUSED = {
     "cpo_alpha beside dpo": (["objective.cpo_alpha=0.5"], "`objective.cpo_alpha` goes with cpo and simpo; other losses of pairs have sft_weight, and objective.name is dpo; leave it out"),
     "desirable_weight": (["objective.desirable_weight=2"], "`objective.desirable_weight` goes with kto and apo_zero_unpaired, and objective.name is dpo; leave it out"),
     "nothing weighs": (["objective.name=kto", "objective.desirable_weight=0", "objective.undesirable_weight=0"], "`objective.desirable_weight` and objective.undesirable_weight are both 0: nothing is learned"),
-    "TRL's loss_type": (["objective.loss_type=sigmoid"], "`loss_type` is not a key of `objective:`; the loss is objective.name: cross_entropy of the next token, or of preferences (sigmoid is dpo;"),
+    "TRL's loss_type": (["objective.loss_type=sigmoid"], "`loss_type` under `objective:` must be one of dapo, grpo, dr_grpo, cispo, not `sigmoid`; a loss of preferences is objective.name (sigmoid is dpo)"),
     "TRL's loss_weights": (["objective.loss_weights=1"], "loss_weights is dpo with objective.sft_weight"),
     "TRL's ref_model": (["ref_model=x"], "the reference is the model as the run begins"),
     "TRL's f_divergence_type": (["objective.f_divergence_type=js_divergence"], "divergences other than the reverse KL are not supported"),
