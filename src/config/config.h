@@ -178,10 +178,12 @@ typedef struct tri_config_difference {
   unsigned change;          /* TRI_CHANGE bits, its own or its section's */
 } tri_config_difference;
 
-/* Calls `visit` for each key whose values differ between the structs. Lists are not compared. */
+/* Calls `visit` for each key whose values differ between the structs. For a list, `left` and `right` show the first
+ * difference; lists that are written as mappings are not compared. */
 void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
                             void (*visit)(void *context, const tri_config_difference *difference), void *context);
-/* Calls `visit` for each row that has TRI_CHANGE bits of its own, sections too, with its full name and the bits. */
+/* Calls `visit` for each row that has TRI_CHANGE bits, its own or its section's, sections too, with its full name and
+ * the bits. */
 void tri_config_changes(const tri_config_table *table, void (*visit)(void *context, const char *key, unsigned change),
                         void *context);
 

@@ -216,6 +216,61 @@ typedef struct comparison {
   void *context;
 } comparison;
 
+static int64_t entries_of(const tri_config_key *list, const char *values) {
+  return *(const int64_t *)(const void *)(values + list->count);
+}
+
+/* Formats a list by the value that stands for each entry, "[number, format]". */
+static void format_list(const tri_config_key *list, const char *values, char out[LINE_BYTES]) {
+  const tri_config_key *plain = find_plain(list);
+  char value[LINE_BYTES];
+  size_t length = (size_t)snprintf(out, LINE_BYTES, "[");
+  for (int64_t i = 0; i < entries_of(list, values) && length < LINE_BYTES; i++) {
+    format_value(plain, values + list->offset + (size_t)i * list->bytes + plain->offset, value, sizeof value);
+    length += (size_t)snprintf(out + length, LINE_BYTES - length, "%s%s", i == 0 ? "" : ", ", value);
+  }
+  if (length < LINE_BYTES) snprintf(out + length, LINE_BYTES - length, "]");
+}
+
+/* Formats the first value in which two entries differ, with its key, "format with weight 0.5". Returns false if the
+ * entries are the same. */
+static bool format_entries(const tri_config_key *list, const char *a, const char *b, char before[LINE_BYTES],
+                           char after[LINE_BYTES]) {
+  const tri_config_key *plain = find_plain(list);
+  char name[LINE_BYTES], left[LINE_BYTES], right[LINE_BYTES];
+  for (size_t i = 0; i < list->table->num_keys; i++) {
+    const tri_config_key *key = &list->table->keys[i];
+    format_value(key, a + key->offset, left, sizeof left);
+    format_value(key, b + key->offset, right, sizeof right);
+    if (strcmp(left, right) == 0) continue;
+    format_value(plain, a + plain->offset, name, sizeof name);
+    snprintf(before, LINE_BYTES, "%.200s with %s %.200s", name, key->name, left);
+    snprintf(after, LINE_BYTES, "%s %.200s", key->name, right);
+    return true;
+  }
+  return false;
+}
+
+/* Compares two lists whose entries have a plain value: first these values, then the entries. */
+static void compare_lists(const tri_config_key *list, const char *left, const char *right, const char *name,
+                          unsigned change, const comparison *to) {
+  char before[LINE_BYTES], after[LINE_BYTES];
+  if (list->plain == NULL || list->keyed != NULL) return;
+  const tri_config_difference difference = {name, before, after, change};
+  format_list(list, left, before);
+  format_list(list, right, after);
+  if (entries_of(list, left) != entries_of(list, right) || strcmp(before, after) != 0) {
+    to->visit(to->context, &difference);
+    return;
+  }
+  for (int64_t i = 0; i < entries_of(list, left); i++) {
+    const size_t at = list->offset + (size_t)i * list->bytes;
+    if (!format_entries(list, left + at, right + at, before, after)) continue;
+    to->visit(to->context, &difference);
+    return;
+  }
+}
+
 static void compare_section(const tri_config_table *table, const char *prefix, unsigned change, const char *left,
                             const char *right, const comparison *to) {
   char name[NAME_BYTES], before[LINE_BYTES], after[LINE_BYTES];
@@ -228,7 +283,8 @@ static void compare_section(const tri_config_table *table, const char *prefix, u
       compare_section(key->table, name, meaning, a, b, to);
       continue;
     }
-    format_value(key, a, before, sizeof before);
+    if (key->type == TRI_CONFIG_LIST) compare_lists(key, left, right, name, meaning, to);
+    format_value(key, a, before, sizeof before); /* "" for a list */
     format_value(key, b, after, sizeof after);
     const tri_config_difference difference = {name, before, after, meaning};
     if (strcmp(before, after) != 0) to->visit(to->context, &difference);
@@ -240,20 +296,23 @@ void tri_config_differences(const tri_config_table *table, const void *left, con
   compare_section(table, "", 0, left, right, &(comparison){visit, context});
 }
 
-static void visit_changes(const tri_config_table *table, const char *prefix,
+static void visit_changes(const tri_config_table *table, const char *prefix, unsigned change,
                           void (*visit)(void *context, const char *key, unsigned change), void *context) {
   char name[NAME_BYTES];
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
+    const unsigned meaning = key->change != 0 ? key->change : change;
     full_name(prefix, key->name, name);
-    if (key->change != 0) visit(context, name, key->change);
-    if (key->type == TRI_CONFIG_SECTION) visit_changes(key->table, name, visit, context);
+    if (meaning != 0) visit(context, name, meaning);
+    if (key->type != TRI_CONFIG_SECTION) continue;
+    const bool as_one = (meaning & TRI_CHANGE_CONTENT) == TRI_CHANGE_CONTENT; /* the section is compared as one */
+    visit_changes(key->table, name, as_one ? 0 : meaning, visit, context);
   }
 }
 
 void tri_config_changes(const tri_config_table *table, void (*visit)(void *context, const char *key, unsigned change),
                         void *context) {
-  visit_changes(table, "", visit, context);
+  visit_changes(table, "", 0, visit, context);
 }
 
 /* ---- help -------------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,9 @@
-/* Averages of weights: the point that an optimizer evaluates in place of the one that it trains
- * (tri_optimizer.evaluated), and the average over the run, which any optimizer can have (optimizers/average.c). */
+/* Points that a run keeps beside the trained weights: the one that an optimizer evaluates in place of the one that it
+ * trains (tri_optimizer.evaluated), the average over the run, which any optimizer can have (optimizers/average.c), and
+ * the reference (optimizers/reference.c). */
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
+#include "optimizers/run.h"
 
 void tri_engine_parameters_changed(tri_engine *engine) { tri_weights_changed(engine->weights); }
 
@@ -51,10 +53,35 @@ tri_status tri_engine_average_weights(tri_engine *engine, int64_t update) {
   return TRI_OK;
 }
 
-/* ---- evaluated point --------------------------------------------------------------------------------------------- */
+/* ---- other points in the place of the weights -------------------------------------------------------------------- */
 
-static bool averages(const tri_update_call *call) {
-  return call->optimizer != NULL && call->optimizer->evaluated != NULL;
+/* Returns whether the run keeps a point for the parameters of a call. */
+static bool has_point(const tri_update_call *call, tri_policy point) {
+  if (call->optimizer == NULL) return false;
+  switch (point) {
+    case TRI_POLICY_EVALUATED: return call->optimizer->evaluated != NULL;
+    case TRI_POLICY_REFERENCE: return tri_reference_is_kept(call->settings);
+    case TRI_POLICY_TRAINED: break;
+  }
+  return false;
+}
+
+/* Writes a point to the parameters of a call, whose trained values are at `trained`. */
+static tri_status write_point(const tri_engine *engine, const tri_update_call *call, tri_policy point,
+                              const void *trained, void *values) {
+  tri_queue *queue = engine->device->queue;
+  const tri_weights *weights = engine->executor->weights;
+  const int64_t reference = tri_update_run_state(call, TRI_RUN_STATE_REFERENCE);
+  switch (point) {
+    case TRI_POLICY_EVALUATED:
+      TRI_KERNEL_CALL(queue, lerp, call->type, call->count, call->optimizer->evaluated(call->settings), trained,
+                      tri_weights_state(weights, call, 0), values);
+      return TRI_OK;
+    case TRI_POLICY_REFERENCE:
+      return tri_update_widen(queue, call, reference, tri_weights_state(weights, call, reference), values);
+    case TRI_POLICY_TRAINED: break;
+  }
+  return TRI_OK;
 }
 
 /* Gathers parameters whose shards the replicas have updated. */
@@ -72,41 +99,57 @@ static tri_status gather_values(tri_engine *engine) {
   return TRI_OK;
 }
 
-/* With `evaluated`, moves the trained weights to the gradients' memory and puts the evaluated ones in their place; else
- * copies the trained weights back. */
-static tri_status change_point(tri_engine *engine, bool evaluated) {
+static bool has_any(const tri_engine *engine, tri_policy point) {
+  const tri_optimizer_settings *settings = engine->options.optimizer;
+  switch (point) {
+    case TRI_POLICY_EVALUATED: return tri_optimizer_that_averages(settings) != NULL;
+    case TRI_POLICY_REFERENCE: return settings != NULL && tri_reference_is_kept(settings);
+    case TRI_POLICY_TRAINED: break;
+  }
+  return false;
+}
+
+tri_status tri_engine_swap_in(tri_engine *engine, tri_policy point) {
   tri_queue *queue = engine->device->queue;
   const tri_updates *updates = engine->parts.updates;
-  if (tri_optimizer_that_averages(engine->options.optimizer) == NULL) return TRI_OK;
-  tri_queue_at(queue, "average", -1, NULL);
+  if (!has_any(engine, point)) return TRI_OK;
+  tri_queue_at(queue, "swap in weights", -1, NULL);
   for (int64_t i = 0; i < updates->count; i++) {
     const tri_update_call *call = &updates->calls[i];
     const tri_dtype wide = tri_dtype_wide(call->type);
-    if (!averages(call)) continue;
+    if (!has_point(call, point)) continue;
     void *values = tri_weights_call_values(engine->executor->weights, call);
-    void *kept = tri_weights_call_gradients(engine->executor->weights, call);
-    TRI_KERNEL_CALL(queue, convert, call->count, wide, evaluated ? values : kept, wide, evaluated ? kept : values);
-    if (!evaluated) continue;
-    TRI_KERNEL_CALL(queue, lerp, call->type, call->count, call->optimizer->evaluated(call->settings), kept,
-                    tri_weights_state(engine->executor->weights, call, 0), values);
+    void *trained = tri_weights_call_gradients(engine->executor->weights, call);
+    TRI_KERNEL_CALL(queue, convert, call->count, wide, values, wide, trained);
+    TRI_TRY(write_point(engine, call, point, trained, values));
   }
   return gather_values(engine);
 }
 
-tri_status tri_engine_swap_in_averaged_weights(tri_engine *engine) { return change_point(engine, true); }
-
-tri_status tri_engine_swap_back(tri_engine *engine) { return change_point(engine, false); }
+tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point) {
+  tri_queue *queue = engine->device->queue;
+  const tri_updates *updates = engine->parts.updates;
+  if (!has_any(engine, point)) return TRI_OK;
+  tri_queue_at(queue, "swap back weights", -1, NULL);
+  for (int64_t i = 0; i < updates->count; i++) {
+    const tri_update_call *call = &updates->calls[i];
+    const tri_dtype wide = tri_dtype_wide(call->type);
+    if (!has_point(call, point)) continue;
+    TRI_KERNEL_CALL(queue, convert, call->count, wide, tri_weights_call_gradients(engine->executor->weights, call),
+                    wide, tri_weights_call_values(engine->executor->weights, call));
+  }
+  return gather_values(engine);
+}
 
 tri_status tri_engine_begin_states(tri_engine *engine) {
   tri_queue *queue = engine->device->queue;
   const tri_updates *updates = engine->parts.updates;
   for (int64_t i = 0; i < updates->count; i++) {
     const tri_update_call *call = &updates->calls[i];
-    const tri_dtype wide = tri_dtype_wide(call->type);
     for (int64_t s = 0; s < tri_update_num_states(call); s++) {
       if (!tri_update_state(call, s)->as_value) continue;
-      TRI_KERNEL_CALL(queue, convert, call->count, wide, tri_weights_call_values(engine->executor->weights, call), wide,
-                      tri_weights_state(engine->executor->weights, call, s));
+      TRI_TRY(tri_update_narrow(queue, call, s, tri_weights_call_values(engine->executor->weights, call),
+                                tri_weights_state(engine->executor->weights, call, s)));
     }
   }
   return TRI_OK;

@@ -98,7 +98,8 @@ tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t sa
 typedef enum tri_policy {
   TRI_POLICY_TRAINED,   /* the parameters as they are trained */
   TRI_POLICY_EVALUATED, /* the weights that the optimizer evaluates (schedule-free AdamW's averages) */
-  TRI_POLICY_REFERENCE, /* the base of an adapter: its factors add nothing. TRI_UNSUPPORTED without an adapter */
+  TRI_POLICY_REFERENCE, /* the initial weights, if the optimizer's settings say `reference`; else the base of an
+                           adapter, whose factors add nothing. TRI_UNSUPPORTED with neither */
 } tri_policy;
 
 /* COLLECTIVE, between steps. Computes the log-probabilities, without dropout, of the labels of samples [0, samples) of

@@ -73,10 +73,11 @@ tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tr
 tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, bool without_factors,
                               int64_t *micro_batches);
 
-/* COLLECTIVE. Replaces the trained weights by those that the optimizer evaluates, and swaps back (schedule-free AdamW).
- * Both do nothing for other optimizers. In between, the trained weights are in the gradients' memory (averaging.c). */
-tri_status tri_engine_swap_in_averaged_weights(tri_engine *engine);
-tri_status tri_engine_swap_back(tri_engine *engine);
+/* COLLECTIVE. Replaces the trained weights by the evaluated or the reference ones, and swaps back. Both do nothing if
+ * the run does not keep that point: without schedule-free AdamW, without tri_reference_is_kept. In between, the trained
+ * weights are in the gradients' memory (averaging.c). */
+tri_status tri_engine_swap_in(tri_engine *engine, tri_policy point);
+tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point);
 /* Adds the weights to their average over the run, if that is due after update number `update` (averaging.c). */
 tri_status tri_engine_average_weights(tri_engine *engine, int64_t update);
 

@@ -73,17 +73,19 @@ tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_
                                 double *out) {
   if (!tri_objective_has_completions(engine->options.objective))
     return tri_fail_internal("log-probabilities of labels need an engine with an objective that has completions");
+  const bool kept = tri_reference_is_kept(engine->options.optimizer);
   switch (policy) {
     case TRI_POLICY_TRAINED: return all_log_probs(engine, feed, samples, false, out);
     case TRI_POLICY_REFERENCE:
+      if (kept) break;
       if (tri_trainable_has_adapter(&engine->options.model->tuning))
         return all_log_probs(engine, feed, samples, true, out);
       return tri_fail(TRI_UNSUPPORTED,
-                      "a reference needs a model with an adapter, because the reference is the adapter's base");
+                      "a reference needs a model with an adapter, whose base it is, or an optimizer that keeps one");
     case TRI_POLICY_EVALUATED: break;
   }
-  TRI_TRY(tri_engine_swap_in_averaged_weights(engine));
+  TRI_TRY(tri_engine_swap_in(engine, policy));
   const tri_status status = all_log_probs(engine, feed, samples, false, out);
-  const tri_status swapped = tri_engine_swap_back(engine);
+  const tri_status swapped = tri_engine_swap_back(engine, policy);
   return status != TRI_OK ? status : swapped;
 }

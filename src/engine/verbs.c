@@ -157,9 +157,9 @@ tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t sa
   tri_step_state state = {.feed = feed, .evaluating = true, .samples = samples};
   const tri_step_results *results = NULL;
   int64_t micro_batches = 0;
-  TRI_TRY(tri_engine_swap_in_averaged_weights(engine));
+  TRI_TRY(tri_engine_swap_in(engine, TRI_POLICY_EVALUATED));
   const tri_status status = forward(engine, &state, &micro_batches);
-  const tri_status swapped = tri_engine_swap_back(engine);
+  const tri_status swapped = tri_engine_swap_back(engine, TRI_POLICY_EVALUATED);
   TRI_TRY(status);
   TRI_TRY(swapped);
   TRI_TRY(tri_executor_read_results(engine->executor, &results));

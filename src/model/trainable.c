@@ -94,6 +94,19 @@ static tri_stored stored_of(const tri_trainable *tuning, const tri_parameter *en
   return TRI_STORED_WIDE;
 }
 
+bool tri_trainable_is_read_narrow(const tri_parameter *entry) {
+  if (entry->num_dims < 2 || entry->factor) return false;
+  switch (entry->part) {
+    case TRI_PART_ATTENTION:
+    case TRI_PART_MLP:
+    case TRI_PART_HEAD: return true;
+    case TRI_PART_EMBEDDING: /* rows are added up wide */
+    case TRI_PART_NORM:
+    case TRI_PART_ROUTER: break;
+  }
+  return false;
+}
+
 /* Returns the key with the patterns of frozen, or of trained, parameters. */
 static const char *key_of(const tri_trainable *tuning) {
   return tri_trainable_has_adapter(tuning) ? "adapter.train" : "freeze";

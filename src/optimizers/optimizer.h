@@ -96,6 +96,7 @@ typedef struct tri_optimizer_settings {
   tri_adafactor_settings adafactor;
   tri_low_rank_settings galore, fira;
   tri_average_settings average;
+  bool reference; /* keeps the initial values of trained parameters (reference.c); no key: the objective decides */
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
@@ -144,7 +145,8 @@ typedef struct tri_optimizer_state {
   const char *suffix; /* suffix of its tensor's name in a checkpoint */
   tri_state_owner owner;
   bool with_sign; /* false: never negative */
-  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), always stored wide */
+  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), and is stored wide */
+  bool as_read;   /* stored in the type in which a forward reads the parameter (tri_trainable_is_read_narrow) */
   /* Returns its shape for a whole tensor of a parameter (each tensor of a stack). NULL: one number per element. */
   tri_state_shape (*shape)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
   /* Returns whether a run keeps it; for a state of the run. */
@@ -153,7 +155,7 @@ typedef struct tri_optimizer_state {
 
 /* States of the run itself, with any optimizer: each is a row of the file that defines it, such as
  * tri_average_state. The engine's update (engine_step.c) calls the function that updates it. */
-#define TRI_RUN_STATES(X) X(AVERAGE, average)
+#define TRI_RUN_STATES(X) X(AVERAGE, average) X(REFERENCE, reference)
 #define TRI_RUN_STATE_VALUE(VALUE, name) TRI_RUN_STATE_##VALUE,
 typedef enum tri_run_state { TRI_RUN_STATES(TRI_RUN_STATE_VALUE) TRI_NUM_RUN_STATES } tri_run_state;
 #define TRI_RUN_STATE_ROW(VALUE, name) extern const tri_optimizer_state tri_##name##_state;
@@ -284,5 +286,9 @@ double tri_average_element_bytes(const tri_optimizer_settings *settings, size_t 
 /* Fails if the run keeps a running average although `other`, an optimizer of the run, averages its points itself. NULL:
  * no optimizer does. */
 tri_status tri_average_check(const tri_optimizer_settings *settings, const tri_optimizer *other);
+
+/* ---- reference --------------------------------------------------------------------------------------------------- */
+
+bool tri_reference_is_kept(const tri_optimizer_settings *settings);
 
 #endif

@@ -39,7 +39,7 @@ static inline tri_adamw tri_update_adamw(const tri_update_call *call) {
  * workspace, piece by piece, and converted back. */
 tri_status tri_update_run_call(const tri_update_run *run, const tri_update_call *call);
 
-/* Queue the conversion of a call's state that is not stored wide to wide[count], and back. */
+/* Queue a copy of a call's state, which has one number per element, to wide[count], and back. */
 tri_status tri_update_widen(tri_queue *queue, const tri_update_call *call, int64_t state, void *kept, void *wide);
 tri_status tri_update_narrow(tri_queue *queue, const tri_update_call *call, int64_t state, const void *wide,
                              void *kept);

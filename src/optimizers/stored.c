@@ -3,6 +3,7 @@
 #include "base/count.h"
 #include "base/dynamic_map.h"
 #include "base/memory.h"
+#include "model/trainable.h"
 #include "optimizers/run.h"
 
 #include <math.h>
@@ -14,8 +15,10 @@ bool tri_update_has_own_shape(const tri_update_call *call, int64_t state) {
 }
 
 tri_state_storage tri_update_storage(const tri_update_call *call, int64_t state) {
-  const bool wide = tri_update_state(call, state)->as_value || tri_update_has_own_shape(call, state);
-  return wide ? TRI_STATE_WIDE : call->settings->state;
+  const tri_optimizer_state *of = tri_update_state(call, state);
+  const bool narrow = of->as_read && call->type == TRI_BF16 && tri_trainable_is_read_narrow(&call->tensor);
+  if (narrow) return TRI_STATE_BF16;
+  return of->as_value || tri_update_has_own_shape(call, state) ? TRI_STATE_WIDE : call->settings->state;
 }
 
 int64_t tri_update_state_count(const tri_update_call *call, int64_t state) {
@@ -132,7 +135,7 @@ typedef struct stored {
 /* Returns the elements from the call's element `first` on, of a state that begins at `kept`. */
 static stored stored_of(const tri_update_call *call, int64_t state, void *kept, int64_t first) {
   char *values = kept;
-  stored s = {.storage = tri_update_storage(call, state), .with_sign = call->optimizer->states[state].with_sign};
+  stored s = {.storage = tri_update_storage(call, state), .with_sign = tri_update_state(call, state)->with_sign};
   switch (s.storage) {
     case TRI_STATE_WIDE: s.values = values + (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type)); break;
     case TRI_STATE_BF16: s.values = values + (size_t)first * tri_dtype_bytes(TRI_BF16); break;
@@ -200,7 +203,12 @@ static tri_status run_piece(const tri_update_run *run, const tri_update_call *ca
 }
 
 tri_status tri_update_widen(tri_queue *queue, const tri_update_call *call, int64_t state, void *kept, void *wide) {
+  const tri_dtype type = tri_dtype_wide(call->type);
   const stored from = stored_of(call, state, kept, 0);
+  if (tri_update_is_wide(call, state)) {
+    TRI_KERNEL_CALL(queue, convert, call->count, type, kept, type, wide);
+    return TRI_OK;
+  }
   return widen(queue, call->type, call->count, &from, wide);
 }
 
@@ -269,7 +277,12 @@ static tri_status restore_blocks(tri_queue *queue, const tri_update_call *call, 
 
 tri_status tri_update_narrow(tri_queue *queue, const tri_update_call *call, int64_t state, const void *wide,
                              void *kept) {
+  const tri_dtype type = tri_dtype_wide(call->type);
   const stored to = stored_of(call, state, kept, 0);
+  if (tri_update_is_wide(call, state)) {
+    TRI_KERNEL_CALL(queue, convert, call->count, type, wide, type, kept);
+    return TRI_OK;
+  }
   TRI_TRY(write_back(queue, call->type, call->count, wide, &to));
   if (to.scales == NULL || !to.with_sign) return TRI_OK;
   return restore_blocks(queue, call, wide, &to);

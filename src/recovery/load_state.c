@@ -130,6 +130,26 @@ static bool begins_any(const tri_loading *l, const tri_checkpoint *checkpoint) {
   return false;
 }
 
+/* Fails if the run keeps a reference and resumes after its first step from a checkpoint that has none: it would begin
+ * as a copy of the trained weights. */
+static tri_status check_reference(const tri_loading *l, const tri_checkpoint *checkpoint) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  if (!tri_reference_is_kept(&l->config->optimizer.settings) || l->kind == TRI_RESUME_WEIGHTS) return TRI_OK;
+  if (state == NULL || state->step == 0) return TRI_OK;
+  if (!takes_optimizer(l, checkpoint)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "%s: its reference (objective.beta) is one of the optimizer's states, which another optimizer does "
+                    "not take over; keep the optimizer, or begin a new run with `init`",
+                    tri_checkpoint_path(checkpoint));
+  }
+  if (!begins(l, checkpoint, TRI_RUN_STATE_REFERENCE)) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "`objective.beta` %g: %s has no reference, because it was saved with beta 0; set beta to 0, or begin a "
+      "new run with `init`",
+      l->config->objective.beta, tri_checkpoint_path(checkpoint));
+}
+
 /* Reads the slices of this rank, and verifies the checkpoint. Usually sizes, headers and other files are verified
  * before the tensors are read, and the checksums of the tensors afterwards, from memory. If memory differs from the
  * file, the whole checkpoint is verified before (`whole`). It differs if values are converted, or if only the
@@ -147,6 +167,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
     status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
   *damaged = is_damage(status);
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
+  if (status == TRI_OK) status = check_reference(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
   if (status != TRI_OK || !has_state || whole) return status;
   /* Verify memory: compute the checksums of the bytes that a save of this state would write, and compare them with
@@ -204,13 +225,19 @@ static void log_unused_average(const tri_checkpoint *checkpoint) {
 }
 
 /* Resets the best evaluation so far, and the number of evaluations since, if the run has other validation data or
- * another objective than the checkpoint: old and new losses cannot be compared. */
+ * another objective or reward than the checkpoint: old and new results cannot be compared. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
   char key[TRI_RESUME_KEY_BYTES];
   tri_resume_other_measure(l->identity, l->config, state, key);
   if (key[0] == '\0') return;
-  if (progress->best_step > 0) {
+  const bool of_rewards = l->config->data.prompts[0] != '\0';
+  if (progress->best_step > 0 && of_rewards) {
+    tri_log(
+        "with another %s validation rewards do not compare: the highest so far, %.4f after step %ld, no longer "
+        "counts for checkpoint.best and evaluation.stop_after",
+        key, progress->best_accuracy, (long)progress->best_step);
+  } else if (progress->best_step > 0) {
     tri_log(
         "with another %s validation losses do not compare: the lowest so far, %.4f after step %ld, no longer "
         "counts for checkpoint.best and evaluation.stop_after",

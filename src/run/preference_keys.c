@@ -15,11 +15,15 @@ bool tri_preferences_are_text(const char *preferences) {
   return false;
 }
 
-bool tri_preferences_keep_reference(const tri_run_config *config) {
+bool tri_run_begins_with_base(const tri_run_config *config) {
   const tri_adapter *adapter = &config->model.tuning.adapter;
+  return adapter->rank > 0 && adapter->train.count == 0 && config->adapter_from[0] == '\0';
+}
+
+bool tri_preferences_keep_reference(const tri_run_config *config) {
   const tri_preference_loss loss = tri_objective_preference_loss(&config->objective);
   if (!tri_preference_rules_of(loss).reference) return true;
-  return adapter->rank > 0 && adapter->train.count == 0 && config->adapter_from[0] == '\0';
+  return tri_run_begins_with_base(config);
 }
 
 /* Finds the prefix of a corpus of preferences: the one in the run file, or the one that the run prepares from JSON

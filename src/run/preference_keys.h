@@ -16,9 +16,12 @@ tri_status tri_preference_keys_finish(tri_run_config *config);
 /* Returns whether `data.preferences` is text that the run prepares when it begins: its name ends like JSON lines. */
 bool tri_preferences_are_text(const char *preferences);
 
+/* Returns whether the weights that a run begins with are the base of its adapter: the adapter's factors are all that is
+ * trained, and their product is zero at the start. */
+bool tri_run_begins_with_base(const tri_run_config *config);
+
 /* Returns whether the reference's log-probabilities can be computed at any step of a run on preferences: its loss needs
- * no reference, or the reference is the base of an adapter, the adapter's factors are all that is trained, and their
- * product was zero at the start. */
+ * no reference, or the reference is the base of the adapter. */
 bool tri_preferences_keep_reference(const tri_run_config *config);
 
 #endif

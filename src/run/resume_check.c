@@ -249,14 +249,17 @@ static void compare_training(const tri_identity *identity, const json_t *train, 
   add_change(c, source_key(c->config), there, here);
 }
 
+static const char *validation_key(const tri_run_config *config) {
+  if (of_prompts(config)) return "data.validation_prompts";
+  return of_preferences(config) ? "data.validation_preferences" : "data.validation";
+}
+
 static void compare_corpora(const tri_identity *identity, const json_t *said, changes *c) {
   const json_t *validation = json_object_get(said, "validation");
   compare_training(identity, json_object_get(said, "train"), c);
   if (differ(text_at(validation, "fingerprint"), identity->validation)) {
-    tri_warn("%s is another corpus than before: its losses do not compare with earlier ones",
-             of_prompts(c->config)       ? "data.validation_prompts"
-             : of_preferences(c->config) ? "data.validation_preferences"
-                                         : "data.validation");
+    tri_warn("%s is another corpus than before: its %s do not compare with earlier ones", validation_key(c->config),
+             of_prompts(c->config) ? "rewards" : "losses");
   }
 }
 
@@ -350,11 +353,17 @@ int64_t tri_resume_next_sample(const tri_run_config *config, const tri_checkpoin
   return samples;
 }
 
-/* Copies the name of the first key that makes validation losses another measure. */
+/* The first key that makes validation results another measure. */
+typedef struct other_measure {
+  char *key; /* [TRI_RESUME_KEY_BYTES] */
+  bool of_rewards;
+} other_measure;
+
 static void copy_first_key(void *context, const tri_config_difference *difference) {
-  char *first = context;
-  if (first[0] != '\0' || !has(difference->change, TRI_CHANGE_MEASURE)) return;
-  snprintf(first, TRI_RESUME_KEY_BYTES, "%s", difference->key);
+  const other_measure *first = context;
+  if (first->key[0] != '\0' || !has(difference->change, TRI_CHANGE_MEASURE)) return;
+  if (first->of_rewards && strncmp(difference->key, "objective.", strlen("objective.")) == 0) return;
+  snprintf(first->key, TRI_RESUME_KEY_BYTES, "%s", difference->key);
 }
 
 void tri_resume_other_measure(const tri_identity *identity, const tri_run_config *config,
@@ -362,12 +371,13 @@ void tri_resume_other_measure(const tri_identity *identity, const tri_run_config
   const json_t *validation = json_object_get(json_object_get(state->progress, "identity"), "validation");
   out[0] = '\0';
   if (identity != NULL && differ(text_at(validation, "fingerprint"), identity->validation)) {
-    snprintf(out, TRI_RESUME_KEY_BYTES, "data.validation%s", of_preferences(config) ? "_preferences" : "");
+    snprintf(out, TRI_RESUME_KEY_BYTES, "%s", validation_key(config));
     return;
   }
   tri_run_config *there = config_there(state);
   if (there == NULL) return;
-  tri_config_differences(tri_run_config_table(), there, config, copy_first_key, out);
+  other_measure first = {out, of_prompts(there) && of_prompts(config)};
+  tri_config_differences(tri_run_config_table(), there, config, copy_first_key, &first);
   tri_free(there);
 }
 

@@ -1,6 +1,7 @@
 #include "run/rollout_keys.h"
 
 #include "base/count.h"
+#include "run/preference_keys.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -340,13 +341,29 @@ static tri_status check_model(const tri_run_config *c) {
                     "`model.rope_scaling` dynamic gives a text other positions while it is sampled than when it is "
                     "trained on; use a model with another scaling for grpo");
   }
-  if (c->objective.beta > 0 && c->model.tuning.adapter.rank == 0) {
-    return tri_fail(
-        TRI_UNSUPPORTED,
-        "`objective.beta` %g needs a reference, which is the base of an adapter: add `adapter:`, or set beta "
-        "to 0",
-        c->objective.beta);
+  return TRI_OK;
+}
+
+/* Checks that a run with a KL penalty has a reference, and decides whether it must be kept beside the weights. */
+static tri_status check_reference(tri_run_config *c) {
+  if (c->objective.beta == 0) return TRI_OK;
+  if (c->init[0] == '\0') {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`objective.beta` %g needs a reference, which is the model that the run begins with, and a run "
+                    "without `init` begins with random weights; name a model in `init`, or set beta to 0",
+                    c->objective.beta);
   }
+  if (tri_run_begins_with_base(c)) return TRI_OK;
+  switch (c->model.balance) {
+    case TRI_BALANCE_EXPERTS_NONE:
+    case TRI_BALANCE_EXPERTS_SEQUENCE: break;
+    case TRI_BALANCE_EXPERTS_BIAS:
+      return tri_fail(TRI_UNSUPPORTED,
+                      "`objective.beta` %g needs a reference, and with model.balance bias the biases that the "
+                      "run begins with are not kept; use an adapter, another balance, or set beta to 0",
+                      c->objective.beta);
+  }
+  c->optimizer.settings.reference = true;
   return TRI_OK;
 }
 
@@ -381,6 +398,7 @@ tri_status tri_rollout_keys_finish(tri_run_config *c) {
   TRI_TRY(check_chat_set(c));
   TRI_TRY(check_rewards(c));
   TRI_TRY(check_model(c));
+  TRI_TRY(check_reference(c));
   c->data.num_train = 1;
   memcpy(c->data.train[0].path, c->data.prompts, sizeof c->data.train[0].path);
   memcpy(c->data.validation, c->data.validation_prompts, sizeof c->data.validation);

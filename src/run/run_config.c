@@ -210,8 +210,8 @@ static const tri_config_key run_keys[] = {
                    .offset = offsetof(tri_run_config, rollout),
                    .help = "reinforcement learning: the completions that a batch is made of"),
     TRI_CONFIG_ROW(
-        LEARNING, KEY("reward", rewards, TRI_CONFIG_LIST), .table = &tri_reward_table, .plain = "name",
-        .bytes = sizeof(tri_run_reward), .count = offsetof(tri_run_config, num_rewards),
+        LEARNING | TRI_CHANGE_MEASURE, KEY("reward", rewards, TRI_CONFIG_LIST), .table = &tri_reward_table,
+        .plain = "name", .bytes = sizeof(tri_run_reward), .count = offsetof(tri_run_config, num_rewards),
         .range = {.low = 0, .high = TRI_MOST_REWARDS}, .derived = "none",
         .help = "reinforcement learning: rewards of completions, such as [number, {name: format, pattern: ...}]"),
     TRI_CONFIG_ROW(

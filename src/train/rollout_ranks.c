@@ -95,13 +95,14 @@ void tri_rollout_ranks_release(tri_rollout_ranks *r) {
 
 /* COLLECTIVE, between steps. Gives the runners the weights as they are trained now. */
 static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
-  if (r->published == t->progress.updates) return TRI_OK;
+  const int64_t version = tri_weights_version(tri_engine_weights(t->engine));
+  if (r->published == version) return TRI_OK;
   TRI_TRY(tri_engine_finish(t->engine));
   if (!r->in_place) {
     const tri_weights_target to = tri_runner_target(r->runner);
     TRI_TRY(tri_engine_send_weights(t->engine, &to));
   }
-  r->published = t->progress.updates;
+  r->published = version;
   r->stale = true;
   return TRI_OK;
 }

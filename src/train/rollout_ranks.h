@@ -12,7 +12,7 @@ typedef struct tri_rollout_ranks {
   tri_generator *generator; /* NULL: this rank is not the first of its replica */
   tri_dispatcher *dispatcher;
   bool in_place;     /* the runner reads the weights that are trained; else they are moved to it */
-  int64_t published; /* number of updates whose weights the runners have; -1: none */
+  int64_t published; /* version of the trained weights that the runners have; -1: none */
   bool stale;        /* the generator does not use these weights yet */
 } tri_rollout_ranks;
 

@@ -69,6 +69,8 @@ void tri_training_announce_reinforcement(const tri_training *t) {
   tri_log("%ld prompts, %ld x %ld completions of up to %ld tokens a batch, %.2f epochs", (long)prompts->count,
           (long)r->prompts, (long)r->num_generations, (long)r->max_completion_length,
           (double)config->optimizer.steps / updates * (double)r->prompts / (double)prompts->count);
+  if (tri_reference_is_kept(&t->config->optimizer.settings))
+    tri_log("the reference of objective.beta is a copy of the initial weights, which each checkpoint has, too");
 }
 
 /* Logs the objective and the preferences that the run trains on. */

@@ -33,13 +33,17 @@ def plain(tmp_path_factory, made):
     found = {}
     for precision in ("fp64", "fp32"):
         folder = tmp_path_factory.mktemp(precision)
-        runs.train(folder, made, precision=precision, **EVALUATED(made))
+        runs.train(folder, made, precision=precision, **COMPARED(made))
         found[precision] = runs.ended(folder)
     return found
 
 
-def EVALUATED(made):  # noqa: N802 (the keys of all runs that are compared with `plain`)
+def EVALUATED(made):  # noqa: N802
     return dict(data=dict(validation_prompts=str(made / "held-out.jsonl")), evaluation=dict(every=2, sequences=8))
+
+
+def COMPARED(made):  # noqa: N802 (the keys of all runs that are compared with `plain`)
+    return dict(EVALUATED(made), objective=dict(name="grpo", beta=0.05))
 
 
 def limit(precision):
@@ -91,7 +95,7 @@ EQUAL = {"slots 4": dict(rollout=dict(slots=4)), "slots 1": dict(rollout=dict(sl
 @pytest.mark.parametrize("name", drawn(EQUAL, 3, "ways to sample completions"))
 def test_equal_bits(tmp_path, made, plain, name, precision):
     more = {key: value for key, value in EQUAL[name].items() if key != "ranks"}
-    runs.train(tmp_path, made, ranks_words(EQUAL[name].get("ranks", 1)), precision=precision, **EVALUATED(made), **more)
+    runs.train(tmp_path, made, ranks_words(EQUAL[name].get("ranks", 1)), precision=precision, **COMPARED(made), **more)
     lines, rollouts, weights = runs.ended(tmp_path)
     assert lines == plain[precision][0] and weights == plain[precision][2]
     if name == "no texts":
@@ -110,7 +114,7 @@ NEAR = {"data 2": dict(), "zero 1": dict(layout=dict(zero=1)), "zero 2": dict(la
 @pytest.mark.parametrize("name", drawn(NEAR, 3, "layouts of reinforcement learning"))
 def test_equal_completions(tmp_path, made, plain, name):
     more = {key: value for key, value in NEAR[name].items() if key != "ranks"}
-    runs.train(tmp_path, made, ranks_words(NEAR[name].get("ranks", 2)), **EVALUATED(made), **more)
+    runs.train(tmp_path, made, ranks_words(NEAR[name].get("ranks", 2)), **COMPARED(made), **more)
     lines, rollouts, _ = runs.ended(tmp_path)
     assert rollouts == plain["fp64"][1]
     for mine, theirs in zip(lines, plain["fp64"][0], strict=True):
@@ -258,6 +262,60 @@ def test_adapters_on_two_ranks(tmp_path, wide, name, more):
     assert (tmp_path / "two/run/rollouts.jsonl").read_text() == (tmp_path / "one/run/rollouts.jsonl").read_text()
 
 
+# ---- the reference ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("optimizer", ["adamw", "schedule_free"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_reference_is_the_model_at_the_beginning(tmp_path, made, precision, optimizer):
+    """Without an adapter it is a copy: kl begins at exactly 0, rollouts do not see it, and beta 0 has the bits of a run without a reference in the first batch."""
+    more = dict(precision=precision, optimizer=dict(name=optimizer, steps=4, lr=3e-3))
+    lines = runs.train(tmp_path / "with", made, objective=dict(name="grpo", beta=0.1, num_iterations=2), **more)
+    assert lines[0]["kl"] == 0 and all(line["kl"] > 0 for line in lines[1:])
+    without = runs.train(tmp_path / "without", made, objective=dict(name="grpo", num_iterations=2), **more)
+    assert [lines[0][key] - without[0][key] for key in ("loss", "grad_norm")] == [0, 0]
+    assert [one for one in runs.rollouts_of(tmp_path / "with") if one["batch"] == 0] == [one for one in runs.rollouts_of(tmp_path / "without") if one["batch"] == 0]
+    more["layout"] = dict(zero=1)
+    runs.train(tmp_path / "parts", made, ["--stop-at", 2], objective=dict(name="grpo", beta=0.1, num_iterations=2), **more)
+    runs.train(tmp_path / "parts", made, objective=dict(name="grpo", beta=0.1, num_iterations=2), **more)
+    assert runs.ended(tmp_path / "parts") == runs.ended(tmp_path / "with")
+
+
+@pytest.mark.parametrize("name", ["lora, trained beside", "dora"])
+def test_the_reference_of_an_adapter_that_begins_elsewhere(tmp_path, wide, name):
+    """Weights that are trained beside factors, and factors of `adapter.from`, have a reference of their own: kl begins at 0, although the base alone differs."""
+    runs.train(tmp_path / "first", wide, adapter=ADAPTERS[name], optimizer=dict(steps=2))
+    begun = dict(ADAPTERS[name], **{"from": str(tmp_path / "first/run")}) if name == "dora" else ADAPTERS[name]
+    lines = runs.train(tmp_path / "second", wide, adapter=begun, objective=dict(name="grpo", beta=0.1, num_iterations=2))
+    assert lines[0]["kl"] == 0 and all(line["kl"] > 0 for line in lines[1:])
+
+
+def test_a_checkpoint_without_a_reference(tmp_path, made):
+    """A run that began with beta 0 has no reference, and a run with another optimizer would lose it."""
+    runs.train(tmp_path, made, ["--stop-at", 2])
+    later = runs.write_run(tmp_path, made, objective=dict(name="grpo", beta=0.1))
+    said = trireme("train", later, status=3).stderr
+    assert "`objective.beta` 0.1: " in said and "has no reference, because it was saved with beta 0; set beta to 0, or begin a new run with `init`" in said
+    runs.train(tmp_path / "kept", made, ["--stop-at", 2], objective=dict(name="grpo", beta=0.1))
+    other = runs.write_run(tmp_path / "kept", made, objective=dict(name="grpo", beta=0.1), optimizer=dict(name="lion"))
+    said = trireme("train", other, "--set", "allow_change=optimizer.name", status=3).stderr
+    assert "its reference (objective.beta) is one of the optimizer's states, which another optimizer does not take over" in said
+
+
+def test_other_rewards_and_stop_strings_on_the_way(tmp_path, made):
+    """Other rewards are said, and earlier validation rewards do not count; other stop strings are refused, unless they are allowed."""
+    more = dict(EVALUATED(made), optimizer=dict(steps=4))
+    runs.train(tmp_path, made, ["--stop-at", 2], **more)
+    said = trireme("train", runs.write_run(tmp_path, made, rollout=dict(stop=["a"]), **more), status=3).stderr
+    assert "rollout.stop is [] there and [a] in this run" in said
+    other = [dict(runs.REWARD[0], pattern="^[a-c]"), *runs.REWARD[1:]]
+    said = trireme("train", runs.write_run(tmp_path, made, reward=other, rollout=dict(stop=["a"]), allow_change="rollout.stop", **more)).stderr
+    assert "rollout.stop changes from [] to [a], as `allow_change` allows" in said
+    assert 'reward was regex with pattern "^[a-l]" and is pattern "^[a-c]" from here on' in said
+    assert "with another reward validation rewards do not compare: the highest so far, 0." in said
+    said = trireme("train", runs.write_run(tmp_path, made, reward=other[:2], objective=dict(name="grpo", epsilon=0.3), rollout=dict(stop=["a"]), **dict(more, optimizer=dict(steps=6)))).stderr
+    assert "reward was [regex, contains, exact] and is [regex, contains] from here on" in said and "objective.epsilon was 0.2 and is 0.3 from here on" in said
+
+
 # ---- interrupted and killed ------------------------------------------------------------------------------------------
 
 def start_and_end(draw, path, words, seconds):
@@ -276,7 +334,7 @@ def start_and_end(draw, path, words, seconds):
 
 @pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["one rank", "two ranks"])
 def test_killed_and_gone_on(tmp_path, made, words):
-    more = dict(objective=dict(name="grpo", num_iterations=2, mini_batches=3), rollout=dict(filter=dict(low=0.01), max_filtered=3, num_generations=8), optimizer=dict(steps=60), checkpoint=dict(every=6), **FP32, **EVALUATED(made))
+    more = dict(objective=dict(name="grpo", num_iterations=2, mini_batches=3, beta=0.1), rollout=dict(filter=dict(low=0.01), max_filtered=3, num_generations=8), optimizer=dict(steps=60), checkpoint=dict(every=6), **FP32, **EVALUATED(made))
     begin = time.monotonic()
     runs.train(tmp_path / "whole", made, words, **more)
     whole, seconds, draw, ends = runs.ended(tmp_path / "whole"), time.monotonic() - begin, random.Random(5), 0
@@ -284,10 +342,12 @@ def test_killed_and_gone_on(tmp_path, made, words):
         if ends >= 4:
             return
         path = runs.write_run(tmp_path / str(trial), made, **more)
-        for _ in range(40):
+        for _ in range(8):
             if start_and_end(draw, path, words, seconds):
                 break
             ends += 1
+        else:
+            trireme("train", path, *words)
         assert runs.ended(tmp_path / str(trial)) == whole
     raise AssertionError(f"a run ended before its time only {ends} times")
 
@@ -363,12 +423,20 @@ class PyTorch:
             assert abs(after[name] - weight.detach().numpy()).max() <= 1e-9, name
 
 
-def objective_of(torch, objective, log_probs, old, advantage):
-    """The value of each label, whose negative sum with normalisers is the loss (TRL 1.16, without terms of a reference)."""
+def objective_of(torch, objective, log_probs, old, advantage, reference):
+    """The value of each label, whose negative sum with normalisers is the loss (TRL 1.16)."""
     ratio = log_probs - old
     if objective.get("importance_sampling_level") == "sequence":
         ratio = ratio.mean().expand(len(log_probs))
     ratio = torch.exp(ratio)
+    return surrogate_of(torch, objective, log_probs, ratio, advantage) - objective.get("beta", 0) * ratio * kl_of(torch, log_probs, reference)
+
+
+def kl_of(torch, log_probs, reference):
+    return torch.exp(reference - log_probs) - (reference - log_probs) - 1
+
+
+def surrogate_of(torch, objective, log_probs, ratio, advantage):
     if objective.get("loss_type") == "cispo":
         return ratio.detach().clamp(max=objective["epsilon_high"]) * advantage * log_probs
     free = ratio.clamp(max=objective["delta"]) if "delta" in objective else ratio
@@ -389,6 +457,7 @@ UPDATES = {
     "iterations": dict(num_iterations=3, epsilon=0.1, epsilon_high=0.15), "cispo": dict(loss_type="cispo", epsilon_high=1.02, num_iterations=2), "delta": dict(delta=1.05, num_iterations=3),
     "sequences": dict(importance_sampling_level="sequence", loss_type="grpo", num_iterations=2, epsilon=0.01), "rloo": dict(baseline="leave_one_out", scale_rewards="none", num_iterations=2),
     "truncated ones masked": dict(mask_truncated_completions=True, loss_type="grpo", num_iterations=2), "by the batch": dict(scale_rewards="batch"),
+    "a reference": dict(beta=0.3), "a reference of sequences": dict(beta=0.5, importance_sampling_level="sequence", loss_type="grpo", num_iterations=2), "a reference at a temperature": dict(beta=0.2, temperature=0.7, num_iterations=2),
 }
 
 
@@ -454,18 +523,23 @@ def test_updates_are_pytorchs(tmp_path, made, name):
     objective = dict(name="grpo", **UPDATES[name])
     temperature, iterations = objective.pop("temperature", 1.0), objective.get("num_iterations", 1)
     more = dict(objective=objective, rollout=dict(temperature=temperature, max_completion_length=runs.LONGEST), optimizer=dict(steps=2 * iterations, clip=0))
-    lines, theirs = runs.train(tmp_path, made, **more), PyTorch(torch)
+    lines, theirs, initial = runs.train(tmp_path, made, **more), PyTorch(torch), PyTorch(torch)
     for batch in (0, 1):
         rollouts = [one for one in runs.rollouts_of(tmp_path) if one["batch"] == batch]
         advantages = advantages_in(objective, rollouts)
         assert numpy.allclose(advantages, [one["advantage"] for one in rollouts], rtol=1e-12, atol=1e-12)
         assert all(len(ids_of(one)) == one["tokens"] for one in rollouts)
         old = [theirs.log_probs(one, temperature).detach() for one in rollouts]
+        reference = [initial.log_probs(one, temperature).detach() for one in rollouts]
         for line in lines[batch * iterations:(batch + 1) * iterations]:
-            loss = 0
-            for one, before, advantage in zip(rollouts, old, advantages, strict=True):
+            loss, kl = 0, []
+            for one, before, base, advantage in zip(rollouts, old, reference, advantages, strict=True):
                 if counts(objective, one):
-                    loss = loss - (objective_of(torch, objective, theirs.log_probs(one, temperature), before, advantage) * normaliser_of(objective, rollouts, one)).sum()
+                    found = theirs.log_probs(one, temperature)
+                    loss = loss - (objective_of(torch, objective, found, before, advantage, base) * normaliser_of(objective, rollouts, one)).sum()
+                    kl += kl_of(torch, found.detach(), base).tolist()
+            if "beta" in objective:
+                assert line["kl"] == pytest.approx(numpy.mean(kl), rel=1e-8, abs=1e-12)
             assert line["loss"] == pytest.approx(loss.item(), rel=1e-9, abs=1e-11)
             assert line["grad_norm"] == pytest.approx(theirs.step(loss), rel=1e-8)
     theirs.check(tmp_path / "run")
@@ -484,7 +558,7 @@ def test_mini_batches_are_parts_of_a_batch(tmp_path, made):
         for line in lines[2 * iteration:2 * iteration + 2]:
             parts = [0] * runs.GROUPS
             for one, before in zip(rollouts, old, strict=True):
-                parts[one["group"]] = parts[one["group"]] - (objective_of(torch, objective, theirs.log_probs(one, 1.0), before, one["advantage"]) * 2 / labels).sum()
+                parts[one["group"]] = parts[one["group"]] - (objective_of(torch, objective, theirs.log_probs(one, 1.0), before, one["advantage"], before) * 2 / labels).sum()
             found = [some for some in itertools.combinations(sorted(left), runs.GROUPS // 2) if abs(sum(parts[i].item() for i in some) - line["loss"]) <= 1e-10]
             assert found
             if len(found) > 1:  # at the first update the losses are those of the advantages, which may be equal
