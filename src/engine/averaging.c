@@ -57,7 +57,7 @@ static bool averages(const tri_update_call *call) {
   return call->optimizer != NULL && call->optimizer->evaluated != NULL;
 }
 
-/* Gathers parameters whose shards the replicas have updated. */
+/* Gathers the parameters of buckets in which each replica has changed only its own shard. */
 static tri_status gather_values(tri_engine *engine) {
   for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
     const tri_bucket *bucket = &engine->parts.buckets->entries[b];
@@ -72,8 +72,8 @@ static tri_status gather_values(tri_engine *engine) {
   return TRI_OK;
 }
 
-/* With `evaluated`, moves the trained weights to the gradients' memory and puts the evaluated ones in their place; else
- * copies the trained weights back. */
+/* With `evaluated`, copies the trained weights to the gradients' memory, and replaces them by the evaluated ones;
+ * without it, copies the trained weights back. */
 static tri_status change_point(tri_engine *engine, bool evaluated) {
   tri_queue *queue = engine->device->queue;
   const tri_updates *updates = engine->parts.updates;

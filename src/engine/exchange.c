@@ -72,8 +72,8 @@ static void range_of(const tri_exchange_request *r, int64_t piece, int64_t part,
   *count = (to < end ? to : end) - from;
 }
 
-/* Return whether a part is copied from the device before the ranks communicate a piece, and whether it is copied back
- * afterwards. */
+/* Return whether a part of a piece is copied to the host before the ranks communicate the piece (comes_down), and
+ * whether it is copied back afterwards (goes_up). */
 static bool comes_down(const tri_exchange_request *r, int64_t part) {
   switch (r->kind) {
     case EXCHANGE_ALL_REDUCE:
@@ -472,7 +472,7 @@ static tri_status finish(tri_exchange_request *r) {
     case EXCHANGE_ALL_GATHER: break;
   }
   if (!r->staged && r->reached == NULL) return tri_request_wait(&r->comm);
-  if (!is_through(r)) TRI_TRY(finish_up_to(r->x, r)); /* otherwise it has left the list already */
+  if (!is_through(r)) TRI_TRY(finish_up_to(r->x, r)); /* a request that is through is no longer in the list */
   return tri_exchange_join(r);
 }
 
