@@ -8,7 +8,7 @@
 
 struct tri_batch_maker {
   int64_t batch, tokens, lists, most_slices;
-  tri_sample all; /* [batch, tokens] */
+  tri_sample all; /* columns of the whole sequences [batch, tokens] */
   tri_batch_cuts cuts;
 };
 
@@ -81,7 +81,7 @@ static void keep_whole(const tri_batch_maker *maker, const tri_batch *to) {
 
 /* One part of the cuts of all sequences. Its rows are its tokens of sequence 0, then those of sequence 1, ... */
 typedef struct part {
-  const tri_sequence_cut *cuts; /* [batch] */
+  const tri_sequence_cut *cuts; /* cut of each sequence [batch] */
   int64_t number;
 } part;
 

@@ -141,8 +141,8 @@ tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int6
  * gradients. */
 tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out);
 
-/* COLLECTIVE. Scores `windows` windows spread evenly over the sampler's (all of them if it has fewer), the same ones
- * every time. */
+/* COLLECTIVE. Scores `windows` of the sampler's windows, spread evenly, or all of them if it has fewer. Every call
+ * scores the same windows. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
 
 /* LOCAL. Return and set the state of the running averages. A run that resumes sets it to that of its checkpoint or

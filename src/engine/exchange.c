@@ -81,7 +81,7 @@ static bool comes_down(const tri_exchange_request *r, int64_t part) {
     case EXCHANGE_REDUCE_SCATTER: return true;
     case EXCHANGE_ALL_GATHER: return part == r->group.rank;
     case EXCHANGE_SEND:
-    case EXCHANGE_RECEIVE: break; /* no pieces */
+    case EXCHANGE_RECEIVE: break; /* messages have no pieces */
   }
   return false;
 }

@@ -20,7 +20,7 @@ struct tri_exchange_request {
   exchange_kind kind;
   tri_group group;
   tri_request *comm; /* request of comm.h, for the current piece if the call is staged, else for the whole call */
-  char *values;      /* device memory */
+  char *values;      /* values of the call, in device memory */
 
   /* Members for device-aware MPI. */
   tri_device_aware *reached;
@@ -48,7 +48,7 @@ struct tri_exchange_request {
 };
 
 struct tri_exchange {
-  tri_queue *queue;  /* compute queue */
+  tri_queue *queue;  /* compute queue of the device */
   tri_queue *copies; /* queue of staging copies and of sums; NULL if the host can access device memory */
   char *staging;     /* host memory for the pieces of staged collectives; NULL: nothing is staged */
   char *sums;        /* scratch device memory for sums; NULL: MPI cannot access device memory */

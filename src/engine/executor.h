@@ -34,7 +34,7 @@ typedef struct tri_executor {
   char *arena;                  /* device memory, laid out by the plan */
   char *host;                   /* host memory, laid out by the plan */
   tri_checkpoint_memory memory; /* copies between device memory and host memory, for checkpoints */
-  tri_executor_chunk *chunks;   /* [plan->num_chunks] */
+  tri_executor_chunk *chunks;   /* chunks of this rank [plan->num_chunks] */
   tri_dtype type;
   tri_weights *weights;   /* not owned */
   int64_t prepared;       /* tri_weights_version of the packed weights; -1: no weights are packed */
@@ -119,10 +119,11 @@ const double *tri_executor_host_label_results(const tri_executor *executor, int6
 /* Waits for the results of the step and copies them to host memory. *out is valid until the next step. */
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
 
-/* Return a stage buffer's copy in host memory (NULL: no copy), the stage buffer itself, and scratch memory for sums of
- * partial gradients. */
+/* Return the copy of a stage buffer in host memory (NULL: it has no copy), and the stage buffer itself. NULL if
+ * stage_buffer is negative. */
 void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
+/* Returns scratch memory for sums of partial gradients. */
 void *tri_executor_partial(const tri_executor *executor);
 
 #endif

@@ -20,10 +20,10 @@ typedef struct elements {
   size_t array_bytes;
   int64_t num_arrays, num_sets, rows, width;
   char *weights;            /* WIDTH weights, followed by a bias [WIDTH] */
-  char *statistics[3];      /* [rows] */
-  int32_t *ids, *positions; /* [num_ids], [rows] */
+  char *statistics[3];      /* statistics of each row, such as mean and rstd [rows] */
+  int32_t *ids, *positions; /* ids of all rows [num_ids]; position of each row [rows] */
   int64_t num_ids;
-  float *label_weights; /* [rows], zeros */
+  float *label_weights; /* loss weight of the label of each row [rows], all 0 */
   char *table;          /* rows of an embedding, or angles of RoPE [WIDTH, WIDTH] */
   tri_step_values *values;
   double *sum;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A rank's device, as the ranks exchange it. */
+/* The facts about the device of a rank that all ranks exchange. */
 typedef struct rank_device {
   char name[TRI_DEVICE_NAME_BYTES], place[TRI_DEVICE_PLACE_BYTES];
   bool reached; /* this rank's MPI reports that it can access the device's memory */

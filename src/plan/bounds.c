@@ -68,7 +68,7 @@ typedef struct layer_division {
   tri_layout of; /* the layout for which the layers were counted */
   struct {
     layer_count before_last, last; /* layers in all chunks but the last, and in the last chunk */
-  } first[2];                      /* by stage: 0 and 1 */
+  } first[2];                      /* layers of stages 0 and 1 */
   layer_count last;                /* layers of the last stage, all chunks */
   layer_count ahead;               /* layers before the first chunk of the last stage */
 } layer_division;

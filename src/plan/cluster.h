@@ -118,7 +118,7 @@ typedef struct tri_cluster {
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
   tri_protocol protocols[TRI_CLUSTER_PROTOCOLS];
-  int64_t num_protocols; /* in addition to the protocol that `links` describe */
+  int64_t num_protocols; /* number of protocols, without the one that `links` describe */
   double beside;         /* share of its rate at which a computation continues during a collective */
   tri_efficiency efficiency;
   tri_tariff cost;

@@ -20,9 +20,9 @@ typedef struct group {
 
 struct tri_drawn_documents {
   int64_t sequence;
-  group *groups; /* [num_groups], by ascending length */
+  group *groups; /* groups in ascending order of length [num_groups] */
   int64_t num_groups;
-  double documents, tokens; /* sums over all groups */
+  double documents, tokens; /* numbers of documents and of tokens in all groups */
   tri_packing *packing;     /* NULL: sequences are windows of the text */
 };
 

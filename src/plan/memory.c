@@ -30,8 +30,8 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
 /* Numbers of parameters on this rank: all of them, and those in its shard if the replicas share them (shared_out).
  * Experts and the rest of the model have different numbers of replicas. */
 typedef struct held_elements {
-  double all, shared_out;           /* trained */
-  double frozen, frozen_shared_out; /* frozen */
+  double all, shared_out;           /* numbers of trained parameters */
+  double frozen, frozen_shared_out; /* numbers of frozen parameters */
 } held_elements;
 
 static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape *shape) {

@@ -34,7 +34,8 @@ typedef struct tri_search_request {
   tri_dtype precision;
   const tri_optimizer_settings *optimizer; /* NULL: AdamW */
   const tri_train_objective *objective;    /* NULL: cross entropy */
-  bool masked;                             /* this and the next three: as in tri_simulation_request */
+  /* The next four members have the same meaning as in tri_simulation_request. */
+  bool masked;
   double masked_attention_fraction;
   tri_attention_fraction_table *drawn;
   double expert_imbalance;
@@ -69,7 +70,7 @@ typedef struct tri_alternative {
 } tri_alternative;
 
 typedef struct tri_search_result {
-  tri_answer *answers; /* [num_answers], best first; owned */
+  tri_answer *answers; /* fastest layouts that fit [num_answers], best first; owned */
   int64_t num_answers;
   int64_t valid, simulated; /* numbers of candidates, and of simulated ones */
   bool exhaustive;          /* as in the request; if true, candidates that were not simulated do not fit */

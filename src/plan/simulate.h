@@ -28,7 +28,7 @@ typedef struct tri_simulation_request {
   const tri_system *system;
   int64_t global_batch, sequence; /* sequences of a step; tokens of a sequence */
   bool assumed_sequence;          /* `sequence` was not given and is the longest of the model; for reports */
-  tri_dtype precision;            /* of activations */
+  tri_dtype precision;            /* type of the activations */
   bool masked;                    /* documents of a sequence do not attend to each other */
   /* Mean attention fraction that document masks leave; 0: unknown, counts as 1. */
   double masked_attention_fraction;

@@ -23,7 +23,7 @@ typedef struct tri_chunk_prices {
 typedef struct tri_stage_kind {
   tri_layout listed;        /* layout for the lists of operations, adapted to the system (tri_system_listed) */
   tri_parts parts;          /* parts of the first stage of this kind, without a program */
-  tri_chunk_prices *chunks; /* [parts.num_chunks] */
+  tri_chunk_prices *chunks; /* prices of each chunk [parts.num_chunks] */
   double *reduce_s, *gather_s, *partial_s; /* seconds of the collectives of each bucket [buckets]: reduction of
                                               gradients, gather of parameters, sum of partial gradients */
   /* Seconds of work once per step: packing and converting new weights; the update; the sum of squares for the
@@ -35,7 +35,7 @@ typedef struct tri_stage_kind {
 typedef struct tri_stages {
   const tri_simulation_request *request;
   int64_t num_stages, num_kinds;
-  tri_stage_kind *kinds;                 /* [num_kinds] */
+  tri_stage_kind *kinds;                 /* kinds of stages of the layout [num_kinds] */
   int64_t *kind_of;                      /* index in `kinds` for each stage [num_stages] */
   double message_s, count_s, clip_all_s; /* seconds of a message between stages, of the all-reduce of token counts,
                                             and of the all-reduce of the gradient norm */

@@ -134,8 +134,8 @@ static tri_status begin_branch(const tri_loading *l, const char *path) {
   return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
-/* Loads a checkpoint, or the weights to begin with. *found: it loaded a checkpoint to resume from; *has_states: with
- * the states of the optimizer. */
+/* Loads a checkpoint, or the weights to begin with. Sets *found to whether it has loaded a checkpoint to resume from,
+ * and *has_states to whether this includes the states of the optimizer. */
 static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found,
                                     bool *has_states) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";

@@ -502,7 +502,7 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   return status;
 }
 
-/* Removes the folders node-K of all K: this machine may have been another K in an earlier start. */
+/* Removes the folders node-K of all K, since this machine may have had another number in an earlier start. */
 void tri_snapshots_remove(const tri_snapshots *s) {
   if (is_first_of_node(s)) remove_other_runs(s->base, NULL);
 }
