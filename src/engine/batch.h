@@ -23,7 +23,7 @@ typedef struct tri_batch {
 
 /* Offsets into the arrays of a micro-batch, in host memory. They differ from batch to batch. */
 typedef struct tri_batch_counts {
-  int64_t *slice_begins; /* list l has slices [slice_begins[l], slice_begins[l + 1]) [lists + 1] */
+  int64_t *slice_begins; /* index of the first slice of each list [lists + 1]; list l ends at slice_begins[l + 1] */
   /* Offsets of the rows of each outer rank in send_rows and in outer_order, in rows of keys [outer + 1]. */
   int64_t *send_begins, *receive_begins;
 } tri_batch_counts;

@@ -101,8 +101,8 @@ static tri_status pass_alternating(const tri_alternating_slice *a, int64_t first
   return status;
 }
 
-/* Reads elements of an alternating slice. An address means the element at this offset from a->first, if all elements
- * were stored there in alternating order. */
+/* Reads elements of an alternating slice. `from` is an offset from a->first, counted as if the elements were stored
+ * there in alternating order. */
 static tri_status alternating_read(void *context, void *to_host, const void *from, size_t bytes) {
   const tri_alternating_slice *a = context;
   const int64_t first = ((const char *)from - a->first) / (int64_t)a->element;

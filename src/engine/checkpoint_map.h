@@ -44,7 +44,7 @@ typedef enum tri_checkpoint_map_use {
   TRI_CHECKPOINT_MAP_MOVE, /* to send weights: the trained parameters, and the copies of the factors' initial values */
   TRI_CHECKPOINT_MAP_LOAD, /* to resume, and to take snapshots: the trained parameters */
   TRI_CHECKPOINT_MAP_LOAD_FACTORS, /* to begin with an adapter: its factors alone */
-  TRI_CHECKPOINT_MAP_LOAD_BASE
+  TRI_CHECKPOINT_MAP_LOAD_BASE     /* to load the base of an adapter: all parameters but the factors */
 } tri_checkpoint_map_use;
 
 /* LOCAL. Creates the map of an engine. Release with tri_checkpoint_map_release. Slices are valid as long as the
@@ -74,6 +74,7 @@ tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_ma
  * says how to begin a new run with the weights of the checkpoint. */
 tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint);
 
+/* Returns tensor `number` of a map, numbered as in tri_checkpoint_slice.tensor. */
 const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *map, int64_t number);
 
 /* Returns the bytes of the slices that a rank saves, for its memory plan, without an engine. */

@@ -11,20 +11,21 @@
 #include "schedule/parts.h"
 
 typedef struct tri_engine_options {
-  const tri_model *model;   /* complete; outlives the engine */
-  const tri_layout *layout; /* resolved (tri_layout_resolve); outlives the engine */
-  const tri_mesh *mesh;     /* mesh of that layout; outlives the engine; NULL is one rank alone */
+  const tri_model *model;   /* complete model, which outlives the engine */
+  const tri_layout *layout; /* resolved layout (tri_layout_resolve), which outlives the engine */
+  const tri_mesh *mesh;     /* mesh of this layout, which outlives the engine; NULL: one rank alone */
   int64_t global_batch;     /* largest number of sequences of a step */
   int64_t sequence;         /* tokens of a sequence */
-  tri_dtype precision;
-  bool masked; /* documents of a sequence do not attend to each other (`masked` of the sampler) */
+  tri_dtype precision;      /* type of the activations */
+  bool masked;              /* documents of a sequence do not attend to each other (`masked` of the sampler) */
   const tri_train_objective *objective; /* loss to train and to score; NULL: cross entropy */
   uint64_t seed;
-  int32_t ignore_token;                    /* labels with this id do not count; -1: all count */
-  const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW with the defaults of its keys */
-  double clip;                             /* largest gradient norm; 0: no clipping */
-  bool saves;                              /* plan memory for saving checkpoints */
-  bool saves_in_background;                /* plan memory for a copy of this rank's state, too */
+  int32_t ignore_token; /* id of labels that do not count; -1: all labels count */
+  /* Settings, which outlive the engine; NULL: AdamW with the defaults of its keys. */
+  const tri_optimizer_settings *optimizer;
+  double clip;              /* largest gradient norm; 0: no clipping */
+  bool saves;               /* the memory plan includes buffers for saving checkpoints */
+  bool saves_in_background; /* the memory plan also includes a copy of this rank's state */
 } tri_engine_options;
 
 /* The state of the running averages of weights after the newest update; all members are 0 before the first one. */
@@ -36,8 +37,9 @@ typedef struct tri_averaging {
 
 /* The batch of a step: samples [first, first + count) of a feed. */
 typedef struct tri_global_batch {
-  int64_t step;         /* number of the step, from 0 on */
-  int64_t first, count; /* 0 < count <= global_batch of the engine's options */
+  int64_t step; /* number of the step, from 0 on */
+  /* Number of the first sample; number of samples, from 1 to global_batch of the engine's options. */
+  int64_t first, count;
 } tri_global_batch;
 
 /* The result of a step, the same on every rank. */
@@ -64,15 +66,15 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
 
 typedef struct tri_engine tri_engine;
 
-/* LOCAL. Plans memory (TRI_OUT_OF_MEMORY before anything is allocated), allocates, and initialises the parameters from
- * the seed. Release with tri_engine_destroy. */
+/* LOCAL. Plans the memory, allocates it, and initialises the parameters from the seed. Fails with TRI_OUT_OF_MEMORY
+ * before anything is allocated if the plan does not fit. Release with tri_engine_destroy. */
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine);
 
 /* COLLECTIVE over the job, once, before the first step. Lets the ranks of a node access each other's gradients and
- * transfer buffers in place, so that reductions and exchanges need no copies, and progress in the background whenever
- * one of the ranks polls (comm.h). Does nothing if the host cannot access device memory or no rank has anything to
- * exchange. */
+ * transfer buffers in place. Then reductions and exchanges need no copies, and those in the background make progress
+ * whenever one of these ranks polls (comm.h). Does nothing if the host cannot access device memory, or if the ranks
+ * neither add up gradients nor exchange rows of experts. */
 tri_status tri_engine_share_gradients(tri_engine *engine);
 
 /* ---- verbs, called by a training loop (verbs.c) ------------------------------------------------------------------ */

@@ -22,25 +22,25 @@ typedef struct tri_step_state {
   int64_t tokens;        /* rows of these batches that are not padding */
   /* Query-key pairs of these batches; the second number is for layers with a sliding window. */
   int64_t seen, seen_in_window;
-  double gradient_scale;
+  double gradient_scale; /* factor that the update applies to the gradients; below 1 if they are clipped */
   tri_step result;
-  /* Members for a score: forward passes without dropout over `samples` samples. */
+  /* Members for a score, that is, for forward passes without dropout over `samples` samples. */
   bool evaluating, without_factors;
   int64_t samples;
 } tri_step_state;
 
 struct tri_engine {
   tri_engine_options options;
-  tri_mesh alone; /* used if the caller has no mesh */
+  tri_mesh alone; /* mesh of one rank, used if options.mesh was NULL */
   tri_device *device;
   tri_parts parts;
   tri_weights *weights;
   tri_executor *executor;
   tri_routers *routers;    /* NULL: the model has no experts */
-  tri_averaging averaging; /* state after the last update */
+  tri_averaging averaging; /* state after the newest update */
   double kl;               /* KL divergence set by tri_engine_set_kl */
   tri_step_state step;
-  int64_t micro_batches; /* most micro-batches of this rank in a step */
+  int64_t micro_batches; /* largest number of micro-batches of this rank in a step */
   /* Program of a step with m micro-batches, for each m below micro_batches [micro_batches]; NULL until the first step
    * with m micro-batches. parts.program is that of micro_batches micro-batches. */
   tri_program **programs;

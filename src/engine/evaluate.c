@@ -91,7 +91,7 @@ static tri_status add_batch_results(const tri_feed_scoring *s, const tri_score_b
   return s->done(s->context, &scored);
 }
 
-/* Each round runs one batch on every rank. */
+/* Scores all batches in rounds. Each round runs one batch on every rank. */
 static tri_status score_batches(const tri_feed_scoring *s, const tri_group *group, const batch_results *results) {
   const tri_op_list *list = s->executor->chunks[0].list;
   tri_sample rows = tri_executor_sequence(s->executor, 0);

@@ -1,4 +1,4 @@
-/* Loss of a model on text; every token is counted once. */
+/* Computes the loss of a model on text, or the log-probabilities of its labels. */
 #ifndef TRI_ENGINE_EVALUATE_H
 #define TRI_ENGINE_EVALUATE_H
 
@@ -50,9 +50,9 @@ typedef struct tri_feed_scoring {
   void *context;
 } tri_feed_scoring;
 
-/* COLLECTIVE over the group. Scores all samples of a feed: each rank runs every size-th batch. All ranks get all
- * results and call `done` for each batch, in the order of the batches, so the sums do not depend on the number of
- * ranks. */
+/* COLLECTIVE over the group. Scores all samples of a feed; each label counts once. Each rank runs every size-th batch.
+ * All ranks get all results and call `done` for each batch, in the order of the batches, so the sums do not depend on
+ * the number of ranks. */
 tri_status tri_feed_score(const tri_feed_scoring *scoring);
 
 /* Returns whether this rank's loss counts in a sum over the mesh: only the first of the ranks with the same labels

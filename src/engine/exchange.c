@@ -25,8 +25,9 @@
  *   (messages.c) need no such order.
  *
  * Example: a reduce-scatter of 10 MiB on 2 ranks. A piece of 4 MiB has 2 MiB of each rank's part, so there are 3
- * pieces. Pieces 0 and 1 are copied to buffers 0 and 1. When piece 0 is there, the ranks add it up; its sum is queued
- * to be copied back, and the copy of piece 2 into buffer 0 is queued after it, while the ranks add up piece 1. */
+ * pieces. Pieces 0 and 1 are copied to buffers 0 and 1. When piece 0 is in host memory, the ranks add it up; its sum is
+ * queued to be copied back, and the copy of piece 2 into buffer 0 is queued after it, while the ranks add up piece 1.
+ */
 #include "engine/exchange_internal.h"
 
 #include "base/memory.h"

@@ -24,7 +24,7 @@ typedef struct tri_executor_chunk {
 typedef struct tri_executor {
   tri_device *device; /* not owned */
   tri_ranks ranks;    /* the ranks' mesh, and the exchange of this executor */
-  tri_mesh alone;     /* used if the caller has no mesh */
+  tri_mesh alone;     /* mesh of one rank, used if the caller gives no mesh */
   tri_memory_plan *plan;
   tri_batch_maker *maker;
   /* Number of lists of attention slices; number of outer context ranks, which gather keys. */
@@ -108,7 +108,7 @@ tri_step_values *tri_executor_host_values(const tri_executor *executor);
 tri_step_results *tri_executor_host_results(const tri_executor *executor);
 /* Queues a reset of the results to zero. */
 tri_status tri_executor_clear_results(tri_executor *executor);
-/* Return the numbers of tokens that the routers of a chunk have sent to each expert in a step [routers, experts + 1]:
+/* Return the counts of a chunk's routers in a step [routers, experts + 1], with the columns of tri_router_loads.counts:
  * on the device, and in host memory, where they are valid once the results are read. */
 int64_t *tri_executor_router_counts(const tri_executor *executor, int64_t chunk);
 const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t chunk);

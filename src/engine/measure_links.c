@@ -1,5 +1,5 @@
-/* Measures links: collectives on device memory, or on memory that the ranks of a node share like gradients, with
- * different ranges of it in turn; and messages between host buffers. */
+/* Measures links: the times of collectives on device memory, or on memory that the ranks of a node share as gradients
+ * are, and of messages between host buffers. Repetitions of a collective use different ranges of the memory in turn. */
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "engine/measure_internal.h"

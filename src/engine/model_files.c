@@ -313,7 +313,8 @@ static tri_status add_values(const tri_executor *executor, int64_t entry, void *
  * a whole. `parts`: hash of the rank's parts of the other parameters. */
 typedef struct model_hashes {
   uint64_t whole, parts;
-  int64_t place; /* equal on ranks that hold the same parts: 1 + first_unit of the first split parameter; 0: none */
+  /* 1 + first_unit of the first split parameter, equal on ranks that hold the same parts; 0: no parameter is split. */
+  int64_t place;
 } model_hashes;
 
 static tri_status hash_model(const tri_merged *weights, const tri_executor *executor, void *piece, model_hashes *out) {

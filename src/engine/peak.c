@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A run of a few small steps must not spend more time on measuring the peak than this share of its work. */
+/* WORK_SHARE: largest share of the time of the work that measuring the peak may take, for runs of a few small steps.
+ * LEAST_S: least seconds of a measurement. */
 static const double WORK_SHARE = 0.1, LEAST_S = 0.004;
 
 /* Fills a matrix with small values of both signs. */

@@ -38,7 +38,7 @@
 
 /* Numbers of layers of each kind (model/layer_kind.h), by the work of their backward. */
 typedef struct layer_count {
-  double recomputed[TRI_LAYER_KINDS]; /* layers that recompute as the layout says, which may be nothing */
+  double recomputed[TRI_LAYER_KINDS]; /* layers that recompute what layout.recompute says, possibly nothing */
   double kept[TRI_LAYER_KINDS];       /* layers that `recompute_every` skips: they keep their activations */
   double untrained[TRI_LAYER_KINDS];  /* layers up to the lowest one with a trained weight: only the forward counts */
 } layer_count;

@@ -256,7 +256,7 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   tri_memory_request memory = tri_parts_memory(&of, &parts);
   bool planned = request->system->planned; /* the plan for another system has only the tensors of operations */
   if (planned) memory.device = request->device != NULL ? request->device : tri_cluster_description(request->cluster);
-  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* the engine reserves the same */
+  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* the engine reserves as many bytes for saves */
   TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
   if (planned) {
     *out = of_plan(request, plan);

@@ -22,8 +22,8 @@ typedef struct tri_published_row {
   double mem_gb, mem_gib;
   bool out_of_memory; /* published: the run did not fit into memory */
 
-  tri_model model;   /* complete */
-  tri_layout layout; /* resolved */
+  tri_model model;   /* complete model */
+  tri_layout layout; /* resolved layout */
   tri_prediction prediction;
   double published_s, predicted_s; /* seconds of a step; published_s 0: only the memory was published */
   double published_bytes;          /* published bytes of the fullest device; 0: unknown */

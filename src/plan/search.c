@@ -124,8 +124,9 @@ static int compare_bounds(const void *left, const void *right) {
   return (a->bound.step_s > b->bound.step_s) - (a->bound.step_s < b->bound.step_s);
 }
 
-/* Fails because no layout with the fixed keys is valid. The message says why the one with the defaults of all other
- * keys is not; if that one is valid but cannot be tried by the search, it refers to `trireme simulate`. */
+/* Fails because no layout with the fixed keys is valid. The message says why the layout with these keys, and with the
+ * defaults of all others, is not valid. If this layout is valid, but not one that the search tries, the message refers
+ * to `trireme simulate`. */
 static tri_status none_with_fixed(const tri_search_request *request, tri_layout fixed) {
   char why[1024] = "run `trireme simulate` with one such layout to see why";
   if (tri_layout_resolve(&fixed, request->model, request->sequence, request->global_batch, request->devices) !=

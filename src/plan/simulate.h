@@ -22,8 +22,8 @@
 
 /* The model, its layout and the machine. All pointers are owned by the caller. */
 typedef struct tri_simulation_request {
-  const tri_model *model;   /* complete */
-  const tri_layout *layout; /* resolved */
+  const tri_model *model;   /* complete model */
+  const tri_layout *layout; /* resolved layout */
   const tri_cluster *cluster;
   const tri_system *system;
   int64_t global_batch, sequence; /* sequences of a step; tokens of a sequence */

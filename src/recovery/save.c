@@ -413,7 +413,7 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   const bool every = config->checkpoint.every > 0 && progress->step % config->checkpoint.every == 0;
   const bool due = best || every || pending->checkpoint_due;
   TRI_TRY(tri_saver_poll(saver));
-  /* A state may be bad, or the initial one, or one from which the run cannot resume. */
+  /* Do not save the state after a bad step, the initial state, or a state from which the run cannot resume. */
   if (progress->bad_in_row > 0 || progress->updates == 0 || moment->inside) {
     pending->checkpoint_due = due;
     return moment->last ? tri_saver_finish(saver) : TRI_OK;

@@ -453,8 +453,8 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* Creates a file on this node for the part of this rank, if only another node has it (`wanted`). The part is
- * received into this file, and then loaded as usual. */
+/* Creates a file on this node for the part of this rank, if only another node has it (`wanted`). The part is received
+ * into this file, and load_own loads it from there. */
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;
