@@ -3,8 +3,8 @@
  * A device library that the group has joined does both (comm/device_collectives.h). Otherwise, if the host can access
  * device memory, the functions of comm.h do. On other devices both are messages, whose sizes only the two ranks
  * involved know. On a staged device a message is cut into pieces: one is copied to the host while another is
- * communicated and a third is copied to the device. These messages have a tag of their own; those between two ranks are
- * in program order. */
+ * communicated and a third is copied to the device. All these messages have the tag TAG, and those between two ranks
+ * are matched in program order. */
 #include "base/memory.h"
 #include "comm/device_collectives.h"
 #include "engine/exchange_internal.h"

@@ -109,7 +109,7 @@ typedef struct tri_cluster {
   /* Time until the loads of a tile have filled its pipeline, in elements of the inner dimension. */
   int64_t tile_fill;
   tri_tile tiles[TRI_CLUSTER_TILES];
-  int64_t num_tiles; /* 0: products are not divided into tiles */
+  int64_t num_tiles; /* number of tile shapes; 0: products are not divided into tiles */
   /* Processors of the device transfer messages, so communication does not overlap with computation. */
   bool carries;
   char fitted[96];      /* names of the members of `efficiency` that were fitted to measurements */

@@ -49,10 +49,11 @@ typedef struct tri_step_sample {
  * shifted by one constant. All later turns depend only on these, so they are shifted by the same constant. It is not
  * enough to compare fewer turns: a slightly slower stage may delay the others once in many micro-batches. */
 typedef struct tri_step_probe {
-  int64_t first, count, period; /* micro-batches first .. first + count - 1 are compared */
-  bool settled;                 /* result: the step repeats */
-  double step_s;                /* result: time of a period */
-  tri_step_time time;           /* result: parts of step_s, on average over the stages */
+  /* Compared micro-batches: first .. first + count - 1; number of micro-batches of a period. */
+  int64_t first, count, period;
+  bool settled;       /* result: the step repeats */
+  double step_s;      /* result: time of a period */
+  tri_step_time time; /* result: parts of step_s, on average over the stages */
 } tri_step_probe;
 
 /* Simulates a step by the programs of its stages. Adds the events to `timeline`, which may be NULL. */

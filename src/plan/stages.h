@@ -13,7 +13,7 @@ typedef struct tri_chunk_prices {
   tri_price *forward, *backward_input, *backward_weight;
   /* Recomputed forwards; the sum of a layer is added at its last call, where its backward begins. */
   tri_price *recompute;
-  tri_price *together; /* added if one instruction computes both backwards (tri_call_price) */
+  tri_price *together; /* prices that are added if one instruction computes both backwards (tri_call_price) */
   int64_t num_calls;
   /* Seconds of attention in all calls of the chunk that are proportional to the attention fraction. */
   tri_attention_price uneven;
@@ -40,7 +40,7 @@ typedef struct tri_stages {
   double message_s, count_s, clip_all_s; /* seconds of a message between stages, of the all-reduce of token counts,
                                             and of the all-reduce of the gradient norm */
   bool messages_hold;                    /* a stage does not compute while it sends */
-  bool forward_only;                     /* simulate only the forwards of a step, in the order of an evaluation */
+  bool forward_only;                     /* only the forwards of a step are simulated, in the order of an evaluation */
   const double *more; /* attention fraction of each micro-batch, as (fraction - mean) / mean [micro-batches]; NULL:
                          all are equal */
 } tri_stages;
