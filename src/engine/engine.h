@@ -25,7 +25,7 @@ typedef struct tri_engine_options {
   const tri_optimizer_settings *optimizer;
   double clip;              /* largest gradient norm; 0: no clipping */
   bool saves;               /* the memory plan includes buffers for saving checkpoints */
-  bool saves_in_background; /* the memory plan also includes a copy of this rank's state */
+  bool saves_in_background; /* with `saves`, the memory plan also includes a copy of this rank's state */
 } tri_engine_options;
 
 /* The state of the running averages of weights after the newest update; all members are 0 before the first one. */
@@ -53,7 +53,7 @@ typedef struct tri_step {
   /* Query-key pairs of the batch, the work of attention; the second number is for layers with a sliding window. */
   int64_t seen, seen_in_window;
   double router_loss; /* auxiliary losses of routers (balance, z-loss), not part of `loss`; 0 without experts */
-  bool skipped;       /* the step does not update, because loss or norm are not finite or no label counts */
+  bool skipped;       /* the step makes no update, because loss or norm is not finite or no label counts */
 } tri_step;
 
 /* LOCAL. Creates the parts of a step for the rank at `place`. Release with tri_parts_destroy. A dry run prints them,

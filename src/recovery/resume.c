@@ -114,7 +114,8 @@ static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bo
 static tri_status find_and_load(tri_loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   path[0] = '\0';
-  if (strcmp(resume, "never") == 0) return load_init(l); /* output.h has moved earlier checkpoints aside already */
+  /* tri_run_output_begin has moved earlier checkpoints aside. */
+  if (strcmp(resume, "never") == 0) return load_init(l);
   bool from = false;
   TRI_TRY(is_at_its_beginning(l, root, &from));
   if (strcmp(resume, "auto") == 0 && !from) {
