@@ -84,7 +84,7 @@ static tri_status write_point(const tri_engine *engine, const tri_update_call *c
   return TRI_OK;
 }
 
-/* Gathers parameters whose shards the replicas have updated. */
+/* Gathers the parameters of buckets in which each replica has changed only its own shard. */
 static tri_status gather_values(tri_engine *engine) {
   for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
     const tri_bucket *bucket = &engine->parts.buckets->entries[b];

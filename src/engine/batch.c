@@ -8,7 +8,7 @@
 
 struct tri_batch_maker {
   int64_t batch, tokens, lists, most_slices;
-  tri_sample all; /* [batch, tokens] */
+  tri_sample all; /* columns of the whole sequences [batch, tokens] */
   tri_batch_cuts cuts;
 };
 
@@ -79,13 +79,13 @@ static void keep_whole(const tri_batch_maker *maker, const tri_batch *to) {
 #undef KEEP_WHOLE
 }
 
-/* One part of the cuts of all sequences; its tokens are in the order of the sequences. */
+/* One part of the cuts of all sequences. Its rows are its tokens of sequence 0, then those of sequence 1, ... */
 typedef struct part {
-  const tri_sequence_cut *cuts; /* [batch] */
+  const tri_sequence_cut *cuts; /* cut of each sequence [batch] */
   int64_t number;
 } part;
 
-/* Finds the rows in part `all` of the tokens that both parts have, in order. Returns their number. */
+/* Sets `places` to the rows that the tokens of both parts have in part `all`, in order. Returns their number. */
 static int64_t find_places(const tri_batch_maker *maker, part some, part all, int32_t *places) {
   int64_t found = 0, first_row = 0;
   for (int64_t b = 0; b < maker->batch; b++) {
@@ -132,7 +132,8 @@ static void find_all_places(const tri_batch_maker *maker, const tri_sequence_cut
   }
 }
 
-/* Finds the rows of keys that come from each outer rank, and this rank's rows that each outer rank needs. */
+/* Finds the rows of the gathered keys that come from each outer rank, and the rows of this rank's keys that each outer
+ * rank needs. */
 static void find_keys_that_pass(const tri_batch_maker *maker, const tri_batch *to, const tri_batch_counts *counts) {
   const tri_batch_cuts *cuts = &maker->cuts;
   part own = joined_of(maker, cuts->context.outer_rank), needed = keys_of(maker, cuts->context.outer_rank);
@@ -144,17 +145,18 @@ static void find_keys_that_pass(const tri_batch_maker *maker, const tri_batch *t
 
 /* ---- slices ------------------------------------------------------------------------------------------------------ */
 
-/* Adjacent queries of one document, which begins at token `document`. */
+/* Adjacent queries of one document. */
 typedef struct piece {
-  int64_t sequence, document, first, end; /* tokens */
-  int64_t row;                            /* row of the first, among this rank's queries */
+  /* Index of the sequence; tokens of it: first of the document, first query, end of the queries. */
+  int64_t sequence, document, first, end;
+  int64_t row; /* row of the first query among this rank's queries */
 } piece;
 
-/* Lists of slices that are being built. */
+/* The lists of slices that are being built. */
 typedef struct slicing {
   tri_attention_slice *slices;
-  int64_t first, count, most;
-  int64_t window; /* 0: none */
+  int64_t first, count, most; /* first slice of the current list; slices of all lists so far; most slices of a list */
+  int64_t window;             /* tokens of the sliding window of the current list; 0: none */
 } slicing;
 
 /* Returns whether every query attends to every key. */
@@ -162,7 +164,8 @@ static bool is_full(const tri_attention_slice *slice) {
   return slice->from + slice->queries <= 1 && slice->to >= slice->keys - 1;
 }
 
-/* Returns whether `next` has the queries after those of `last`, and all of them attend to all of the same keys. */
+/* Returns whether two slices can be merged: `next` has the queries that follow those of `last`, and all these queries
+ * attend to all of the same keys. */
 static bool goes_on(const tri_attention_slice *last, const tri_attention_slice *next) {
   return is_full(last) && is_full(next) && last->first_key == next->first_key && last->keys == next->keys &&
          last->first_query + last->queries == next->first_query;
@@ -184,9 +187,9 @@ static tri_status add_attention_slice(slicing *to, tri_attention_slice slice) {
   return TRI_OK;
 }
 
-/* Adds the slice of a piece's queries with a part's keys, from the first token of the document to the last query's own.
- * first_row: row of the part's first key in this sequence. If the part has the queries' own tokens, they are the last
- * keys and the slice is causal; if not, all keys are earlier tokens and the slice is full. */
+/* Adds the slice of a piece's queries with the keys that a part has of the tokens from the first one of the document to
+ * the last query. first_row: row of the part's first key of this sequence. If the part has the queries' own tokens,
+ * these are its last keys, and the slice is causal; if not, all keys are earlier tokens, and the slice is full. */
 static tri_status add_piece(part keys, int64_t first_row, const piece *p, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
   int64_t first = tri_sequence_cut_before(cut, keys.number, p->document);
@@ -197,8 +200,8 @@ static tri_status add_piece(part keys, int64_t first_row, const piece *p, slicin
                                               : tri_slice_full(p->row, queries, first_key, end - first));
 }
 
-/* Does the same for attention with a window: adds a slice for each range of the part's tokens, with the queries that
- * attend to any of them. */
+/* Adds the slices of a piece for attention with a window: one for each range of the part's tokens, with the queries
+ * that attend to any token of the range. The arguments are those of add_piece. */
 static tri_status add_windowed(part keys, int64_t first_row, const piece *p, int64_t window, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
   const int64_t seen = tri_larger(p->document, p->first - window + 1); /* the first token that any query attends to */
@@ -244,8 +247,8 @@ static tri_status add_list(const tri_batch_maker *maker, part keys, slicing *to)
   return TRI_OK;
 }
 
-/* Returns the keys of a block: with a ring, those of the rank that the block comes from; else the gathered ones, or the
- * rank's own. */
+/* Returns the part with the keys of a block. With a ring, it has the tokens of the rank from which the block comes;
+ * without one, the gathered keys, or the rank's own keys if no keys are gathered. */
 static part block_of(const tri_batch_maker *maker, int64_t block) {
   const tri_op_context *context = &maker->cuts.context;
   if (tri_op_context_rings(context)) return joined_of(maker, block);

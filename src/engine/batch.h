@@ -1,7 +1,8 @@
-/* A micro-batch on one rank: its rows of all sequences, and which rows attend to which.
+/* A micro-batch on one rank: the rank's rows of every sequence, and the lists of slices that define which rows attend
+ * to which rows.
  *
  * Sources of batches write whole sequences, and all ranks that share a sequence read all of it. The rows that a rank
- * keeps, and the lists of slices by which its attention runs, follow from the cut (mesh/sequence_cut.h) and from the
+ * keeps, and the slices by which its attention runs, follow from the cut (mesh/sequence_cut.h) and from the
  * positions. */
 #ifndef TRI_ENGINE_BATCH_H
 #define TRI_ENGINE_BATCH_H
@@ -17,13 +18,14 @@
 typedef struct tri_batch {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
   TRI_CUT_COLUMNS(TRI_COLUMN_FIELD_)
-  tri_attention_slice *slices; /* all lists, one after the other */
+  tri_attention_slice *slices; /* slices of all lists, list after list [slice_begins[lists]] */
 } tri_batch;
 
-/* Counts that differ from batch to batch, in host memory. */
+/* Offsets into the arrays of a micro-batch, in host memory. They differ from batch to batch. */
 typedef struct tri_batch_counts {
-  int64_t *slice_begins;                 /* [lists + 1]: list l has slices [slice_begins[l], slice_begins[l + 1]) */
-  int64_t *send_begins, *receive_begins; /* [outer + 1], offsets in send_rows and in outer_order, in rows of keys */
+  int64_t *slice_begins; /* index of the first slice of each list [lists + 1]; list l ends at slice_begins[l + 1] */
+  /* Offsets of the rows of each outer rank in send_rows and in outer_order, in rows of keys [outer + 1]. */
+  int64_t *send_begins, *receive_begins;
 } tri_batch_counts;
 
 typedef struct tri_batch_maker tri_batch_maker;
@@ -36,7 +38,7 @@ void tri_batch_maker_destroy(tri_batch_maker *maker);
  * and its weights 1. */
 tri_sample tri_batch_maker_sequence(const tri_batch_maker *maker, int64_t i);
 
-/* Makes a batch in host memory from the sequences as they are now. */
+/* Writes the micro-batch of the current sequences to the arrays of *to and *counts, in host memory. */
 tri_status tri_batch_make(tri_batch_maker *maker, const tri_batch *to, const tri_batch_counts *counts);
 
 #endif

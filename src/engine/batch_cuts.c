@@ -8,13 +8,14 @@ int64_t tri_document_end(const int32_t *positions, int64_t first, int64_t end) {
   return t;
 }
 
-/* A document may begin before the sequence; no rank has those tokens. */
+/* The position may exceed the index, because a document may begin before the sequence; no rank has its earlier
+ * tokens. */
 int64_t tri_document_begin(const int32_t *positions, int64_t token) {
   return token > positions[token] ? token - positions[token] : 0;
 }
 
-/* Returns whether the cuts depend on the documents. If only heads are exchanged, attention is the same on all ranks
- * anyway. */
+/* Returns whether the cuts depend on the documents. If the context ranks only exchange heads (outer 1), each has all
+ * tokens for its heads, and the work of all is equal whatever the documents are. */
 static bool follows_documents(const tri_op_context *context) { return context->masked && context->outer > 1; }
 
 static tri_status create_documents(tri_batch_cuts *cuts) {
@@ -29,7 +30,7 @@ static tri_status create_documents(tri_batch_cuts *cuts) {
   return status;
 }
 
-/* Allocates for the largest number of ranges that documents can lead to. */
+/* Creates empty cuts of a sequence, with room for the largest number of ranges that documents can lead to. */
 static tri_status create_room(tri_batch_cuts *cuts, int64_t b) {
   const tri_op_context *context = &cuts->context;
   TRI_TRY(tri_sequence_cut_create(context->ranks, context->tokens, &cuts->own[b]));
@@ -85,8 +86,8 @@ void tri_batch_cuts_destroy(tri_batch_cuts *cuts) {
   *cuts = (tri_batch_cuts){0};
 }
 
-/* Finds the keys that each part needs: for each document that the part has tokens of, from its first token to the
- * part's last one. */
+/* Finds the keys that each part needs: for each document with tokens in the part, the keys from the first token of the
+ * document to its last token in the part. */
 static void find_keys(const tri_sequence_cut *joined, const int32_t *positions, tri_sequence_cut *keys) {
   tri_sequence_cut_clear(keys);
   for (int64_t p = 0; p < joined->parts; p++) {

@@ -9,7 +9,7 @@
 tri_status tri_to_bf16_in_place(tri_device *device, int64_t count, void *values);
 
 /* LOCAL. Converts the bf16 elements [begin, end) of values to fp32; element i is then at byte 4 i. Does not write
- * before byte 4 begin, so the bf16 elements before 2 begin are kept. */
+ * before byte 4 begin, so the bf16 elements [0, 2 begin) remain valid. */
 tri_status tri_to_fp32_in_place(tri_device *device, int64_t begin, int64_t end, void *values);
 
 #endif

@@ -72,8 +72,8 @@ void tri_staged_slice_set_up(tri_engine *engine, const tri_update_call *call, in
 /* ---- alternating ------------------------------------------------------------------------------------------------- */
 
 /* Reads elements [first, first + count) of the alternating order to to_host, or writes them from from_host (the other
- * one is NULL). A member's elements are copied from or to the device in one piece, and are every n-th element in host
- * memory. */
+ * pointer is NULL). On the device the elements of a member are adjacent, so they are copied in one piece; in host
+ * memory they are every n-th element. */
 static tri_status pass_alternating(const tri_alternating_slice *a, int64_t first, int64_t count, char *to_host,
                                    const char *from_host) {
   const tri_checkpoint_memory *real = tri_executor_memory(a->engine->executor);
@@ -101,7 +101,8 @@ static tri_status pass_alternating(const tri_alternating_slice *a, int64_t first
   return status;
 }
 
-/* Addresses in a slice are offsets from the first member, as if all elements were there in the alternating order. */
+/* Reads elements of an alternating slice. `from` is an offset from a->first, counted as if the elements were stored
+ * there in alternating order. */
 static tri_status alternating_read(void *context, void *to_host, const void *from, size_t bytes) {
   const tri_alternating_slice *a = context;
   const int64_t first = ((const char *)from - a->first) / (int64_t)a->element;

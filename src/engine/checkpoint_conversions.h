@@ -2,8 +2,8 @@
  *
  * Two kinds are *staged*: optimizer states that are not stored in the wide type, and the point that an averaging
  * optimizer saves. They are converted one at a time in the memory of this rank's gradients, which is unused between
- * steps (tri_engine.staged). Values written there are converted back into the state before another slice is staged, and
- * at the end. */
+ * steps (tri_engine.staged). Values that a load writes there are converted back into the state before another slice is
+ * staged, and by tri_checkpoint_map_written. */
 #ifndef TRI_ENGINE_CHECKPOINT_CONVERSIONS_H
 #define TRI_ENGINE_CHECKPOINT_CONVERSIONS_H
 
@@ -14,7 +14,7 @@ typedef struct tri_staged_slice {
   tri_checkpoint_memory memory; /* its context is this struct */
   tri_engine *engine;
   const tri_update_call *call;
-  int64_t state; /* number of the state in the call; -1: the point that an averaging optimizer saves */
+  int64_t state; /* number of the optimizer state in the call; -1: the point that an averaging optimizer saves */
 } tri_staged_slice;
 
 /* Matrices of several members of a stack whose elements alternate in the file (TRI_STACKING_COLUMNS), presented in the
@@ -28,8 +28,8 @@ typedef struct tri_alternating_slice {
   size_t element;
 } tri_alternating_slice;
 
-/* Set up slices: all members of a staged one, `memory` and `engine` of an alternating one. *out must not move
- * afterwards, because its memory's context is its address. */
+/* Set up *out. The first function sets all members; the second sets only `memory` and `engine`, and its caller sets the
+ * others. *out must not move afterwards, because its memory's context is its address. */
 void tri_staged_slice_set_up(tri_engine *engine, const tri_update_call *call, int64_t state, tri_staged_slice *out);
 void tri_alternating_slice_set_up(tri_engine *engine, tri_alternating_slice *out);
 

@@ -23,7 +23,7 @@ typedef struct kept_row {
   const char *suffix;
   /* NULL: the trained values, of an optimizer that saves other values as the weight (tri_optimizer.evaluated). */
   const tri_optimizer_state *state;
-  int64_t number; /* number of the state in a call */
+  int64_t number; /* number of the state in an update call */
 } kept_row;
 
 enum { KEPT_ROWS = TRI_UPDATE_STATES + 1, OWNERS = TRI_STATE_OF_RUN + 1 };
@@ -94,8 +94,8 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
   return tri_alloc("a checkpoint's list", kept, sizeof *map->names, &map->names);
 }
 
-/* Adds a row's tensor for one matrix. A tensor on disk with several parts has one for each part, unless the optimizer
- * joins parts. */
+/* Adds the tensor that a row has for one matrix. If a tensor on disk has several parts (such as q, k and v), each part
+ * has a tensor of its own in the optimizer's files, unless the optimizer joins parts. */
 static void add_of_matrix(const tri_optimizer_settings *settings, const tri_parameter *tensor, const kept_row *row,
                           tri_dtype wide, tri_checkpoint_map *map) {
   const bool by_part = tensor->within.part != NULL && !tri_optimizer_of(settings, tensor)->joins_parts;
@@ -113,7 +113,7 @@ static void add_of_matrix(const tri_optimizer_settings *settings, const tri_para
   for (int64_t d = 0; d < shape.num_dims; d++) map->optimizer[i].shape[d] = shape.dims[d];
 }
 
-/* Adds a row's tensor for one weight, with the weight's shape. */
+/* Adds the tensor that a row has for one weight. It has the shape of the weight. */
 static void add_of_weight(const tri_checkpoint_tensor *weight, const kept_row *row, tri_dtype wide,
                           tri_checkpoint_map *map) {
   const int64_t i = map->num_optimizer++;
@@ -144,7 +144,7 @@ tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_c
   return TRI_OK;
 }
 
-/* Returns the type in which values are read; those to be quantised to 4 bits are read wide. */
+/* Returns the type in which values are read. Values that are then quantised to 4 bits are read in the wide type. */
 static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
   switch (stored) {
     case TRI_STORED_WIDE:
@@ -154,11 +154,11 @@ static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
   return tri_dtype_wide(precision);
 }
 
-/* Numbers of an entry's first tensors. */
+/* The first tensors of an entry, by their numbers (tri_checkpoint_slice.tensor). */
 typedef struct tensor_numbers {
   int64_t weight;
-  int64_t kept[OWNERS]; /* numbers of the tensors of each owner's rows */
-  int64_t piece;        /* index of the first of its matrices, if they are one tensor */
+  int64_t kept[OWNERS]; /* number of the first tensor of each owner's rows */
+  int64_t piece;        /* index of the entry's first matrix in map->pieces, if its matrices are one tensor */
 } tensor_numbers;
 
 /* Lists an entry's weights, and its matrices if they are one tensor. */
@@ -175,7 +175,7 @@ static void list_weights(const tri_parameter *entry, int64_t tensors, tri_dtype 
   }
 }
 
-/* Lists the tensors of an entry's rows of an owner. */
+/* Lists the tensors of all rows that an owner has for an entry. `weight`: number of the entry's first weight. */
 static void list_kept(const tri_optimizer_settings *settings, const tri_parameter *entry, int64_t tensors,
                       tri_state_owner owner, tri_dtype wide, int64_t weight, tri_checkpoint_map *map) {
   kept_row rows[KEPT_ROWS];
@@ -229,7 +229,7 @@ const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map 
 
 /* ---- slices of a rank -------------------------------------------------------------------------------------------- */
 
-/* Returns the share of a range that this rank saves; replicas share it. */
+/* Returns the part of a range that this rank saves, if the replicas divide the range among themselves. */
 static tri_element_range divide(tri_element_range whole, const tri_mesh_position *position, tri_domain replicas) {
   int64_t first, count;
   tri_part_of(whole.count, tri_domain_size(&position->shape, replicas),
@@ -258,8 +258,8 @@ static tri_element_range saved_of_call(const holder *h, const tri_update_call *c
   return h->layout->zero > 0 ? range : divide(range, &h->position, h->table->entries[call->entry].placement.replicas);
 }
 
-/* Returns the range to save of a state with a shape of its own. All ranks with shards of the tensor have the whole
- * state. The first of them saves it; without ZeRO, it shares this with its replicas. */
+/* Returns the range of a state with a shape of its own that this rank saves. All ranks with shards of the tensor have
+ * the whole state, and the first of them saves it. Without ZeRO, this rank and its replicas save a part each. */
 static tri_element_range saved_of_own_shape(const holder *h, const tri_update_call *call, int64_t state) {
   const tri_parameter_placement *placed = &h->table->entries[call->entry].placement;
   const tri_element_range all = {0, tri_update_state_count(call, state), 0};
@@ -289,13 +289,13 @@ typedef struct lister {
   tri_checkpoint_map *map;
   holder h;
   bool saves;
-  tensor_numbers numbers; /* numbers of the entry's tensors */
+  tensor_numbers numbers; /* numbers of the tensors of the entry that is being added */
 } lister;
 
 /* The tensors of an entry's weights, or of one of its rows. */
 typedef struct row_tensors {
   int64_t first, stride; /* number of the first tensor; distance to the number of the next one */
-  bool by_matrix;        /* one for each matrix; false: for each weight */
+  bool by_matrix;        /* there is a tensor for each matrix; false: for each weight */
 } row_tensors;
 
 /* Returns matrix t of an entry as a part of a tensor in a checkpoint. A single matrix is the entry itself, because
@@ -311,7 +311,7 @@ static int64_t number_of(const row_tensors *to, const tri_parameter *entry, int6
 
 static row_tensors weights_of(const lister *l) { return (row_tensors){l->numbers.weight, 1, false}; }
 
-/* Adds a slice of tensor number `tensor`. own_tensor: as in the slice. */
+/* Adds a slice of tensor number `tensor`: elements of the range, with element range.at of `array` as its first one. */
 static void add(tri_checkpoint_map *map, int64_t tensor, const tri_parameter *part, bool own_tensor,
                 tri_element_range range, void *array, size_t element, const tri_checkpoint_memory *memory) {
   if (range.count == 0) return;
@@ -326,7 +326,8 @@ static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_ca
   return &s->memory;
 }
 
-/* Address of a call's elements, and how to access them. */
+/* The address of the elements of an update call, and the functions that access them (NULL: the host can access
+ * them). */
 typedef struct source {
   char *data;
   const tri_checkpoint_memory *memory;
@@ -376,7 +377,8 @@ static void add_state(lister *l, const tri_update_call *call, int64_t state, row
   }
 }
 
-/* Adds matrices in 4 bits. All use the same scratch memory, so one is loaded after the other, each of them whole. */
+/* Adds the matrices of an entry in 4 bits. All of them use the same scratch memory, so they are loaded one after the
+ * other, and each one as a whole. */
 static void add_quantised(lister *l, int64_t e) {
   const tri_parameter *entry = &l->h.table->entries[e];
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
@@ -426,7 +428,7 @@ static void add_alternating(lister *l, const tri_parameter *entry, tri_element_r
   }
 }
 
-/* Adds slices of values that are stored in their array as they are. */
+/* Adds slices of the values of an entry, which are stored in their array without conversion. */
 static void add_values(lister *l, const tri_parameter *entry, row_tensors to) {
   const tri_executor *executor = l->engine->executor;
   const int64_t e = entry - l->h.table->entries;
@@ -481,8 +483,8 @@ static void add_entry(lister *l, int64_t e) {
   }
 }
 
-/* Allocates for the upper bound: each call of an optimizer has at most one slice of each of its tensors, and of each
- * state. */
+/* Allocates the lists of slices for an upper bound: each call of an optimizer has at most one slice of each of its
+ * tensors, and of each state. */
 static tri_status allocate_slices(const tri_engine *engine, tri_checkpoint_map *map) {
   const tri_updates *updates = engine->parts.updates;
   const tri_parameter_table *table = engine->parts.table;
@@ -622,7 +624,8 @@ size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const
     if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_CHECKPOINT_MAP_SAVE)) continue;
     const bool has_trained = optimizer != NULL && optimizer->trained != NULL;
     const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
-    bytes += (size_t)saved_values(&h, e).count * element; /* or of the trained point, which has as many elements */
+    /* The weight or the trained values, which have as many elements. */
+    bytes += (size_t)saved_values(&h, e).count * element;
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
       const tri_update_call *call = &parts->updates->calls[c];
       for (int64_t s = 0; s < tri_update_num_states(call); s++) {

@@ -11,37 +11,40 @@
 #include "engine/quantised.h"
 
 typedef struct tri_checkpoint_map {
-  tri_checkpoint_tensor *weights;   /* [num_weights] */
-  tri_checkpoint_tensor *optimizer; /* [num_optimizer]: states of optimizers, then, from first_of_run on, of the run */
-  const tri_optimizer_state **states; /* [num_optimizer]; NULL: trained values that are not the saved weight */
-  tri_parameter *parts;               /* [num_weights]: the weights as parameters */
-  tri_parameter *pieces;              /* [num_pieces]: all matrices of weights that are stacks (tri_stacked) */
+  tri_checkpoint_tensor *weights;   /* weights of the model [num_weights] */
+  tri_checkpoint_tensor *optimizer; /* states of the optimizers, followed by states of the run [num_optimizer] */
+  /* State that each tensor of `optimizer` has [num_optimizer]; NULL: the tensor has the trained values of an optimizer
+   * that saves other values as the weight. */
+  const tri_optimizer_state **states;
+  tri_parameter *parts;  /* parameter of each weight [num_weights] */
+  tri_parameter *pieces; /* all matrices of the weights that are stacks (tri_stacked) [num_pieces] */
   int64_t num_pieces;
-  struct tri_alternating_slice *alternating; /* [num_alternating] */
+  struct tri_alternating_slice *alternating; /* slices with reordered elements [num_alternating] */
   int64_t num_alternating;
-  char (*names)[128]; /* [num_optimizer] */
+  char (*names)[128]; /* names of the tensors of `optimizer` [num_optimizer] */
   int64_t num_weights, num_optimizer;
-  int64_t first_of_run;
-  /* To save: every element of every tensor is in exactly one slice of one rank. To load: all elements that this rank
-   * holds. Tensors are numbered weights first, then the optimizer's. */
+  int64_t first_of_run; /* index in `optimizer` of the first state of the run */
+  /* Slices of this rank [num_slices]. In a map for saving, each element of each tensor is in exactly one slice of
+   * exactly one rank. In a map for loading, the slices have all elements that this rank holds.
+   * tri_checkpoint_slice.tensor numbers the weights first, then the tensors of `optimizer`. */
   tri_checkpoint_slice *slices;
   int64_t num_slices;
-  bool elsewhere;                  /* the tensors are not those of a checkpoint of the run itself */
-  struct tri_staged_slice *staged; /* [num_staged]: slices that are converted while they are read or written */
+  bool elsewhere; /* the tensors are those of an adapter or a base to begin with, not of a checkpoint of the run */
+  /* Context of the slices that are converted while they are read or written [num_staged]. */
+  struct tri_staged_slice *staged;
   int64_t num_staged;
-  tri_quantised *quantised; /* [num_quantised]: matrices in 4 bits */
+  tri_quantised *quantised; /* context of the matrices in 4 bits [num_quantised] */
   int64_t num_quantised;
 } tri_checkpoint_map;
 
-/* The use of a map. With an adapter (model/trainable.h) the first and the third list the trained parameters, the second
- * also the copies of the factors' initial values, the fourth the factors alone, and the last the base model; without
- * one, all list the whole model. The slices of the first two are those to save. */
+/* The use of a map. It decides which parameters a map lists if the model has an adapter (model/trainable.h); without an
+ * adapter, every map lists the whole model. Maps of the first two uses are for saving, the others for loading. */
 typedef enum tri_checkpoint_map_use {
-  TRI_CHECKPOINT_MAP_SAVE,
-  TRI_CHECKPOINT_MAP_MOVE,
-  TRI_CHECKPOINT_MAP_LOAD,
-  TRI_CHECKPOINT_MAP_LOAD_FACTORS,
-  TRI_CHECKPOINT_MAP_LOAD_BASE
+  TRI_CHECKPOINT_MAP_SAVE, /* to save checkpoints: the trained parameters */
+  TRI_CHECKPOINT_MAP_MOVE, /* to send weights: the trained parameters, and the copies of the factors' initial values */
+  TRI_CHECKPOINT_MAP_LOAD, /* to resume, and to take snapshots: the trained parameters */
+  TRI_CHECKPOINT_MAP_LOAD_FACTORS, /* to begin with an adapter: its factors alone */
+  TRI_CHECKPOINT_MAP_LOAD_BASE     /* to load the base of an adapter: all parameters but the factors */
 } tri_checkpoint_map_use;
 
 /* LOCAL. Creates the map of an engine. Release with tri_checkpoint_map_release. Slices are valid as long as the
@@ -49,8 +52,8 @@ typedef enum tri_checkpoint_map_use {
 tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out);
 void tri_checkpoint_map_release(tri_checkpoint_map *map);
 
-/* LOCAL. Ends a series of reads or writes of slices: staged values are converted back, and the gradients' memory, which
- * staging uses, is free again. */
+/* LOCAL. Must be called after the last read or write of a series. Converts staged values back into their state, waits
+ * for the device, and ends the use of the gradients' memory for staging. */
 tri_status tri_checkpoint_map_written(tri_engine *engine);
 
 /* Returns whether states or frozen parameters are stored in a narrower type, so that loaded values may differ from the
@@ -61,14 +64,17 @@ bool tri_checkpoint_map_keep_narrow(const tri_engine *engine);
 size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *map, const tri_checkpoint_slice *slice);
 size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *map);
 
-/* LOCAL. Copies all slices to tri_checkpoint_map_bytes of host memory, one after the other, and back. */
+/* LOCAL. Copy all slices, in the order of map->slices, to host memory of tri_checkpoint_map_bytes bytes, and back from
+ * there. */
 tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *map, char *to_host);
 tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *map, const char *from_host);
 
-/* Fails with TRI_BAD_FILE, and says how to go on, if a checkpoint has states of the single parts of a tensor that its
- * optimizer joins. Older versions stored Adafactor's states so. */
+/* Fails with TRI_BAD_FILE if a checkpoint has states for single parts of a tensor (such as q, k and v), but the
+ * optimizer now has one state for the whole tensor. Older versions stored Adafactor's states in this way. The message
+ * says how to begin a new run with the weights of the checkpoint. */
 tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint);
 
+/* Returns tensor `number` of a map, numbered as in tri_checkpoint_slice.tensor. */
 const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *map, int64_t number);
 
 /* Returns the bytes of the slices that a rank saves, for its memory plan, without an engine. */

@@ -6,7 +6,7 @@
 #include "engine/exchange.h"
 #include "ops/run.h"
 
-/* The other ranks of a run. */
+/* The context of the collectives: the groups of ranks, and the means to exchange values on the device. */
 struct tri_ranks {
   const tri_mesh *mesh; /* not owned */
   tri_exchange *exchange;

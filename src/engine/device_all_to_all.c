@@ -3,8 +3,8 @@
  * A device library that the group has joined does both (comm/device_collectives.h). Otherwise, if the host can access
  * device memory, the functions of comm.h do. On other devices both are messages, whose sizes only the two ranks
  * involved know. On a staged device a message is cut into pieces: one is copied to the host while another is
- * communicated and a third is copied to the device. These messages have a tag of their own; those between two ranks are
- * in program order. */
+ * communicated and a third is copied to the device. All these messages have the tag TAG, and those between two ranks
+ * are matched in program order. */
 #include "base/memory.h"
 #include "comm/device_collectives.h"
 #include "engine/exchange_internal.h"
@@ -15,15 +15,16 @@
 enum { TAG = 32766 };
 
 struct tri_transfer {
-  tri_request *comm;               /* if the host can access the memory */
-  tri_exchange_request **messages; /* [num_messages]; otherwise */
+  tri_request *comm; /* request of comm.h, if the host can access device memory; else NULL */
+  /* Messages in the order in which they were started [num_messages]; none if `comm` is used. */
+  tri_exchange_request **messages;
   int64_t num_messages;
 };
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Sets *out to the address of the copy in host memory of a range of the transfer buffer; NULL if MPI accesses the
- * device memory itself. */
+/* Sets *out to the address in host memory of the copy of a range of the transfer buffer; to NULL if MPI accesses device
+ * memory itself. */
 static tri_status host_of(const tri_exchange *x, const void *memory, size_t bytes, void **out) {
   const tri_exchange_region *region = &x->transfer;
   *out = NULL;
@@ -37,7 +38,7 @@ static tri_status host_of(const tri_exchange *x, const void *memory, size_t byte
   return TRI_OK;
 }
 
-/* Messages that MPI sends from device memory are not cut here. */
+/* Returns the largest number of bytes of a message. If MPI accesses device memory itself, messages are not cut. */
 static size_t piece_bytes(const tri_exchange *x) {
   return tri_exchange_is_reached(x, EXCHANGE_SEND) ? SIZE_MAX : TRI_EXCHANGE_PIECE_BYTES;
 }
@@ -72,7 +73,8 @@ static tri_status make(int64_t messages, tri_transfer **out) {
 /* Waits for the messages in the order in which they were started: receives first, so that one is copied to the device
  * while the next one arrives. Afterwards the compute queue sees the received values, and host memory may be reused. */
 static tri_status finish_messages(tri_exchange *x, tri_transfer *p) {
-  tri_exchange_request *last = NULL; /* the last message that is copied to the device; copies are done in order */
+  /* Last message that is copied to the device; all copies have ended when its copy has, since they run in order. */
+  tri_exchange_request *last = NULL;
   for (int64_t i = 0; i < p->num_messages; i++) {
     tri_exchange_request *r = p->messages[i];
     TRI_TRY(tri_exchange_message_arrive(r));

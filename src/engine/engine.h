@@ -11,78 +11,84 @@
 #include "schedule/parts.h"
 
 typedef struct tri_engine_options {
-  const tri_model *model;   /* complete; outlives the engine */
-  const tri_layout *layout; /* resolved (tri_layout_resolve); outlives the engine */
-  const tri_mesh *mesh;     /* mesh of that layout; outlives the engine; NULL is one rank alone */
-  int64_t global_batch;     /* most sequences of a step */
-  int64_t sequence;
-  tri_dtype precision;
-  bool masked; /* documents of a sequence do not attend to each other: the sampler's `masked` */
+  const tri_model *model;   /* complete model, which outlives the engine */
+  const tri_layout *layout; /* resolved layout (tri_layout_resolve), which outlives the engine */
+  const tri_mesh *mesh;     /* mesh of this layout, which outlives the engine; NULL: one rank alone */
+  int64_t global_batch;     /* largest number of sequences of a step */
+  int64_t sequence;         /* tokens of a sequence */
+  tri_dtype precision;      /* type of the activations */
+  bool masked;              /* documents of a sequence do not attend to each other (`masked` of the sampler) */
   const tri_train_objective *objective; /* loss to train and to score; NULL: cross entropy */
   uint64_t seed;
-  int32_t ignore_token;                    /* labels with this id do not count; -1: all count */
-  const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW with the defaults of its keys */
-  double clip;                             /* largest gradient norm; 0: no clipping */
-  bool saves;                              /* plan memory for saving checkpoints */
-  bool saves_in_background;                /* plan memory for a copy of this rank's state, too */
+  int32_t ignore_token; /* id of labels that do not count; -1: all labels count */
+  /* Settings, which outlive the engine; NULL: AdamW with the defaults of its keys. */
+  const tri_optimizer_settings *optimizer;
+  double clip;              /* largest gradient norm; 0: no clipping */
+  bool saves;               /* the memory plan includes buffers for saving checkpoints */
+  bool saves_in_background; /* with `saves`, the memory plan also includes a copy of this rank's state */
 } tri_engine_options;
 
-/* State of running averages after the updates so far; 0 before the first. */
+/* The state of the running averages of weights after the newest update; all members are 0 before the first one. */
 typedef struct tri_averaging {
-  double highest_lr, weights; /* schedule-free: highest learning rate so far; sum of the updates' weights */
-  int64_t taken;              /* number of points in the average over the run (optimizers/average.c) */
+  /* For schedule_free: highest learning rate so far; sum of the weights of all updates. */
+  double highest_lr, weights;
+  int64_t taken; /* number of points in the average over the run (optimizers/average.c) */
 } tri_averaging;
 
 /* The batch of a step: samples [first, first + count) of a feed. */
 typedef struct tri_global_batch {
-  int64_t step;         /* number of the step, from 0 on */
-  int64_t first, count; /* 0 < count <= global_batch of the engine's options */
+  int64_t step; /* number of the step, from 0 on */
+  /* Number of the first sample; number of samples, from 1 to global_batch of the engine's options. */
+  int64_t first, count;
 } tri_global_batch;
 
 /* The result of a step, the same on every rank. */
 typedef struct tri_step {
-  int64_t samples;     /* sequences of the global batch */
-  double loss;         /* weighted mean over the labels of the global batch; NaN if no label counts */
-  double grad_norm;    /* gradient norm of the whole model, before clipping */
-  double counted;      /* sum of the loss weights of the labels */
-  int64_t completions; /* with an objective of completions: pairs, or unpaired completions */
+  int64_t samples;  /* sequences of the global batch */
+  double loss;      /* weighted mean over the labels of the global batch; NaN if no label counts */
+  double grad_norm; /* gradient norm of the whole model, before clipping */
+  double counted;   /* sum of the loss weights of the labels */
+  /* Pairs of completions, or unpaired completions, of the global batch; 0 without completions. */
+  int64_t completions;
   /* Query-key pairs of the batch, the work of attention; the second number is for layers with a sliding window. */
   int64_t seen, seen_in_window;
   double router_loss; /* auxiliary losses of routers (balance, z-loss), not part of `loss`; 0 without experts */
-  bool skipped;       /* no update: loss or norm was not finite, or no label counted */
+  bool skipped;       /* the step makes no update, because loss or norm is not finite or no label counts */
 } tri_step;
 
-/* LOCAL. Creates the parts of a step of the rank at `place` (release with tri_parts_destroy); the second function
- * returns the memory that they need. A dry run prints both. */
+/* LOCAL. Creates the parts of a step for the rank at `place`. Release with tri_parts_destroy. A dry run prints them,
+ * and the result of the next function. */
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_coordinates *place,
                                    tri_device *device, tri_parts *out);
+/* LOCAL. Returns the memory that the rank at `place` needs for these parts. */
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
                                              const tri_mesh_coordinates *place, tri_device *device);
 
 typedef struct tri_engine tri_engine;
 
-/* LOCAL. Plans memory (TRI_OUT_OF_MEMORY before anything is allocated), allocates, and initialises the parameters from
- * the seed. Release with tri_engine_destroy. */
+/* LOCAL. Plans the memory, allocates it, and initialises the parameters from the seed. Fails with TRI_OUT_OF_MEMORY
+ * before anything is allocated if the plan does not fit. Release with tri_engine_destroy. */
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out);
 void tri_engine_destroy(tri_engine *engine);
 
 /* COLLECTIVE over the job, once, before the first step. Lets the ranks of a node access each other's gradients and
- * transfer buffers in place, so that reductions and exchanges need no copies, and progress in the background whenever
- * one of the ranks polls (comm.h). Does nothing if the host cannot access device memory or no rank has anything to
- * exchange. */
+ * transfer buffers in place. Then reductions and exchanges need no copies, and those in the background make progress
+ * whenever one of these ranks polls (comm.h). Does nothing if the host cannot access device memory, or if the ranks
+ * neither add up gradients nor exchange rows of experts. */
 tri_status tri_engine_share_gradients(tri_engine *engine);
 
 /* ---- verbs, called by a training loop (verbs.c) ------------------------------------------------------------------ */
 
-/* LOCAL. Returns the batch of a step if every step has options.global_batch samples. */
+/* LOCAL. Returns the batch of a step in a run whose steps all have options.global_batch samples. */
 tri_global_batch tri_engine_full_batch(const tri_engine *engine, int64_t step);
 
 /* COLLECTIVE. Runs forward and backward of a batch of the feed. A batch with fewer than global_batch samples has fewer
- * micro-batches, and the last of them are padded. Reductions over ranks may still be in progress when
- * it returns. Gradients of an earlier, unfinished accumulate are dropped. */
+ * micro-batches, and the last of them are padded. Reductions over ranks may still be in progress when this returns.
+ * Drops the gradients of an earlier accumulate that was not followed by an update. */
 tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, const tri_global_batch *batch);
 
-/* COLLECTIVE. Reduces what was accumulated to the gradients of the global batch; *out has loss and norm. */
+/* COLLECTIVE. Reduces the accumulated gradients over the ranks to those of the global batch, and sets *out to the
+ * result of the step, with its loss and gradient norm. */
 tri_status tri_engine_reduce(tri_engine *engine, tri_step *out);
 
 /* COLLECTIVE. Updates the parameters with the reduced gradients, unless the step is `skipped`. `updates`: the number of
@@ -98,30 +104,32 @@ tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t sa
 typedef enum tri_policy {
   TRI_POLICY_TRAINED,   /* the parameters as they are trained */
   TRI_POLICY_EVALUATED, /* the weights that the optimizer evaluates (schedule-free AdamW's averages) */
-  TRI_POLICY_REFERENCE, /* the initial weights, if the optimizer's settings say `reference`; else the base of an
-                           adapter, whose factors add nothing. TRI_UNSUPPORTED with neither */
+  /* The initial weights, if the optimizer's settings have `reference`; else the base of an adapter, without its
+   * factors. TRI_UNSUPPORTED if there is neither. */
+  TRI_POLICY_REFERENCE,
 } tri_policy;
 
 /* COLLECTIVE, between steps. Computes the log-probabilities, without dropout, of the labels of samples [0, samples) of
- * the feed: out[samples, sequence] on every rank, 0 where no label counts. The engine's objective must be one of
- * completions. The bits of a label's result do not depend on the other samples, and are those of a training step on the
- * same weights. */
+ * the feed: out[samples, sequence] on every rank, 0 for labels that do not count. The engine's objective must have
+ * completions. A label's result has the same bits whatever the other samples are, and the same bits as in a training
+ * step with these weights. */
 tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_policy policy,
                                 double *out);
 
-/* COLLECTIVE, after a step and before the next verb. Returns the log-probabilities of the step's samples before the
- * update: out[count of the batch, sequence]. */
+/* COLLECTIVE, after a step and before the next verb. Sets `out` to the log-probabilities of the step's samples,
+ * computed with the weights before its update: out[count of the batch, sequence]. */
 tri_status tri_engine_step_log_probs(tri_engine *engine, double *out);
 
-/* LOCAL. Sets the KL divergence from the reference for the steps that follow, which is a constant in losses that have
- * one (kto). */
+/* LOCAL. Sets the KL divergence from the reference for later steps. Losses that have a KL term (kto) use it as a
+ * constant. */
 void tri_engine_set_kl(tri_engine *engine, double kl);
 
 /* COLLECTIVE. Makes one optimizer step: accumulate, reduce, update. */
 tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, const tri_global_batch *batch, int64_t updates,
                            double lr, tri_step *out);
 
-/* Sequences in the caller's memory; index 0 of the columns is sample `first`. */
+/* Sequences of `sequence` tokens in the caller's memory. The columns of `tokens` begin with sample `first` of the
+ * feed. */
 typedef struct tri_tokens_at {
   tri_tokens tokens;
   int64_t first, sequence;
@@ -136,38 +144,42 @@ tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int6
  * gradients. */
 tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out);
 
-/* COLLECTIVE. Scores `windows` windows spread evenly over the sampler's (all of them if it has fewer), the same ones
- * every time. */
+/* COLLECTIVE. Scores `windows` of the sampler's windows, spread evenly, or all of them if it has fewer. Every call
+ * scores the same windows. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
 
-/* LOCAL. Return and set the state of running averages; set when a run resumes. */
+/* LOCAL. Return and set the state of the running averages. A run that resumes sets it to that of its checkpoint or
+ * snapshot. */
 tri_averaging tri_engine_averaging(const tri_engine *engine);
 void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
 
 /* LOCAL. Copies the parameters into the optimizer states that begin as copies of them: averages, and the second point
- * of schedule_free. Call it after the last initial value is set. */
+ * of schedule_free. Must be called after all initial values of parameters have been set. */
 tri_status tri_engine_begin_states(tri_engine *engine);
 
 /* LOCAL. Returns the loads of the experts in the last step; valid until the next step. */
 tri_router_loads tri_engine_router_loads(const tri_engine *engine);
 
-/* LOCAL. Waits for all queued work of the device, after which the host may read its arrays, if it can access them. */
+/* LOCAL. Waits for all queued work of the device. Then the host may read the device's arrays, if it can access device
+ * memory. */
 tri_status tri_engine_finish(tri_engine *engine);
 
-/* Marks the parameters as changed by a checkpoint: they are packed again before the next forward. */
+/* LOCAL. Marks the parameters as changed, for callers that load a checkpoint into them. They are packed again before
+ * the next forward. */
 void tri_engine_parameters_changed(tri_engine *engine);
 
-/* Return the planned and the highest measured bytes of memory on this rank, device memory and host memory for copies
- * together: everything that grows with model, batch and sequence. */
+/* Return the bytes of memory on this rank: planned, and the highest measured. Both are sums of device memory and of
+ * host memory for copies, that is, of everything that grows with model, batch and sequence. */
 size_t tri_engine_predicted_bytes(const tri_engine *engine);
 size_t tri_engine_measured_bytes(const tri_engine *engine);
 
-/* Computes the mean number of waits of the host in a step: for results of the device, and for staging copies of
- * collectives. */
+/* Computes how often the host waits in a step, on average over all steps: for results of the device, and for staging
+ * copies of collectives. */
 void tri_engine_waits(const tri_engine *engine, double *results, double *staging);
 
-/* Returns memory for a save: TRI_CHECKPOINT_BUFFER_BYTES for its buffers, then room for a copy of this rank's slices
- * (tri_engine_options.saves and saves_in_background); NULL and 0 without either. */
+/* Returns the host memory for saves, and sets *bytes to its size. With tri_engine_options.saves it has
+ * TRI_CHECKPOINT_BUFFER_BYTES for buffers, and with saves_in_background also room for a copy of this rank's slices
+ * after them. Returns NULL, and sets *bytes to 0, without `saves`. */
 void *tri_engine_staging(const tri_engine *engine, size_t *bytes);
 
 const tri_engine_options *tri_engine_get_options(const tri_engine *engine);

@@ -1,17 +1,18 @@
-/* Norm of the whole gradient, which is spread over ranks.
+/* Computes the norm of the whole gradient, which is spread over ranks.
  *
  * Every element counts on one rank: on one of its replicas (its shard of the bucket), and on the first of the ranks and
- * stages that hold copies. Squares are added in blocks that no layout of stages or shards cuts (TRI_BLOCK_ELEMENTS),
- * and the blocks' sums are added exactly. So the norm, and with it the clipped update, has the same bits under every
- * layout. The loss is added up in the same way. */
+ * stages that hold copies. Squares are added in blocks whose boundaries do not depend on the layout of stages or shards
+ * (TRI_BLOCK_ELEMENTS), and the blocks' sums are added exactly. So the norm, and with it the clipped update, has the
+ * same bits under every layout. The loss is added up in the same way. */
 #include "device/exact_sum.h"
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
 
 #include <math.h>
 
-/* Adds the squares of elements [first, end) of the flat arrays, in blocks from `origin` on; element `first` is at `at`,
- * and may be in the middle of a block where parameters are joined. */
+/* Adds the squares of elements [first, end) of the flat arrays, in blocks that are counted from element `origin` on.
+ * `at`: address of element `first`, which may be in the middle of a block where one parameter ends and the next one
+ * begins. */
 static tri_status add_squares(tri_engine *engine, int64_t origin, int64_t first, int64_t end, const char *at,
                               tri_exact_sum *sum) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
@@ -27,8 +28,8 @@ static tri_status add_squares(tri_engine *engine, int64_t origin, int64_t first,
   return TRI_OK;
 }
 
-/* Adds the squares of an entry's elements in [first, end); element `first` is at `at`. Blocks start again at each
- * member of a stack, so that the sum does not depend on the neighbours of a member. */
+/* Adds the squares of an entry's elements in [first, end). `at`: address of element `first`. Each member of a stack
+ * begins a new block, so that its sum does not depend on the neighbours of the member. */
 static tri_status entry_squares(tri_engine *engine, const tri_parameter *entry, int64_t first, int64_t end,
                                 const char *at, tri_exact_sum *sum) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
@@ -37,14 +38,14 @@ static tri_status entry_squares(tri_engine *engine, const tri_parameter *entry, 
   for (int64_t origin = entry->offset; origin < entry->offset + entry->count; origin += size) {
     int64_t from = origin > first ? origin : first, to = origin + size < end ? origin + size : end;
     if (from >= to) continue;
-    /* A stack's blocks begin at each member; those of other parameters are the blocks of the flat arrays. */
+    /* blocks of a stack begin at each member; those of other parameters are the blocks of the flat arrays */
     int64_t blocks_from = members > 1 ? origin : 0;
     TRI_TRY(add_squares(engine, blocks_from, from, to, at + (size_t)(from - first) * element, sum));
   }
   return TRI_OK;
 }
 
-/* Adds this replica's shard of a bucket, which with ZeRO is the one it updates. */
+/* Adds the squares of this replica's shard of a bucket. With ZeRO this is the shard that the rank updates. */
 static tri_status bucket_squares(tri_engine *engine, const tri_bucket *bucket, tri_exact_sum *sum) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));
   int64_t part_first = bucket->first + bucket->begins[bucket->rank];
@@ -68,13 +69,15 @@ static tri_status own_squares(tri_engine *engine, tri_exact_sum *sum) {
   return TRI_OK;
 }
 
-/* Returns the divisor of the sum of losses; NaN if nothing counts. Losses of completions are scaled already. */
+/* Returns the divisor of the sum of losses; NaN if no label or completion counts. Losses of completions are scaled
+ * already, so their divisor is 1. */
 static double loss_divisor(const tri_engine *engine, const tri_step *step) {
   if (tri_objective_has_completions(engine->options.objective)) return step->completions > 0 ? 1 : NAN;
   return step->counted == 0 ? NAN : step->counted;
 }
 
-/* Marks a step as skipped if its loss or norm is not finite, so that one bad batch does not spoil the weights. */
+/* Adds up loss and gradient norm over the ranks. Marks a step as skipped if one of them is not finite, so that one bad
+ * batch does not spoil the weights. */
 tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   const tri_step_results *results = NULL;
   TRI_TRY(own_squares(engine, &tri_executor_step_results(engine->executor)->squares));

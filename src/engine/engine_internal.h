@@ -17,44 +17,51 @@ typedef struct tri_step_state {
   tri_global_batch batch;
   int64_t updates;
   double lr;
-  tri_exact_sum counted;        /* sum of the loss weights of the loaded batches */
-  int64_t completions;          /* pairs, or unpaired completions, of these batches */
-  int64_t tokens;               /* rows of these batches that are not padding */
-  int64_t seen, seen_in_window; /* query-key pairs of these batches */
-  double gradient_scale;
+  tri_exact_sum counted; /* sum of the loss weights of the loaded batches */
+  int64_t completions;   /* pairs, or unpaired completions, of these batches */
+  int64_t tokens;        /* rows of these batches that are not padding */
+  /* Query-key pairs of these batches; the second number is for layers with a sliding window. */
+  int64_t seen, seen_in_window;
+  double gradient_scale; /* factor that the update applies to the gradients; below 1 if they are clipped */
   tri_step result;
-  /* Members for a score: forward passes without dropout over `samples` samples. */
+  /* Members for a score, that is, for forward passes without dropout over `samples` samples. */
   bool evaluating, without_factors;
   int64_t samples;
 } tri_step_state;
 
 struct tri_engine {
   tri_engine_options options;
-  tri_mesh alone; /* used if the caller has no mesh */
+  tri_mesh alone; /* mesh of one rank, used if options.mesh was NULL */
   tri_device *device;
   tri_parts parts;
   tri_weights *weights;
   tri_executor *executor;
   tri_routers *routers;    /* NULL: the model has no experts */
-  tri_averaging averaging; /* state after the last update */
-  double kl;               /* tri_engine_set_kl */
+  tri_averaging averaging; /* state after the newest update */
+  double kl;               /* KL divergence set by tri_engine_set_kl */
   tri_step_state step;
-  int64_t micro_batches;  /* most micro-batches of this rank in a step */
-  tri_program **programs; /* [micro_batches]: program m is of m micro-batches, NULL before a step needs it; the one of
-                             micro_batches is in `parts` */
-  tri_device_event *uploaded; /* [micro_batches + 1]: passed when the batch has been copied to the device */
+  int64_t micro_batches; /* largest number of micro-batches of this rank in a step */
+  /* Program of a step with m micro-batches, for each m below micro_batches [micro_batches]; NULL until the first step
+   * with m micro-batches. parts.program is that of micro_batches micro-batches. */
+  tri_program **programs;
+  /* Event of each batch [micro_batches + 1], passed when the batch has been copied to the device. */
+  tri_device_event *uploaded;
   tri_device_event values_uploaded;
-  int64_t result_waits, staging_waits, steps; /* waits of the host in `steps` steps */
-  tri_exchange_request **messages;            /* [TRI_NUM_STAGE_BUFFER_KINDS * most_stage_buffers] */
-  int64_t most_stage_buffers;
-  tri_exchange_request **reductions;     /* [buckets] */
-  tri_exchange_request **gathers;        /* [buckets * BUCKET_GATHERS] */
-  const struct tri_staged_slice *staged; /* slice in the gradients' memory (checkpoint_conversions.h), or NULL */
-  bool staged_written; /* values in the gradients' memory were changed, and are to be converted back */
-  void *shared;        /* memory of tri_engine_share_gradients; NULL: not shared */
+  /* Waits of the host for results and for staging copies, in `steps` steps together. */
+  int64_t result_waits, staging_waits, steps;
+  /* Message in progress of each stage buffer [TRI_NUM_STAGE_BUFFER_KINDS * most_stage_buffers]; NULL: none. */
+  tri_exchange_request **messages;
+  int64_t most_stage_buffers;        /* largest number of stage buffers of a kind */
+  tri_exchange_request **reductions; /* reduction in progress of each bucket [buckets]; NULL: none */
+  tri_exchange_request **gathers;    /* gathers in progress of each bucket [buckets * BUCKET_GATHERS]; NULL: none */
+  /* Staged slice in the gradients' memory (checkpoint_conversions.h); NULL: none. */
+  const struct tri_staged_slice *staged;
+  bool staged_written; /* a load has written to the staged slice, so it must be converted back */
+  void *shared;        /* memory that tri_engine_share_gradients has shared; NULL: none */
 };
 
-/* Gathers of a bucket: of its trained parameters, and of its frozen ones by stored type. */
+/* Number of gathers of a bucket: one for its trained parameters, and one for its frozen parameters of each stored
+ * type. */
 enum { BUCKET_GATHERS = 1 + TRI_NUM_STORED };
 
 /* Instructions [first, end) of a program. */
@@ -68,20 +75,23 @@ tri_status tri_engine_begin(tri_engine *engine);
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,
                               tri_step_state *state);
 
-/* COLLECTIVE. Runs the forward of `samples` samples of a feed, without dropout, with the current parameters. Sets the
- * number of micro-batches of each rank. If a step has at least that many, batch m is micro-batch m (verbs.c). */
+/* COLLECTIVE. Runs the forward of `samples` samples of a feed, without dropout, with the current parameters. Sets
+ * *micro_batches to the number of micro-batches of each rank. If a step has at least as many micro-batches, micro-batch
+ * m is then in batch number m of the executor (engine_step.c). */
 tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, bool without_factors,
                               int64_t *micro_batches);
 
-/* COLLECTIVE. Replaces the trained weights by the evaluated or the reference ones, and swaps back. Both do nothing if
- * the run does not keep that point: without schedule-free AdamW, without tri_reference_is_kept. In between, the trained
- * weights are in the gradients' memory (averaging.c). */
+/* COLLECTIVE. tri_engine_swap_in replaces the trained weights by the evaluated or the reference ones;
+ * tri_engine_swap_back restores the trained weights, which are in the gradients' memory in between (averaging.c). Both
+ * do nothing if the run does not keep the point (TRI_POLICY_EVALUATED: schedule-free AdamW; TRI_POLICY_REFERENCE:
+ * tri_reference_is_kept). */
 tri_status tri_engine_swap_in(tri_engine *engine, tri_policy point);
 tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point);
 /* Adds the weights to their average over the run, if that is due after update number `update` (averaging.c). */
 tri_status tri_engine_average_weights(tri_engine *engine, int64_t update);
 
-/* Returns the averaging state after the next update, and sets *weight to the weight of its point in the average. */
+/* Returns the averaging state after the update that follows `updates` updates. Sets *weight to the weight of this
+ * update's point in the average. */
 tri_averaging tri_engine_next_averaging(const tri_engine *engine, int64_t updates, double lr, double *weight);
 
 /* Adds up loss and gradient norm over ranks, and decides whether to update (engine_clip.c). */

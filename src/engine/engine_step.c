@@ -53,8 +53,8 @@ static void mark_labels(int64_t rows, int32_t ignore_token, const tri_batch *bat
   }
 }
 
-/* Adds the weights of the labels that count. Adjacent labels mostly have the same weight. For fewer than 2^29 of them,
- * weight times number is exact, and is added as one term. */
+/* Adds the weights of the labels that count. Adjacent labels mostly have the same weight. The product of a weight and
+ * the number of such labels is exact for fewer than 2^29 labels, so it is added as one term. */
 static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum) {
   double weight = 0, count = 0;
   for (int64_t i = 0; i < rows; i++) {
@@ -69,8 +69,8 @@ static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum
   tri_exact_sum_add(sum, weight * count);
 }
 
-/* Counts the pairs of the micro-batch, or its unpaired completions; completions are numbered in ascending order. Only
- * the first of the ranks that share the sequences counts. */
+/* Counts the pairs of completions of the micro-batch, or its unpaired completions. Their numbers are ascending in a
+ * sequence. Only the first of the ranks that share the sequences counts them; the others return 0. */
 static int64_t count_completions(const tri_engine *engine, const tri_batch *batch) {
   const tri_op_list *list = engine->parts.lists[0];
   const int64_t rows = list->batch * list->tokens;
@@ -85,15 +85,15 @@ static int64_t count_completions(const tri_engine *engine, const tri_batch *batc
   return pairs;
 }
 
-/* Counts tokens without padding. */
+/* Counts the rows that are not padding. */
 static int64_t count_tokens(int64_t rows, const int32_t *labels) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_PADDING;
   return tokens;
 }
 
-/* Counts query-key pairs. A token attends to itself and to the earlier tokens of its document; to at most `most`, if
- * not 0. */
+/* Counts query-key pairs. A token attends to itself and to the earlier tokens of its document; if `most` is not 0, to
+ * at most `most` tokens. */
 static int64_t count_seen(int64_t tokens, const int32_t *positions, int64_t most) {
   int64_t seen = 0;
   for (int64_t i = 0; i < tokens; i++) seen += most > 0 && positions[i] >= most ? most : positions[i] + 1;
@@ -232,8 +232,8 @@ static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri
   return run;
 }
 
-/* Reads the tokens of an evaluation when they are needed: each stage reads them for itself, into the batches in turn.
- */
+/* Reads the tokens of a micro-batch of an evaluation, when its forward needs them. Each stage reads the tokens itself.
+ * The micro-batches use the executor's batches in turn. */
 static tri_status load_windows(tri_engine *engine, tri_step_state *state, const tri_instruction *at, tri_run *run) {
   const tri_engine_options *options = &engine->options;
   int64_t number = at->micro_batch % (engine->micro_batches + 1);
@@ -365,8 +365,9 @@ static tri_dtype exchange_type(const tri_engine *engine) {
   return tri_layout_reduce_type(engine->options.layout, engine->options.precision);
 }
 
-/* Gradients are added over the replicas and not averaged: the loss of each label is already divided by the number of
- * labels in the global batch (COUNT_LABELS), so the sum is the gradient of the mean. */
+/* Starts the reduction of a bucket's gradients. They are added over the replicas and not averaged: the loss of each
+ * label is already divided by the number of labels in the global batch (COUNT_LABELS), so the sum is the gradient of
+ * the mean. */
 static tri_status step_reduce(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
@@ -383,7 +384,8 @@ static tri_status step_reduce(tri_engine *engine, tri_step_state *state, const t
                                            &engine->reductions[at->bucket]);
 }
 
-/* Copies this rank's shard of a sharded bucket out of the reduce buffer, which another bucket uses next. */
+/* Waits for the reduction of a bucket's gradients. If they are sharded, copies this rank's shard out of the reduce
+ * buffer, because another bucket uses the buffer next. */
 static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
@@ -427,7 +429,8 @@ static tri_status gather_trained(tri_engine *engine, const tri_bucket *bucket, t
                                        bucket->begins, whole, request);
 }
 
-/* Frozen parameters are gathered only if they are sharded, since they never change. */
+/* Starts to gather the parameters of a bucket. Frozen parameters are gathered only if they are sharded, since they
+ * never change. */
 static tri_status step_gather(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
@@ -484,7 +487,7 @@ static tri_status step_clip(tri_engine *engine, tri_step_state *state, const tri
   return tri_engine_clip(engine, state);
 }
 
-/* Sets the values that the backward has determined, and those of the update. */
+/* Uploads the values of the step that are known only after the backward, and those of the update. */
 static tri_status upload_values(tri_engine *engine, const tri_step_state *state, double average) {
   tri_step_values *values = tri_executor_host_values(engine->executor);
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));

@@ -28,7 +28,7 @@ tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total) {
   return TRI_OK;
 }
 
-/* The labels' losses are the output of the list's last call. */
+/* Computes the log-probabilities from the losses of the labels, which are the output of the list's last call. */
 tri_status tri_evaluate_labels(tri_executor *executor, double *out) {
   const tri_op_list *list = executor->chunks[0].list;
   const tri_op_call *last = &list->calls[list->num_calls - 1];
@@ -61,11 +61,11 @@ tri_status tri_score_batch_read(const tri_score_batch *batch) {
   return TRI_OK;
 }
 
-/* Results of a batch: sums of the loss, or the labels' scores [batch * sequence]. */
+/* The results of a batch: a tri_evaluation, or the scores of the labels [batch * sequence]. */
 typedef struct batch_results {
-  size_t bytes;
-  void *own;
-  char *all; /* [size * bytes], of all ranks */
+  size_t bytes; /* bytes of the results of one batch */
+  void *own;    /* results of this rank's batch */
+  char *all;    /* results of the batches of all ranks [size * bytes] */
 } batch_results;
 
 static tri_status run_batch(const tri_feed_scoring *s, const tri_score_batch *batch, void *out) {
@@ -91,11 +91,11 @@ static tri_status add_batch_results(const tri_feed_scoring *s, const tri_score_b
   return s->done(s->context, &scored);
 }
 
-/* Each round runs one batch on every rank. */
+/* Scores all batches in rounds. Each round runs one batch on every rank. */
 static tri_status score_batches(const tri_feed_scoring *s, const tri_group *group, const batch_results *results) {
   const tri_op_list *list = s->executor->chunks[0].list;
   tri_sample rows = tri_executor_sequence(s->executor, 0);
-  rows.weights = NULL; /* each label counts once */
+  rows.weights = NULL; /* the feed's weights are not read: each label counts once */
   tri_score_batch batch = {
       .feed = s->feed, .samples = s->samples, .batch = list->batch, .sequence = list->sequence, .into = rows};
   for (int64_t round = 0; round < s->samples; round += group->size * list->batch) {

@@ -1,4 +1,4 @@
-/* Loss of a model on text; every token is counted once. */
+/* Computes the loss of a model on text, or the log-probabilities of its labels. */
 #ifndef TRI_ENGINE_EVALUATE_H
 #define TRI_ENGINE_EVALUATE_H
 
@@ -7,9 +7,10 @@
 #include "device/exact_sum.h"
 #include "engine/executor.h"
 
-/* Weighted sums over labels. Divide only at the end. */
+/* Sums over the labels of a text. The mean loss is loss_sum / counted; results of several texts are added before the
+ * division. */
 typedef struct tri_evaluation {
-  double loss_sum; /* natural logarithm */
+  double loss_sum; /* sum of the losses of the labels times their weights, in nats */
   double counted;  /* sum of the labels' weights */
 } tri_evaluation;
 
@@ -21,11 +22,12 @@ tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total);
  * log-probability times its weight, 0 if the label does not count. */
 tri_status tri_evaluate_labels(tri_executor *executor, double *out);
 
-/* A batch of samples to score: [first, first + batch) of `samples`. Rows after the last sample are padding. */
+/* A batch of samples to score: samples [first, first + batch) of a feed with `samples` samples. Rows after the last
+ * sample are padding. */
 typedef struct tri_score_batch {
   const tri_feed *feed;
   int64_t samples, first, batch, sequence;
-  tri_sample into; /* each [batch, sequence] */
+  tri_sample into; /* columns into which the samples are read, each [batch, sequence] */
 } tri_score_batch;
 
 tri_status tri_score_batch_read(const tri_score_batch *batch);
@@ -34,29 +36,30 @@ tri_status tri_score_batch_read(const tri_score_batch *batch);
 typedef struct tri_scored_batch {
   int64_t first, count;
   tri_sample rows;      /* ids, labels and positions, each [batch, sequence]; rows after `count` are padding */
-  const double *scores; /* [batch, sequence], as of tri_evaluate_labels; NULL unless labels are scored */
+  const double *scores; /* result of tri_evaluate_labels [batch, sequence]; NULL unless labels are scored */
 } tri_scored_batch;
 
 typedef struct tri_feed_scoring {
   const tri_group *group; /* ranks that share the batches; NULL: this one alone */
-  tri_executor *executor; /* its only list has the shape of a batch */
-  const tri_feed *feed;   /* gives ids, labels and positions */
+  tri_executor *executor; /* executor with a single list, which has the shape of a batch */
+  const tri_feed *feed;   /* feed with ids, labels and positions */
   int64_t samples;
-  tri_evaluation *total; /* sums of the loss, if labels are not scored; NULL: labels are scored (TRI_LIST_SCORE) */
+  /* Sums to which the loss of every batch is added; NULL: labels are scored instead (TRI_LIST_SCORE). */
+  tri_evaluation *total;
   tri_status (*done)(void *context, const tri_scored_batch *batch);
   void *context;
 } tri_feed_scoring;
 
-/* COLLECTIVE over the group. Scores all samples of a feed: each rank runs every size-th batch. All ranks get all
- * results and call `done` for each batch, in the order of the batches, so the sums do not depend on the number of
- * ranks. */
+/* COLLECTIVE over the group. Scores all samples of a feed; each label counts once. Each rank runs every size-th batch.
+ * All ranks get all results and call `done` for each batch, in the order of the batches, so the sums do not depend on
+ * the number of ranks. */
 tri_status tri_feed_score(const tri_feed_scoring *scoring);
 
 /* Returns whether this rank's loss counts in a sum over the mesh: only the first of the ranks with the same labels
  * counts. */
 bool tri_evaluation_counts(const tri_mesh *mesh);
 
-/* COLLECTIVE over the mesh. Adds up the shares of all ranks; the last stages have the losses. */
+/* COLLECTIVE over the mesh. Adds up the sums of all ranks. Only ranks of the last stage have losses. */
 tri_status tri_evaluation_join(const tri_mesh *mesh, const tri_exact_sum *loss, const tri_exact_sum *counted,
                                tri_evaluation *out);
 

@@ -25,8 +25,9 @@
  *   (messages.c) need no such order.
  *
  * Example: a reduce-scatter of 10 MiB on 2 ranks. A piece of 4 MiB has 2 MiB of each rank's part, so there are 3
- * pieces. Pieces 0 and 1 are copied to buffers 0 and 1. When piece 0 is there, the ranks add it up; its sum is queued
- * to be copied back, and the copy of piece 2 into buffer 0 is queued after it, while the ranks add up piece 1. */
+ * pieces. Pieces 0 and 1 are copied to buffers 0 and 1. When piece 0 is in host memory, the ranks add it up; its sum is
+ * queued to be copied back, and the copy of piece 2 into buffer 0 is queued after it, while the ranks add up piece 1.
+ */
 #include "engine/exchange_internal.h"
 
 #include "base/memory.h"
@@ -72,8 +73,8 @@ static void range_of(const tri_exchange_request *r, int64_t piece, int64_t part,
   *count = (to < end ? to : end) - from;
 }
 
-/* Return whether a part is copied from the device before the ranks communicate a piece, and whether it is copied back
- * afterwards. */
+/* Return whether a part of a piece is copied to the host before the ranks communicate the piece (comes_down), and
+ * whether it is copied back afterwards (goes_up). */
 static bool comes_down(const tri_exchange_request *r, int64_t part) {
   switch (r->kind) {
     case EXCHANGE_ALL_REDUCE:
@@ -81,7 +82,7 @@ static bool comes_down(const tri_exchange_request *r, int64_t part) {
     case EXCHANGE_REDUCE_SCATTER: return true;
     case EXCHANGE_ALL_GATHER: return part == r->group.rank;
     case EXCHANGE_SEND:
-    case EXCHANGE_RECEIVE: break; /* no pieces */
+    case EXCHANGE_RECEIVE: break; /* messages have no pieces */
   }
   return false;
 }
@@ -472,7 +473,7 @@ static tri_status finish(tri_exchange_request *r) {
     case EXCHANGE_ALL_GATHER: break;
   }
   if (!r->staged && r->reached == NULL) return tri_request_wait(&r->comm);
-  if (!is_through(r)) TRI_TRY(finish_up_to(r->x, r)); /* otherwise it has left the list already */
+  if (!is_through(r)) TRI_TRY(finish_up_to(r->x, r)); /* a request that is through is no longer in the list */
   return tri_exchange_join(r);
 }
 

@@ -1,13 +1,14 @@
 /* Collectives and messages on device memory.
  *
- * If the host can access device memory, the functions of comm.h work on it after the queued work is done. If not,
- * values are staged in host memory that is part of the memory plan, piece by piece: while one piece is reduced, the
- * next one is copied to the host and the previous one back, in a queue of their own. If MPI can access device memory,
- * it communicates it directly, and the device adds (comm/device_aware.h). A device library that a group has joined
- * comes before all of these (comm/device_collectives.h). All give the same sums to the bit: a collective adds in rank
- * order.
+ * A call is done in one of four ways, the first that is possible:
+ * - by a device library that the group has joined (comm/device_collectives.h);
+ * - if MPI can access device memory: MPI communicates it directly, and the device adds (comm/device_aware.h);
+ * - if the host can access device memory: the functions of comm.h work on it, after the queued work is done;
+ * - otherwise the values are *staged*, piece by piece, in host memory that is part of the memory plan. While one piece
+ *   is reduced, the next one is copied to the host and the previous one back, in a separate queue.
  *
- * Results are ready for work that is queued after the call, not for the host. */
+ * All ways give the same sums to the bit, because a collective adds in rank order. Results are ready for work that is
+ * queued after the call, not for the host. */
 #ifndef TRI_ENGINE_EXCHANGE_H
 #define TRI_ENGINE_EXCHANGE_H
 
@@ -17,13 +18,14 @@
 typedef struct tri_exchange tri_exchange;
 typedef struct tri_exchange_request tri_exchange_request;
 
-/* Bytes of staging if the host cannot access device memory, in addition to a host copy of each stage buffer. */
+/* Bytes of host memory for staging if the host cannot access device memory, in addition to a host copy of each stage
+ * buffer. */
 enum { TRI_EXCHANGE_PIECE_BYTES = 1 << 22, TRI_EXCHANGE_STAGING_BYTES = 4 * TRI_EXCHANGE_PIECE_BYTES };
 
-/* Bytes of device memory for sums if MPI can access device memory; then only all_maximum is staged. */
+/* Bytes of device memory for sums if MPI can access device memory. In this case only all_maximum is staged. */
 enum { TRI_EXCHANGE_SUMS_BYTES = 2 * TRI_DEVICE_AWARE_SCRATCH_BYTES };
 
-/* The transfer buffer: it contains all buffers of all-to-alls and ring passes. Its copy in host memory has the same
+/* The transfer buffer, which contains all buffers of all-to-alls and ring passes. Its copy in host memory has the same
  * offsets. */
 typedef struct tri_exchange_region {
   void *device;
@@ -34,15 +36,16 @@ typedef struct tri_exchange_region {
 typedef struct tri_exchange_memory {
   void *staging; /* TRI_EXCHANGE_STAGING_BYTES from tri_device_host_create; NULL: the host can access device memory */
   void *sums;    /* TRI_EXCHANGE_SUMS_BYTES of device memory; NULL: MPI cannot access it */
-  tri_exchange_region transfer; /* its host memory is from tri_device_host_create, too; empty if no call needs it */
+  /* Memory of all-to-alls and passes; its host memory is from tri_device_host_create; empty: no such calls. */
+  tri_exchange_region transfer;
 } tri_exchange_memory;
 
-/* LOCAL. Creates an exchange for the device's own queue. The memory stays the caller's. Release with
- * tri_exchange_destroy. */
+/* LOCAL. Creates an exchange for the device's own queue. The caller owns *memory's buffers, which must outlive the
+ * exchange. Release with tri_exchange_destroy. */
 tri_status tri_exchange_create(tri_device *device, const tri_exchange_memory *memory, tri_exchange **out);
 void tri_exchange_destroy(tri_exchange *exchange);
 
-/* COLLECTIVE over the group, as the functions of these names in comm.h; `values` is device memory. */
+/* COLLECTIVE over the group. Do the same as the functions of these names in comm.h, with `values` in device memory. */
 tri_status tri_exchange_all_reduce(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
                                    void *values);
 tri_status tri_exchange_all_maximum(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
@@ -52,13 +55,13 @@ tri_status tri_exchange_reduce_scatter(tri_exchange *x, const tri_group *group, 
 tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                    void *values);
 
-/* COLLECTIVE over the group, as tri_all_to_all of comm.h, on device memory. `from` and `to` do not overlap. On a staged
- * device they must be in the transfer buffer. */
+/* COLLECTIVE over the group. Does the same as tri_all_to_all of comm.h, on device memory. `from` and `to` must not
+ * overlap. On a staged device both must be in the transfer buffer. */
 tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *from_begins,
                                    const void *from, const int64_t *to_begins, void *to);
 
-/* Gathers `bytes` bytes of device memory of every rank into all[ranks * bytes] in host memory, in rank order, and waits
- * for them. */
+/* COLLECTIVE over the group. Gathers `bytes` bytes of device memory of every rank into all[ranks * bytes] in host
+ * memory, in rank order, and waits for them. */
 tri_status tri_exchange_gather_to_host(tri_exchange *x, const tri_group *group, size_t bytes, const void *values,
                                        void *all);
 
@@ -71,17 +74,15 @@ tri_status tri_exchange_reduce_scatter_start(tri_exchange *x, const tri_group *g
 tri_status tri_exchange_all_gather_start(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                          void *values, tri_exchange_request **out);
 
-/* Starts a message from or to device memory. `host`: the same number of bytes of host memory, or NULL if the host or
- * MPI can access device memory. Both buffers belong to the request until it is waited for. */
+/* Start a message from or to device memory. `host`: host memory of the same size, or NULL if the host or MPI can access
+ * device memory. Both buffers belong to the request until tri_exchange_wait returns. */
 tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
                                    const void *data, void *host, tri_exchange_request **out);
 tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,
                                       void *data, void *host, tri_exchange_request **out);
 
-/* COLLECTIVE over the group, in the background: sends to one rank and receives from another, in a ring or any pattern
- * in which every rank expects exactly the bytes it is sent. On a staged device both buffers must be in the transfer
- * buffer. They belong to the transfer until it is waited for. The host waits for earlier queued work only if it can
- * access the memory. Several may be in progress. */
+/* A pass: a rank sends to one rank of the group and receives from another one. The ranks of the group may form a ring,
+ * or any pattern in which every rank expects exactly the bytes that are sent to it. */
 typedef struct tri_exchange_pass {
   int to;
   size_t send_bytes;
@@ -91,21 +92,25 @@ typedef struct tri_exchange_pass {
   void *receive;
 } tri_exchange_pass;
 typedef struct tri_transfer tri_transfer;
+/* COLLECTIVE over the group. Starts a pass in the background. On a staged device both buffers must be in the transfer
+ * buffer. They belong to the transfer until tri_exchange_pass_wait returns. The host waits for earlier queued work only
+ * if it can access device memory. Several passes may be in progress. */
 tri_status tri_exchange_pass_start(tri_exchange *x, const tri_group *group, const tri_exchange_pass *pass,
                                    tri_transfer **out);
-/* Starts an all-to-all. `from_begins` and `to_begins` must stay valid until tri_exchange_pass_wait returns. */
+/* COLLECTIVE over the group. Starts an all-to-all in the background. `from_begins` and `to_begins` must stay valid
+ * until tri_exchange_pass_wait returns. */
 tri_status tri_exchange_all_to_all_start(tri_exchange *x, const tri_group *group, tri_dtype type,
                                          const int64_t *from_begins, const void *from, const int64_t *to_begins,
                                          void *to, tri_transfer **out);
-/* Waits for a transfer; NULL is a transfer that is done. Sets *transfer to NULL. */
+/* Waits for a transfer, and sets *transfer to NULL. Does nothing if *transfer is NULL. */
 tri_status tri_exchange_pass_wait(tri_exchange *x, tri_transfer **transfer);
 
-/* Waits for a request; NULL is a request that is done. Sets *request to NULL. */
+/* Waits for a request, and sets *request to NULL. Does nothing if *request is NULL. */
 tri_status tri_exchange_wait(tri_exchange_request **request);
 /* Advances background requests as far as possible without waiting. */
 tri_status tri_exchange_progress(tri_exchange *x);
 
-/* Returns the number of waits of the host for staging copies so far; waits for results are not counted. */
+/* Returns how often the host has waited for staging copies so far. Waits for results of a step are not counted. */
 int64_t tri_exchange_waits(const tri_exchange *x);
 
 #endif

@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-/* Fails before anything is allocated; the message lists the bytes by part. */
+/* Returns TRI_OUT_OF_MEMORY, with a message that lists the bytes by part. `wanted`: planned bytes; `available`: bytes
+ * of `who`. */
 static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const char *who, size_t available,
                              const char *taken, const char *more) {
   char need[32], have[32], fixed[32], frame[32], buffers[32], rest[32];
@@ -108,7 +109,7 @@ static tri_batch_counts batch_counts(const tri_executor *executor, int64_t numbe
   return (tri_batch_counts){.slice_begins = at, .send_begins = send, .receive_begins = send + executor->outer + 1};
 }
 
-/* Initially every sequence is one document. */
+/* Makes all batches in host memory. Initially every sequence is one document. */
 static tri_status make_batches(tri_executor *executor, const tri_memory_request *request) {
   const tri_op_context context = tri_op_list_context(request->lists[0]);
   executor->num_lists = tri_op_context_lists(&context);
@@ -121,7 +122,8 @@ static tri_status make_batches(tri_executor *executor, const tri_memory_request 
   return TRI_OK;
 }
 
-/* Host copies of communicated values exist only if neither the host nor MPI can access device memory. */
+/* Creates the exchange. Host copies of communicated values exist only if neither the host nor MPI can access device
+ * memory. */
 static tri_status create_exchange(tri_executor *executor) {
   const tri_memory_plan *plan = executor->plan;
   bool staged = plan->exchange_bytes > 0, reached = plan->sums_bytes > 0;
@@ -135,7 +137,8 @@ static tri_status create_exchange(tri_executor *executor) {
   return tri_exchange_create(executor->device, &memory, &executor->ranks.exchange);
 }
 
-/* Allocates the weights if this is their first executor; if it trains them, their gradients are in its arena. */
+/* Allocates the weights, if no other executor has done so. If this executor trains them, gives them its memory for
+ * gradients and optimizer states. */
 static tri_status prepare_weights(tri_executor *executor, bool training) {
   const tri_memory_plan *plan = executor->plan;
   TRI_TRY(tri_weights_allocate(executor->weights, &plan->weights, executor->device));
@@ -253,7 +256,7 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
   };
 }
 
-/* `which`: a tri_pass, or TRI_WORKSPACE_AGAIN plus a tri_pass. */
+/* Returns the scratch memory of a call. `which`: a tri_pass, or TRI_WORKSPACE_AGAIN plus a tri_pass. */
 static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t call, int which) {
   const tri_memory_plan *plan = executor->plan;
   return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
@@ -279,8 +282,8 @@ bool tri_executor_is_prepared(const tri_executor *executor) {
   return executor->prepared == tri_weights_version(executor->weights);
 }
 
-/* Marks the transient region as uninitialised, and with `frame` the run's frame too: an instruction reads nothing that
- * earlier ones left in the transient region, and a new micro-batch nothing from its frame. */
+/* Marks the transient region as uninitialised, because an instruction reads nothing there that earlier ones have
+ * written. With `frame`, also marks the frame of the run, because a new micro-batch reads nothing from it. */
 static tri_status forget(const tri_executor *executor, int64_t chunk, const tri_run *run, bool frame) {
   const tri_memory_plan *plan = executor->plan;
   const tri_chunk_plan *at = &plan->chunks[chunk];
@@ -299,8 +302,8 @@ tri_status tri_executor_reset_step(tri_executor *executor) {
                                       plan->partial - plan->stage_buffers[0]);
 }
 
-/* Queues the forward of a call. If it is a sum that the next call reads, and that call comes next in this run, the next
- * call's kernel computes the sum too. */
+/* Queues the forward of a call. If the call is a sum that the next call reads, and the next call follows in this run
+ * (next_follows), leaves the sum to the kernel of the next call. */
 static tri_status forward_of(const tri_executor *executor, const tri_op_call *call, bool next_follows, tri_run *run) {
   if (next_follows && call[1].sum == call->index) {
     run->sum = call;
@@ -332,7 +335,8 @@ tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *
   return tri_executor_forward_some(executor, chunk, 0, executor->chunks[chunk].list->num_calls, run);
 }
 
-/* Recomputes the activations of a layer that were not kept, before the backward of its last call. */
+/* Recomputes the activations of a layer that its forward did not keep. Runs before the backward of the layer's last
+ * call. */
 static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_range layer, tri_pass pass, tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;
   run->recompute = true;
@@ -348,7 +352,7 @@ static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_rang
 }
 
 tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *given) {
-  tri_run here = *given; /* a pass that recomputes has slots of its own */
+  tri_run here = *given; /* a copy with other `slots`: each backward pass has its own for recomputed activations */
   tri_run *run = &here;
   const tri_op_list *list = executor->chunks[backward->chunk].list;
   tri_pass pass = backward->inputs ? TRI_PASS_BACKWARD_INPUT : TRI_PASS_BACKWARD_WEIGHT;
@@ -382,8 +386,8 @@ const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
   return executor->device->info.host_access ? NULL : &executor->memory;
 }
 
-/* Returns the address of a column, or NULL if the batch does not have it. Offset 0 belongs to the first column, which
- * every batch has; for other columns it means that the column does not exist. */
+/* Returns the address of a column; NULL if batches do not have it. Offset 0 belongs to the first column, which every
+ * batch has; for other columns it means that batches do not have the column. */
 static void *column_at(const tri_memory_plan *plan, char *batch, tri_batch_column column) {
   const size_t offset = plan->batch_columns[column];
   return offset == 0 && column > 0 ? NULL : batch + offset;

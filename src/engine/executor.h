@@ -14,40 +14,42 @@
 /* A chunk: the list of one virtual pipeline stage. */
 typedef struct tri_executor_chunk {
   const tri_op_list *list; /* not owned */
-  void **slots;            /* [num_frames * TRI_NUM_PASSES * num_slots] */
-  void **gradients;        /* [num_frames * num_slots] */
-  void **buffers;          /* [num_calls * TRI_OP_BUFFERS] */
-  void **constants;        /* [num_constants] */
-  void **host_state;       /* [num_frames * num_calls] */
+  void **slots;            /* addresses of the slots, by frame and pass [num_frames * TRI_NUM_PASSES * num_slots] */
+  void **gradients;        /* addresses of the gradients of the slots, by frame [num_frames * num_slots] */
+  void **buffers;          /* addresses of the buffers of the calls [num_calls * TRI_OP_BUFFERS]; NULL: none */
+  void **constants;        /* addresses of the constants [num_constants] */
+  void **host_state;       /* host memory of the calls, by frame [num_frames * num_calls]; NULL: none */
 } tri_executor_chunk;
 
 typedef struct tri_executor {
   tri_device *device; /* not owned */
-  tri_ranks ranks;    /* with this executor's exchange */
-  tri_mesh alone;     /* used if the caller has no mesh */
+  tri_ranks ranks;    /* the ranks' mesh, and the exchange of this executor */
+  tri_mesh alone;     /* mesh of one rank, used if the caller gives no mesh */
   tri_memory_plan *plan;
   tri_batch_maker *maker;
-  int64_t num_lists, outer;     /* lists of attention slices; outer context ranks, which gather keys */
-  int64_t *counts;              /* [request->num_batches, ...]: tri_batch_counts of each batch */
-  int64_t *begins;              /* tri_run.begins */
+  /* Number of lists of attention slices; number of outer context ranks, which gather keys. */
+  int64_t num_lists, outer;
+  int64_t *counts;              /* memory of the tri_batch_counts of all batches, each with counts_of_batch integers */
+  int64_t *begins;              /* scratch memory for operations (tri_run.begins) */
   char *arena;                  /* device memory, laid out by the plan */
   char *host;                   /* host memory, laid out by the plan */
   tri_checkpoint_memory memory; /* copies between device memory and host memory, for checkpoints */
-  tri_executor_chunk *chunks;   /* [plan->num_chunks] */
+  tri_executor_chunk *chunks;   /* chunks of this rank [plan->num_chunks] */
   tri_dtype type;
   tri_weights *weights;   /* not owned */
-  int64_t prepared;       /* version of the weights that are packed; -1: none is */
-  int64_t *expert_rounds; /* [plan->num_routers]: tri_run.expert_rounds of all chunks */
-  int64_t result_waits;   /* waits of the host for results so far */
+  int64_t prepared;       /* tri_weights_version of the packed weights; -1: no weights are packed */
+  int64_t *expert_rounds; /* tri_run.expert_rounds of all chunks [plan->num_routers] */
+  int64_t result_waits;   /* number of waits of the host for results */
 } tri_executor;
 
-/* Adds to a request the memory with which the collectives of a mesh of `ranks` ranks reach values on the device. */
+/* Adds to a request the memory that the exchange of a mesh of `ranks` ranks needs: for sums on the device, and for
+ * staging in host memory. */
 void tri_executor_add_exchange(tri_memory_request *request, int64_t ranks, const tri_device *device);
 
 /* Creates an executor. Plans memory before it allocates anything; the message of TRI_OUT_OF_MEMORY says what does not
- * fit and what to reduce. Then allocates the arena, and the weights unless another executor has done so, and fills the
- * constants; new parameters are zero. The weights must have the request's buckets and type, and outlive the executor.
- * mesh NULL: one rank alone. */
+ * fit and what to reduce. Then allocates the arena, allocates the weights (with zeros) unless another executor has
+ * allocated them, and fills the constants. The weights must have the request's buckets and type, and outlive the
+ * executor. mesh NULL: one rank alone. */
 tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);
@@ -55,17 +57,16 @@ void tri_executor_destroy(tri_executor *executor);
 /* Returns a run with the pointers of a chunk's frame; the caller fills in the rest. */
 tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame);
 
-/* Packs weights again after parameters have changed, and remembers their version. */
+/* Packs the weights, which is necessary after parameters have changed, and stores their version. */
 tri_status tri_executor_prepare(tri_executor *executor);
 /* Returns whether the packed weights are those of the current version. Forward passes fail if they are not. */
 bool tri_executor_is_prepared(const tri_executor *executor);
 
-/* Queues that gradients and stage buffers are uninitialised at the start of a step, since their contents are no longer
- * needed (tri_queue_mark_uninitialised). */
+/* Marks gradients and stage buffers as uninitialised at the start of a step (tri_queue_mark_uninitialised), since their
+ * contents are no longer needed. */
 tri_status tri_executor_reset_step(tri_executor *executor);
 
-/* Run one pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse order, each
- * operation's backward of the weights after its backward of the inputs. */
+/* Run the forwards of all calls of a chunk's list, or of calls [first_call, end_call), in order. */
 tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run);
 tri_status tri_executor_forward_some(tri_executor *executor, int64_t chunk, int64_t first_call, int64_t end_call,
                                      tri_run *run);
@@ -74,20 +75,23 @@ typedef struct tri_backward {
   int64_t chunk, first_call, end_call;
   bool inputs, weights;
 } tri_backward;
+/* Runs the backwards of calls [first_call, end_call) in reverse order. The backward of an operation's weights follows
+ * that of its inputs. */
 tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *run);
 
 /* Returns scratch memory for an update. */
 void *tri_executor_update_workspace(const tri_executor *executor);
 
-/* Return batch `number` of request->num_batches on the device, and in host memory, where it is made.
- * tri_executor_upload_batch queues the copy. Initially each sequence is one document. */
+/* Return the arrays of batch `number`, one of request->num_batches: on the device, and in host memory, where
+ * tri_executor_make_batch writes them. tri_executor_upload_batch queues the copy to the device. Initially each sequence
+ * is one document. */
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
-/* Returns the columns into which whole sequence `i` of a micro-batch is written; the second function makes the batch in
- * host memory from all of them (batch.h). */
+/* Returns the columns into which whole sequence `i` of the next micro-batch is written. */
 tri_sample tri_executor_sequence(const tri_executor *executor, int64_t i);
+/* Makes batch `number` in host memory from these sequences (batch.h). */
 tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number);
-/* Reserves `count` slices in each list of the batch, for the caller to fill in; some may be empty. */
+/* Reserves `count` slices in each list of the batch. The caller fills them in; some may be empty. */
 void tri_executor_set_slices(tri_executor *executor, int64_t number, int64_t count);
 /* Sets the batch of a run. */
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
@@ -104,21 +108,22 @@ tri_step_values *tri_executor_host_values(const tri_executor *executor);
 tri_step_results *tri_executor_host_results(const tri_executor *executor);
 /* Queues a reset of the results to zero. */
 tri_status tri_executor_clear_results(tri_executor *executor);
-/* Return the counts of a chunk's routers in a step, [routers, experts + 1], on the device and, once the results are
- * read, in host memory. */
+/* Return the counts of a chunk's routers in a step [routers, experts + 1], with the columns of tri_router_loads.counts:
+ * on the device, and in host memory, where they are valid once the results are read. */
 int64_t *tri_executor_router_counts(const tri_executor *executor, int64_t chunk);
 const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t chunk);
-/* Return the log-probabilities of the labels of batch `number`, [rows], on the device and, once the results are read,
- * in host memory. NULL if they are not computed. */
+/* Return the log-probabilities of the labels of batch `number` [rows]: on the device, and in host memory, where they
+ * are valid once the results are read. NULL if they are not computed. */
 double *tri_executor_label_results(const tri_executor *executor, int64_t number);
 const double *tri_executor_host_label_results(const tri_executor *executor, int64_t number);
-/* Waits for the results. *out is valid until the next step. */
+/* Waits for the results of the step and copies them to host memory. *out is valid until the next step. */
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
 
-/* Return a stage buffer's copy in host memory (NULL: no copy), the stage buffer itself, and scratch memory for sums of
- * partial gradients. */
+/* Return the copy of a stage buffer in host memory (NULL: it has no copy), and the stage buffer itself. NULL if
+ * stage_buffer is negative. */
 void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
+/* Returns scratch memory for sums of partial gradients. */
 void *tri_executor_partial(const tri_executor *executor);
 
 #endif

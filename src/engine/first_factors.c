@@ -10,19 +10,22 @@
 
 /* ---- computing a matrix's values --------------------------------------------------------------------------------- */
 
-/* Values of one kind, each computed from a whole matrix of the base, in host memory and the same on every rank. */
+/* Context for computing the values of one kind from a base. */
 typedef struct making {
   tri_engine *engine;
   const tri_checkpoint *base;
-  tri_device *quantiser; /* device that quantises the matrix first, for magnitudes of a base in 4 bits; else NULL */
+  /* Device that quantises each matrix first, for magnitudes of a base in 4 bits; NULL: matrices are not quantised. */
+  tri_device *quantiser;
   const struct kind *kind;
 } making;
 
+/* A kind of values. Each is computed from a whole matrix of the base, in host memory; all ranks get the same values. */
 typedef struct kind {
   bool (*is_of)(const tri_parameter *entry);
   size_t (*bytes)(const making *m, const tri_parameter *whole);
   tri_status (*make)(const making *m, const tri_parameter *whole, void *out);
-  tri_status (*take)(const making *m, int64_t part, const void *from); /* sets the values of one part of the matrix */
+  /* Sets the values of part `part` of the matrix, an index of the table, on this rank. */
+  tri_status (*take)(const making *m, int64_t part, const void *from);
 } kind;
 
 static tri_adapter_pair pair_of(const making *m, const tri_parameter *whole) {
@@ -124,8 +127,8 @@ static size_t most_bytes(const making *m) {
   return most;
 }
 
-/* Computes the values of the next matrices from `first` on, one on each rank, and broadcasts them. *next: the first
- * matrix after these. */
+/* Computes the values of the next matrices from entry `first` on, one matrix on each rank, and broadcasts and sets
+ * them. Sets *next to the first matrix after these. */
 static tri_status make_round(const making *m, int64_t first, void *own, void *sent, int64_t *next) {
   const tri_group *world = &m->engine->options.mesh->world;
   const tri_parameter_table *table = m->engine->parts.table;
@@ -147,7 +150,7 @@ static tri_status make_round(const making *m, int64_t first, void *own, void *se
   return tri_common_status(world, status);
 }
 
-/* Computes and sets the values of all matrices, which all ranks list in the same order. */
+/* Computes and sets the values of all matrices. All ranks list the matrices in the same order. */
 static tri_status make_all(const making *m) {
   const tri_group *world = &m->engine->options.mesh->world;
   const size_t bytes = most_bytes(m);

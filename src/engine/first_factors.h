@@ -6,9 +6,9 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
 
-/* COLLECTIVE over all ranks. Computes the factors of every matrix, each whole matrix on one rank, and sets them on the
- * ranks that have a shard of it: the trained factors and the copies of their initial values. A checkpoint that the run
- * resumes from is read afterwards. */
+/* COLLECTIVE over all ranks. Computes the factors of every matrix, each whole matrix on one rank. Sets them on the
+ * ranks that have a shard of the matrix: the trained factors, and the copies of their initial values. A run that
+ * resumes reads its checkpoint after this. */
 tri_status tri_engine_begin_factors(tri_engine *engine, const tri_checkpoint *base);
 
 /* COLLECTIVE over all ranks. Sets magnitudes (adapter.magnitude) to the norms of the outputs of their matrices in the

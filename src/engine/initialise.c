@@ -20,8 +20,8 @@ static double value_of(const tri_parameter *parameter, tri_random_key key, int64
   return 0.0;
 }
 
-/* Computes `count` local elements from `first` on. `before`: elements of the parameter's earlier tensors, which an
- * element's global index includes. */
+/* Computes `count` local elements from `first` on. `before`: number of elements in the earlier tensors of the
+ * parameter, which the global index of an element includes. */
 static void fill_chunk(const tri_parameter *tensor, tri_random_key key, int64_t before, int64_t first, int64_t count,
                        tri_dtype wide, void *host) {
   int64_t length = tri_parameter_run_length(tensor);
@@ -35,11 +35,11 @@ static void fill_chunk(const tri_parameter *tensor, tri_random_key key, int64_t 
 
 typedef struct filling {
   tri_device *device;
-  tri_dtype wide, kept; /* types in which numbers are made and stored */
+  tri_dtype wide, kept; /* types in which values are computed, and in which they are stored */
   char *host, *values;
 } filling;
 
-/* Converts fp32 to bf16 in place, from the front on. */
+/* Converts fp32 values to bf16 in place, from the first one on. */
 static void make_narrow(char *host, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     float value;
@@ -49,7 +49,8 @@ static void make_narrow(char *host, int64_t count) {
   }
 }
 
-/* Writes this rank's elements of one tensor; `own` is its range of the parameter. */
+/* Writes this rank's elements of one tensor of a parameter. `own`: range of the parameter's elements that this rank
+ * stores. */
 static tri_status fill_tensor(const filling *f, const tri_parameter *parameter, int64_t number, tri_random_key key,
                               tri_element_range own) {
   size_t element = tri_dtype_bytes(f->kept);

@@ -1,5 +1,5 @@
-/* Log-probabilities of labels under any layout: the loss operation writes those of each micro-batch to the results of a
- * step, and they are gathered from the ranks that have the labels. */
+/* Log-probabilities of labels under any layout. The loss operation writes those of each micro-batch to the results of a
+ * step. Then they are gathered from the ranks that have the labels. */
 #include "engine/engine_internal.h"
 #include "model/trainable.h"
 
@@ -7,7 +7,7 @@
 
 void tri_engine_set_kl(tri_engine *engine, double kl) { engine->kl = kl; }
 
-/* A feed that begins with a later sample. */
+/* A feed whose sample 0 is sample `first` of another feed. */
 typedef struct later {
   const tri_feed *feed;
   int64_t first;
@@ -32,7 +32,7 @@ static void place_batch(const tri_engine *engine, int64_t micro_batch, int64_t s
   }
 }
 
-/* Fills `out` on all ranks: each label's result is on one rank, and the other ranks add zeros. */
+/* Sets `out` [samples, sequence] on all ranks. The result of each label is on one rank; the others add zeros. */
 static tri_status join(const tri_engine *engine, int64_t micro_batches, int64_t samples, double *out) {
   const tri_mesh *mesh = engine->options.mesh;
   const int64_t count = samples * engine->options.sequence;

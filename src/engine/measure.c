@@ -83,7 +83,7 @@ static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of)
   return p;
 }
 
-/* Packs weights from random values. */
+/* Packs the weights of all sets; the weights are random values. */
 static tri_status pack_sets(const tri_measure *m, const product *p) {
   for (int64_t i = 0; i < p->num_sets; i++) {
     char *next = p->sets + (size_t)i * p->set_bytes;
@@ -101,7 +101,7 @@ tri_status tri_measure_product_s(tri_measure *m, const tri_measure_product *of, 
   size_t plain = (size_t)(of->inner * of->columns) * element;
   *seconds = 0;
   if (is_weight(&p.matmul)) TRI_TRY(device->matmul_packed(device, &p.matmul, &packed));
-  if (of->passing && packed == 0) return TRI_OK; /* as fast as with weights that stay in memory */
+  if (of->passing && packed == 0) return TRI_OK; /* the same case as a weight that stays in memory */
   p.matmul.b_packed = packed > 0 && !of->passing;
   if (is_weight(&p.matmul) && !p.matmul.b_packed) p.matmul.b_type = tri_dtype_wide(m->type);
   TRI_TRY(device->matmul_workspace(device, &p.matmul, &scratch));
@@ -183,7 +183,7 @@ tri_status tri_measure_attention_s(tri_measure *m, const tri_measure_attention *
   h.workspace = tri_measure_reserve(&next, scratch);
   if (!tri_measure_fits(m, next)) return TRI_OK;
   TRI_TRY(tri_queue_upload_now(m->device->queue, h.slices, &slice, sizeof slice));
-  TRI_TRY(attend_forward(m, &h)); /* the backward reads its sums */
+  TRI_TRY(attend_forward(m, &h)); /* the backward reads the output and the sums of the forward */
   switch (of->pass) {
     case TRI_PASS_FORWARD: return tri_measure_time(m, attend_forward, &h, seconds);
     case TRI_PASS_BACKWARD_INPUT: return tri_measure_time(m, attend_backward, &h, seconds);
@@ -194,7 +194,7 @@ tri_status tri_measure_attention_s(tri_measure *m, const tri_measure_attention *
 
 /* ---- setup ------------------------------------------------------------------------------------------------------- */
 
-/* Returns a fifth of a rank's memory, between bounds. */
+/* Returns the bytes of the pool: a fifth of a rank's memory, between bounds. */
 static size_t pool_bytes(const tri_device *device, int64_t ranks) {
   const bool host = device->info.host_memory;
   const double least = (double)((size_t)256 << 20), most = (double)((size_t)(host ? 1 : 4) << 30);

@@ -19,22 +19,22 @@ typedef struct elements {
   char *sets;
   size_t array_bytes;
   int64_t num_arrays, num_sets, rows, width;
-  char *weights;            /* weights of a row, then a bias */
-  char *statistics[3];      /* [rows] */
-  int32_t *ids, *positions; /* [num_ids], [rows] */
+  char *weights;            /* WIDTH weights, followed by a bias [WIDTH] */
+  char *statistics[3];      /* statistics of each row, such as mean and rstd [rows] */
+  int32_t *ids, *positions; /* ids of all rows [num_ids]; position of each row [rows] */
   int64_t num_ids;
-  float *label_weights; /* [rows], zeros */
-  char *table;          /* rows of an embedding, or angles */
+  float *label_weights; /* loss weight of the label of each row [rows], all 0 */
+  char *table;          /* rows of an embedding, or angles of RoPE [WIDTH, WIDTH] */
   tri_step_values *values;
   double *sum;
   tri_exact_sum *exact;
 } elements;
 
-/* Facts about a kind of work. */
+/* The properties of a kind of work. */
 typedef struct form {
   int64_t arrays, width; /* arrays in a set; elements of a row */
-  bool spoils;           /* outputs may be NaN, as those of an update with random moments */
-  int64_t ids;           /* ids of a row: that of its token, or those of its experts */
+  bool spoils;           /* outputs may be NaN (those of an update with random moments), so the pool is filled again */
+  int64_t ids;           /* ids for each row: 1 for its token, or one for each of its experts */
 } form;
 
 static form form_of(tri_work work) {
@@ -138,7 +138,8 @@ static tri_status run_route(const tri_measure *m, const elements *e) {
   tri_queue *queue = m->device->queue;
   const tri_rows rows = tri_all_rows(e->rows);
   char *logits = array(m, e, 0), *weights = array(m, e, 2);
-  char *gradient = weights + e->array_bytes / 2; /* gradient of the weights, which are far fewer than logits */
+  /* The gradient of the weights is stored after them; both are far fewer than logits. */
+  char *gradient = weights + e->array_bytes / 2;
   if (e->of.pass == TRI_PASS_FORWARD) {
     TRI_KERNEL_CALL(queue, router_forward, m->type, rows, &router, NULL, logits, NULL,
                     (int32_t *)(void *)array(m, e, 3), weights);
@@ -262,7 +263,7 @@ static tri_status run_elements(tri_measure *m, const void *what) {
   return TRI_OK;
 }
 
-/* Returns a power of two that all ids are below: ids of tokens, of experts, or of rows. */
+/* Returns the exclusive upper bound of the ids, a power of two: ids of tokens, of experts, or of rows. */
 static unsigned ids_below(const elements *e) {
   unsigned below = 1;
   if (e->of.work == TRI_WORK_DISPATCH || e->of.work == TRI_WORK_ROUTE) return EXPERTS;

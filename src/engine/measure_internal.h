@@ -14,35 +14,37 @@ struct tri_measure {
   double each_s;
   char *pool; /* device memory with random values */
   size_t pool_bytes;
-  int64_t turn; /* number of calls so far; chooses the operands */
+  int64_t turn; /* number of calls so far; selects the set of operands */
 
-  /* Links (measure_links.c). */
+  /* Members for links (measure_links.c). */
   tri_exchange *exchange;
-  void *sums;     /* device memory; NULL if MPI cannot access it */
-  void *staging;  /* host memory; NULL if the host can access device memory */
+  void *sums;     /* scratch device memory for sums; NULL if MPI cannot access device memory */
+  void *staging;  /* host memory for staged collectives; NULL if the host can access device memory */
   char *messages; /* host memory for messages */
   tri_exchange_region transfer;
-  char *gradients;           /* shared device memory; NULL until the first measurement of it */
+  /* Device memory that the ranks of a node share; NULL until the first measurement of shared memory. */
+  char *gradients;
   bool asked_to_share, sees; /* sharing was tried; the ranks of every node can access each other's `gradients` */
-  tri_group group;           /* this rank's group of `ranks` neighbours */
+  tri_group group;           /* this rank's group of `ranks` neighbours; ranks is 0 until the first collective */
   int64_t ranks;
 };
 
-/* Makes one call of the measured function, on the operands of this turn. */
+/* Calls the measured function once, on the operands of turn m->turn. */
 typedef tri_status tri_measured_call(tri_measure *m, const void *what);
 
+/* COLLECTIVE over the job. Repeats a call, and sets *out to the lower quartile of its seconds on the slowest rank. */
 tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void *what, double *out);
 
-/* Reserves the next `bytes` bytes at *next, and returns their address. */
+/* Advances *next by `bytes` bytes, rounded up to TRI_MEASURE_ALIGNMENT, and returns its earlier value. */
 char *tri_measure_reserve(char **next, size_t bytes);
 static inline bool tri_measure_fits(const tri_measure *m, const char *end) { return end <= m->pool + m->pool_bytes; }
-/* Returns how many sets of `bytes` bytes fit after `from`; they are used in turn. */
+/* Returns how many sets of operands, of `bytes` bytes each, fit after `from`, at most 16. */
 int64_t tri_measure_sets(const tri_measure *m, const char *from, size_t bytes);
 
 /* Fills the pool with random values. */
 tri_status tri_measure_fill(const tri_measure *m);
 
-/* COLLECTIVE over the job. */
+/* COLLECTIVE over the job. Create and release the exchange, its memory, and the memory for messages. */
 tri_status tri_measure_open_links(tri_measure *m);
 void tri_measure_close_links(tri_measure *m);
 

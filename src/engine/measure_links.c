@@ -1,5 +1,5 @@
-/* Measures links: collectives on device memory, or on memory that the ranks of a node share like gradients, with
- * different ranges of it in turn; and messages between host buffers. */
+/* Measures links: the times of collectives on device memory, or on memory that the ranks of a node share as gradients
+ * are, and of messages between host buffers. Repetitions of a collective use different ranges of the memory in turn. */
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "engine/measure_internal.h"
@@ -56,7 +56,8 @@ static tri_status choose_group(tri_measure *m, int64_t ranks) {
   return TRI_OK;
 }
 
-/* Shares memory as the engine shares gradients. m->sees is set only if it works on all nodes. */
+/* Shares memory as the engine shares gradients. Sets m->sees if this works on all nodes. Does nothing after the first
+ * call. */
 static tri_status share_gradients(tri_measure *m) {
   void *memory = NULL;
   bool seen = false;
@@ -72,7 +73,7 @@ static tri_status share_gradients(tri_measure *m) {
   return TRI_OK;
 }
 
-/* Returns whether a collective needs two buffers. */
+/* Returns whether a collective has separate buffers for sent and received values. */
 static bool takes_two(tri_collective kind) {
   switch (kind) {
     case TRI_COLLECTIVE_NONE:

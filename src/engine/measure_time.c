@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* Each call is repeated for the time that the caller gives, but at least LEAST and at most MOST times. The lower
- * quartile is the result, because other users of the machine make some calls slower, and none faster. */
+/* LEAST and MOST: bounds of the number of repetitions. MOST_SETS: largest number of sets of operands. The result is the
+ * lower quartile of the times, because other users of the machine make some calls slower, and none faster. */
 enum { LEAST = 4, MOST = 400, MOST_SETS = 16 };
 
 static tri_status do_it(tri_measure *m, tri_measured_call *call, const void *what) {

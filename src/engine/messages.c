@@ -1,7 +1,7 @@
-/* Messages of device memory. On a staged device sent values are copied to the host first, and received ones are copied
- * to the device afterwards. If MPI can access device memory, a message waits for work that the device has queued
- * before. So messages begin later than they are started, but in the same order, since messages with one tag are matched
- * in order. */
+/* Messages from and to device memory. On a staged device, sent values are copied to the host before the message begins,
+ * and received values are copied to the device after it has ended. If MPI can access device memory, a message begins
+ * after the work that the device has queued before it. So messages begin later than they are started, but in the same
+ * order, because messages with one tag are matched in order. */
 #include "engine/exchange_internal.h"
 
 static void enlist_message(tri_exchange *x, tri_exchange_request *r) {
@@ -30,8 +30,8 @@ static void *reached_address(const tri_exchange *x, void *memory) {
   return device->driver->peer_address(device, memory);
 }
 
-/* Prepares a message that begins when r->done is passed. Then its values are in host memory or, if MPI accesses device
- * memory, they are computed (send) or no longer read (receive). */
+/* Prepares a message that begins when r->done has passed. At that time the values are in host memory or, if MPI
+ * accesses device memory, they are computed (send) or no longer read by earlier work (receive). */
 static tri_status prepare_message(tri_exchange *x, tri_exchange_request *r) {
   if (tri_exchange_is_reached(x, r->kind)) {
     r->host = reached_address(x, r->values);
@@ -55,7 +55,7 @@ static tri_status start_message(tri_exchange_request *r, void *memory) {
   return tri_fail_internal("a collective is not a message");
 }
 
-/* Begins a message if r->done is passed, or after waiting for it. */
+/* Begins a message if r->done has passed. With `wait`, waits until it has passed. */
 static tri_status advance_message(tri_exchange_request *r, bool wait) {
   if (!wait && !tri_device_event_passed(&r->done)) return TRI_OK;
   if (!tri_exchange_is_reached(r->x, r->kind)) r->x->waits++;
@@ -64,7 +64,7 @@ static tri_status advance_message(tri_exchange_request *r, bool wait) {
   return start_message(r, r->host);
 }
 
-/* Begins a message after the pending messages that were started before it. */
+/* Begins a pending message, and before it the pending messages that were started earlier. */
 static tri_status begin_message(tri_exchange_request *r) {
   while (is_pending(r)) TRI_TRY(advance_message(r->x->pending, true));
   return TRI_OK;
@@ -79,8 +79,9 @@ tri_status tri_exchange_messages_advance(tri_exchange *x) {
   return TRI_OK;
 }
 
-/* A send waits until its values are computed, and a receive by MPI into device memory until earlier readers are done. A
- * receive into host memory begins at once; its copy to the device waits instead. */
+/* Begins a message, or adds it to the pending ones. A send waits until its values are computed, and a receive by MPI
+ * into device memory until earlier work no longer reads this memory. A receive into host memory begins at once; only
+ * its copy to the device waits. */
 static tri_status begin_now(tri_exchange *x, tri_exchange_request *r, bool direct) {
   const bool reached = tri_exchange_is_reached(x, r->kind);
   r->staged = !direct && (r->kind == EXCHANGE_SEND || !reached);

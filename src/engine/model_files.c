@@ -72,20 +72,20 @@ static tri_status load_merged(const tri_merged *weights, const tri_parameter *te
   return status;
 }
 
-/* A model that is loaded, and the checksums of its tensors on disk. */
+/* A model that is being loaded, and the checksums of its tensors on disk. */
 typedef struct loading {
   const tri_merged *weights;
   tri_model_files_part part;
   const tri_parameter_table *table;
   const tri_executor *executor;
   const tri_group *slices;
-  uint64_t sum;   /* checksum of the elements of the current tensor that this rank counts */
-  uint64_t *sums; /* [count], the same of all tensors, in the order of the table; unused on one rank */
+  uint64_t sum;   /* checksum of this rank's share of the current tensor on disk (see `counts`) */
+  uint64_t *sums; /* `sum` of every tensor so far, in the order of the table [count]; unused on one rank */
   int64_t count, room;
 } loading;
 
-/* Loads tensor `number` of a parameter. `values`: memory of the whole parameter. A table with factors has those of the
- * adapter as parameters of their own; else they are added to the base. */
+/* Loads tensor `number` of a parameter. `values`: memory of the whole parameter. If the table has factors, those of an
+ * adapter are parameters of their own; if not, their product is added to the base's values. */
 static tri_status load_tensor(const loading *l, const tri_parameter *parameter, int64_t number, char *values,
                               uint64_t *sum) {
   const tri_dtype type = tri_stored_type(parameter->stored, l->executor->type);
@@ -144,12 +144,14 @@ static bool is_read(const loading *l, const tri_parameter *entry) {
   return true;
 }
 
-/* Returns whether checksums of an entry's tensors are joined over the ranks. */
+/* Returns whether checksums of an entry's tensors are added up over the ranks. A matrix in 4 bits is read whole by each
+ * rank. */
 static bool is_summed(const loading *l, const tri_parameter *entry) {
   return is_read(l, entry) && entry->stored != TRI_STORED_NF4;
 }
 
-/* Returns whether an entry is the first part of a matrix whose factors' initial values are computed. */
+/* Returns whether an entry is the first part of a matrix whose factors' initial values are computed by
+ * load_first_factors. */
 static bool has_first_factors(const loading *l, const tri_parameter *entry) {
   switch (l->part) {
     case TRI_MODEL_FILES_WHOLE: break;
@@ -158,8 +160,8 @@ static bool has_first_factors(const loading *l, const tri_parameter *entry) {
   return !entry->factor && entry->firsts[0] >= 0 && !tri_parameter_continues(entry);
 }
 
-/* Compares the sum of a tensor with the one on disk if this rank has read the whole tensor; else keeps the sum of this
- * rank's elements for join_sums. */
+/* Compares the checksum of a tensor with the one on disk if a single rank has read the whole model. With several ranks,
+ * appends the checksum of this rank's share to l->sums, for join_sums. */
 static tri_status end_tensor(loading *l, const tri_parameter *tensor) {
   if (l->slices->size == 1) return tri_merged_compare(l->weights, tensor, l->sum);
   TRI_TRY(tri_grow("checksums", sizeof *l->sums, l->count, &l->room, &l->sums));
@@ -167,8 +169,8 @@ static tri_status end_tensor(loading *l, const tri_parameter *tensor) {
   return TRI_OK;
 }
 
-/* Returns whether the checksums include this rank's elements. Of ranks that each hold the whole parameter, such as
- * experts that are not split, only the first counts. */
+/* Returns whether the checksums include this rank's elements of a parameter. If several ranks hold the whole parameter,
+ * such as experts that are not split, only the first rank counts. */
 static bool counts(const tri_parameter *parameter, const tri_group *slices) {
   return parameter->counted && (slices->rank == 0 || parameter->count < tri_parameter_global_count(parameter));
 }
@@ -178,7 +180,7 @@ static tri_status load_entry(loading *l, int64_t entry) {
   for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
     const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
     const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
-    uint64_t copy = 0; /* sum of elements that another rank counts */
+    uint64_t copy = 0; /* checksum of elements that another rank counts; not used */
     if (parameter->stored == TRI_STORED_NF4) {
       TRI_TRY(load_quantised(l, entry, t));
       continue;
@@ -191,8 +193,8 @@ static tri_status load_entry(loading *l, int64_t entry) {
   return TRI_OK;
 }
 
-/* Computes the initial values of the factors of a matrix of the base, if they are subtracted (PiSSA). All parts of a
- * matrix share A0. */
+/* Sets the initial values of the factors of a matrix of the base, whose product the model subtracts from that of the
+ * trained factors (PiSSA). All parts of a matrix share the factor A. */
 static tri_status load_first_factors(const loading *l, int64_t entry) {
   const tri_weights *weights = l->executor->weights;
   const tri_parameter whole = tri_parameter_on_disk(&l->table->entries[entry]);
@@ -260,7 +262,7 @@ tri_status tri_model_files_load(const tri_merged *weights, tri_model_files_part 
 
 /* ---- agreement --------------------------------------------------------------------------------------------------- */
 
-/* Adds the contents of a file of a model's or an adapter's folder, if it has this file. */
+/* Adds the contents of a file of a model's or an adapter's folder to *hash, if the folder has this file. */
 static tri_status add_file(const tri_checkpoint *from, const char *name, uint64_t *hash) {
   char path[TRI_PATH_BYTES];
   char *text = NULL;
@@ -274,15 +276,16 @@ static tri_status add_file(const tri_checkpoint *from, const char *name, uint64_
   return TRI_OK;
 }
 
-/* Adds the files that say which model it is. */
+/* Adds the files that identify the model to *hash. */
 static tri_status add_settings(const tri_merged *weights, uint64_t *hash) {
-  TRI_TRY(add_file(weights->named, "COMPLETE", hash)); /* a checkpoint's: depends on the checksums of all files */
+  /* Only checkpoints have this file; it depends on the checksums of all their files. */
+  TRI_TRY(add_file(weights->named, "COMPLETE", hash));
   TRI_TRY(add_file(weights->named, "config.json", hash));
   TRI_TRY(add_file(weights->named, "adapter_config.json", hash));
   return add_file(weights->base, "config.json", hash);
 }
 
-/* Returns the bytes of the values of a parameter on this rank. */
+/* Returns the bytes that the values of a parameter have on this rank. */
 static size_t stored_bytes(const tri_parameter *parameter, tri_dtype type) {
   switch (parameter->stored) {
     case TRI_STORED_WIDE:
@@ -292,7 +295,7 @@ static size_t stored_bytes(const tri_parameter *parameter, tri_dtype type) {
   return (size_t)parameter->count * tri_dtype_bytes(tri_stored_type(parameter->stored, type));
 }
 
-/* Adds the values of a parameter. */
+/* Adds this rank's values of a parameter to *hash. `piece`: scratch memory [PIECE_BYTES]. */
 static tri_status add_values(const tri_executor *executor, int64_t entry, void *piece, uint64_t *hash) {
   const tri_parameter *parameter = &executor->weights->table->entries[entry];
   const tri_checkpoint_memory *memory = tri_executor_memory(executor);
@@ -306,11 +309,12 @@ static tri_status add_values(const tri_executor *executor, int64_t entry, void *
   return TRI_OK;
 }
 
-/* Hashes of a rank's model. `whole`: of the settings files, and of the parameters that the rank holds as a whole.
- * `parts`: of the parameters that the rank holds only a part of. */
+/* The hashes of the model of a rank. `whole`: hash of the settings files, and of the parameters that the rank holds as
+ * a whole. `parts`: hash of the rank's parts of the other parameters. */
 typedef struct model_hashes {
   uint64_t whole, parts;
-  int64_t place; /* equal on ranks that hold the same parts: 1 + first_unit of the first split parameter; 0: none */
+  /* 1 + first_unit of the first split parameter, equal on ranks that hold the same parts; 0: no parameter is split. */
+  int64_t place;
 } model_hashes;
 
 static tri_status hash_model(const tri_merged *weights, const tri_executor *executor, void *piece, model_hashes *out) {
@@ -326,7 +330,7 @@ static tri_status hash_model(const tri_merged *weights, const tri_executor *exec
   return TRI_OK;
 }
 
-/* Returns the lowest rank whose model differs from that of a rank before it; -1: none. */
+/* Returns the lowest rank whose model differs from that of a lower rank; -1 if all are equal. */
 static int differing(const model_hashes *all, int ranks) {
   for (int r = 1; r < ranks; r++) {
     for (int before = 0; before < r; before++) {
@@ -348,7 +352,7 @@ static tri_status compare_hashes(const tri_group *group, const tri_merged *weigh
   tri_free(all);
   TRI_TRY(status);
   if (differs < 0) return TRI_OK;
-  if (group->rank > 0) return tri_fail(TRI_BAD_CONFIG, "%s", ""); /* printed once */
+  if (group->rank > 0) return tri_fail(TRI_BAD_CONFIG, "%s", ""); /* the first rank prints the message */
   return tri_fail(
       TRI_BAD_CONFIG,
       "rank %d has another model than rank 0 under the name %s; all ranks of a job need the same one; check "
@@ -373,7 +377,7 @@ tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weigh
   return compare_hashes(group, weights, status, &own);
 }
 
-/* An adapter without a tokenizer uses its base's. */
+/* Returns the adapter's own folder if it has a tokenizer, else that of its base. */
 const char *tri_model_files_tokenizer_folder(const tri_merged *weights) {
   char path[TRI_PATH_BYTES];
   bool found = false;

@@ -7,26 +7,26 @@
 #include "engine/executor.h"
 #include "files/file.h"
 
-/* The parameters to load: all; or, of a table with factors, the frozen ones of the base. */
+/* The parameters to load: all of the table, or only the frozen ones, those of an adapter's base. */
 typedef enum tri_model_files_part { TRI_MODEL_FILES_WHOLE, TRI_MODEL_FILES_BASE } tri_model_files_part;
 
-/* COLLECTIVE over `slices`, the ranks that together hold the whole model. Reads this rank's part of every parameter
- * (`table`) into the executor's weights. If the folder is an adapter, a table with factors gets these as they are, and
- * for another table the factors' products are added to the base in fp64. Fails with TRI_BAD_FILE and the tensor's name
- * if a value is not finite. Fails on all ranks if it fails on one. */
+/* COLLECTIVE over `slices`, the ranks that together hold the whole model. Reads this rank's part of every parameter of
+ * the table into the executor's weights. If the folder is an adapter and the table has factors, the factors are loaded
+ * as they are; if the table has no factors, their products are added to the base in fp64. Fails with TRI_BAD_FILE and
+ * the tensor's name if a value is not finite. Fails on all ranks if it fails on one. */
 tri_status tri_model_files_load(const tri_merged *weights, tri_model_files_part part, const tri_parameter_table *table,
                                 const tri_group *slices, tri_executor *executor);
-/* COLLECTIVE over the group. Fails on all ranks if two ranks read different settings from their folders. Called before
- * the ranks divide the model. */
+/* COLLECTIVE over the group. Fails on all ranks if two ranks read different settings from their folders. Must be called
+ * before the ranks divide the model. */
 tri_status tri_model_files_agree_settings(const tri_group *group, const tri_merged *weights);
 /* COLLECTIVE over the group, after all of its ranks have loaded a model, and before the weights are packed. Fails on
  * all ranks if two ranks read different settings from their folders, or hold the same part of a parameter with
  * different values. */
 tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor);
 
-/* LOCAL. Finds the path of the tokenizer.json: `given` if not NULL, else that of the checkpoint or of an adapter's
- * base; "": no such file. `verify`: compares a given file with its checksum, if its folder is a checkpoint. The
- * checkpoint's own file was verified when the checkpoint was opened. */
+/* LOCAL. Sets `path` to that of the tokenizer.json: `given` if it is not NULL, else the file of the checkpoint or of an
+ * adapter's base, or "" if neither has one. With `verify`, compares a given file with its checksum, if its folder is a
+ * checkpoint. A checkpoint's own file has been verified when the checkpoint was opened. */
 tri_status tri_model_files_tokenizer(const tri_merged *weights, const char *given, bool verify,
                                      char path[TRI_PATH_BYTES]);
 

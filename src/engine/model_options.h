@@ -7,12 +7,13 @@
 #include <stdbool.h>
 
 typedef struct tri_model_options {
-  const char *device, *tokenizer; /* tokenizer NULL: the checkpoint's */
-  const char *base;               /* folder of an adapter's base; NULL: the one that the adapter names */
+  /* Name of the device; path of a tokenizer.json, or NULL: that of the checkpoint. */
+  const char *device, *tokenizer;
+  const char *base; /* folder of an adapter's base; NULL: the one that the adapter names */
   tri_dtype precision;
   int64_t threads;
-  bool no_verify; /* do not compare a checkpoint with its checksums */
-  bool average;   /* use the average of a run's weights */
+  bool no_verify; /* a checkpoint is not compared with its checksums */
+  bool average;   /* the average of a run's weights is used instead of the weights */
 } tri_model_options;
 
 tri_model_options tri_model_options_default(void);

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A run of a few small steps must not spend more time on measuring the peak than this share of its work. */
+/* WORK_SHARE: largest share of the time of the work that measuring the peak may take, for runs of a few small steps.
+ * LEAST_S: least seconds of a measurement. */
 static const double WORK_SHARE = 0.1, LEAST_S = 0.004;
 
 /* Fills a matrix with small values of both signs. */
@@ -80,8 +81,8 @@ destroy:
   return status;
 }
 
-/* Repeats until the time is over, at least `least` times. The first run, which may compile or touch memory, does not
- * count. *best_s: seconds of the fastest GEMM. */
+/* Repeats the GEMM until `seconds` have passed, at least `least` times. The first run, which may compile code or touch
+ * memory for the first time, does not count. *best_s: seconds of the fastest GEMM. */
 static tri_status bench_run(bench *t, int64_t least, double seconds, double *best_s) {
   const tri_device_kernels *k = t->device->kernels;
   double best = 0, begin_s = tri_clock_s();
@@ -118,15 +119,17 @@ static bool has_room(const tri_device *device, int64_t side) {
   return limit == 0 || (device->memory_bytes < limit && matrices <= limit - device->memory_bytes);
 }
 
-/* Measures the rate of a GEMM within `seconds`. A small GEMM first shows how large a GEMM there is time for (the
- * reference device does 1 GFLOP/s, a good one 1000), and how much time the work is worth. */
+/* Measures the rate of a GEMM within `seconds`. A small GEMM is measured first. Its time determines how large the GEMM
+ * can be (the reference device does 1 GFLOP/s, a good one 1000), and how long the work takes. The measurement takes at
+ * most about WORK_SHARE of this time, but not less than LEAST_S. */
 static tri_status best_rate(tri_device *device, tri_dtype type, double work_flops, double seconds, double *out) {
   int64_t side = 128;
   double took_s = 0;
   TRI_TRY(tri_device_supports(device, type));
   *out = 0;
   if (!has_room(device, side)) return TRI_OK;
-  TRI_TRY(best_product(device, type, side, LEAST_S, &took_s)); /* the best of several, since one may be disturbed */
+  /* The best of several runs, since other processes may disturb one. */
+  TRI_TRY(best_product(device, type, side, LEAST_S, &took_s));
   double worth_s = WORK_SHARE * work_flops * took_s / flops_of(side);
   if (worth_s < seconds) seconds = worth_s > LEAST_S ? worth_s : LEAST_S;
   while (side < 1024 && 3 * took_s * 8 < seconds && has_room(device, 2 * side)) {

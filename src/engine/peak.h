@@ -8,9 +8,9 @@
  * `seconds`, in FLOP/s. The side is 1024, or smaller if that would take long. */
 tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, double *out);
 
-/* LOCAL. Measures the device's peak in FLOP/s on activations of this type, as its GEMMs reach it. Takes about 0.3 s,
- * less if `work_flops`, the work that the device is about to do, is soon done (INFINITY: unknown). 0 if the device has
- * no memory left to measure with. Call it while nothing else runs. */
+/* LOCAL. Measures the device's peak in FLOP/s on activations of this type, as its GEMMs reach it. Takes about 0.3 s, or
+ * less if work_flops is small: the FLOPs of the work that the device is about to do (INFINITY: unknown). Sets *out to 0
+ * if the device has not enough free memory. Must be called while the device does no other work. */
 tri_status tri_peak_flops(tri_device *device, tri_dtype type, double work_flops, double *out);
 
 #endif

@@ -9,7 +9,7 @@
 
 static bool keeps_some(const tri_quantised *m) { return m->array != NULL; }
 
-/* Reads zeros, or non-finite values if the matrix is not finite. */
+/* Reads zeros, or non-finite values if the matrix is not finite, for a rank that cannot decode its codes. */
 static void read_some(const tri_quantised *m, void *to_host, size_t bytes) {
   memset(to_host, 0, bytes);
   for (size_t i = 0; i < bytes / tri_dtype_bytes(m->type) && !isfinite(m->offset); i++) {
@@ -17,7 +17,7 @@ static void read_some(const tri_quantised *m, void *to_host, size_t bytes) {
   }
 }
 
-/* Reads dequantised values. */
+/* Reads the dequantised values of the shard. */
 static tri_status quantised_read(void *context, void *to_host, const void *from, size_t bytes) {
   const tri_quantised *m = context;
   const int64_t element = (int64_t)tri_dtype_bytes(m->type), first = ((const char *)from - m->wide) / element;
@@ -58,7 +58,7 @@ static tri_status quantised_write(void *context, void *to, const void *from_host
   return keep(m);
 }
 
-/* Uses the base's own codes of the whole matrix. */
+/* Stores the codes of the whole matrix that a base in 4 bits has. */
 static tri_status quantised_take(void *context, const void *from_host, size_t bytes) {
   tri_quantised *m = context;
   tri_queue_at(m->queue, "weights in 4 bits", -1, "taking them");

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A rank's device, as the ranks exchange it. */
+/* The facts about the device of a rank that all ranks exchange. */
 typedef struct rank_device {
   char name[TRI_DEVICE_NAME_BYTES], place[TRI_DEVICE_PLACE_BYTES];
   bool reached; /* this rank's MPI reports that it can access the device's memory */
@@ -27,7 +27,7 @@ static int sharers_of(const rank_device *devices, int ranks, int rank) {
   return count < 1 ? 1 : count;
 }
 
-/* Warns once, about the GPU with most ranks: they share its time and its memory. */
+/* Warns if ranks share a GPU, once, with the GPU that most ranks share. */
 static void warn_of_sharing(const rank_device *devices, int ranks) {
   int most = 0;
   for (int r = 1; r < ranks; r++) {
@@ -59,8 +59,8 @@ static tri_status settle(const tri_group *world, const rank_device *devices, tri
   return tri_device_share(device, sharers_of(devices, world->size, world->rank));
 }
 
-/* The first collective waits until all devices are created; no rank allocates more memory before all have seen how much
- * is free. */
+/* Exchanges the devices of all ranks, and sets this rank's share of its device. The first collective waits until all
+ * devices are created; no rank allocates more memory before all have read how much is free. */
 static tri_status share_devices(const tri_group *world, tri_device *device) {
   rank_device own = {.reached = tri_comm_is_device_aware(device->info.peer)}, *devices = NULL;
   snprintf(own.name, sizeof own.name, "%s", device->info.name);

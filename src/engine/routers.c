@@ -7,7 +7,7 @@
 
 struct tri_routers {
   tri_router_loads loads;
-  void *steps; /* [experts], steps of a bias, in the wide type */
+  void *steps; /* changes of the biases of a layer, in the wide type [experts] */
 };
 
 static int64_t columns(const tri_routers *routers) { return routers->loads.experts + 1; }

@@ -1,15 +1,17 @@
-/* The engine's weights for generation: read in place, or moved to ranks that generate (weights/move.h). */
+/* Access to the engine's weights for generation: the weights themselves, or copies that are moved to ranks that
+ * generate (weights/move.h). */
 #ifndef TRI_ENGINE_SEND_WEIGHTS_H
 #define TRI_ENGINE_SEND_WEIGHTS_H
 
 #include "engine/engine.h"
 #include "weights/move.h"
 
-/* LOCAL. Returns the weights as they are trained. Checkpoints contain another point if the optimizer averages. */
+/* LOCAL. Returns the weights as they are trained. If the optimizer averages, checkpoints have the averaged weights
+ * instead. */
 const tri_weights *tri_engine_weights(const tri_engine *engine);
 
-/* COLLECTIVE, between steps. Sends the weights that a checkpoint of this state would contain to the ranks whose `to` is
- * not NULL. With an adapter only its parameters move: the receivers have loaded the base. */
+/* COLLECTIVE, between steps. Sends the weights that a checkpoint of this state would have to the ranks whose `to` is
+ * not NULL. With an adapter, sends only its parameters; the receivers have loaded the base already. */
 tri_status tri_engine_send_weights(tri_engine *engine, const tri_weights_target *to);
 
 #endif

@@ -1,8 +1,8 @@
-/* The functions that a training loop calls: accumulate, reduce, update, score; and step, which is the first three in
- * order.
+/* The functions that a training loop calls: accumulate, reduce, update and score; and step, which calls the first three
+ * in order.
  *
- * The instructions of a step are one program, since reductions of gradients start inside its backward; each verb
- * executes a part of it. Verbs pass their state on in the engine's `step`. */
+ * The instructions of a step are one program, since reductions of gradients start inside its backward. Each verb
+ * executes a part of this program. The state that later verbs need is in tri_engine.step. */
 #include "base/count.h"
 #include "engine/engine_internal.h"
 #include "schedule/schedule.h"
@@ -126,8 +126,8 @@ tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, in
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 /* Runs the forward of a score. Micro-batches are assigned to ranks as in a step, and pass through the stages of the
- * pipeline. All ranks have the same number of them, since they may gather parameters together; the last ones may be
- * padding. */
+ * pipeline. All ranks have the same number of micro-batches, because they may gather parameters together; the last ones
+ * may be padding. */
 static tri_status forward(tri_engine *engine, tri_step_state *state, int64_t *micro_batches) {
   tri_program_request request = {
       .layout = engine->options.layout,

@@ -124,8 +124,8 @@ tri_adapter_pair tri_adapter_pair_of(const tri_adapter *adapter, const char *nam
  * experts. */
 bool tri_trainable_can_quantise(const tri_parameter *entry);
 
-/* Returns whether a forward in bf16 only reads the values of a trained parameter as bf16: a matrix that is no factor
- * and that only GEMMs read. */
+/* Returns whether every forward in bf16 reads the values of a trained parameter as bf16. That is so for matrices that
+ * only GEMMs read, except factors. */
 bool tri_trainable_is_read_narrow(const tri_parameter *entry);
 
 /* Marks frozen parameters, and inserts the factors into the table, which must not have been laid out yet. */

@@ -43,7 +43,7 @@ tri_accuracy tri_accuracy_published(void) {
   return (tri_accuracy){.mean = -0.0041, .low = -0.1600, .high = 0.1059, .rows = 831};
 }
 
-/* The interval leaves out one error in twenty at each end. */
+/* Leaves one error in twenty out of the interval at each end. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count) {
   if (count == 0) return (tri_accuracy){.mean = NAN, .low = NAN, .high = NAN};
   double sum = 0;

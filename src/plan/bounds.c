@@ -38,7 +38,7 @@
 
 /* Numbers of layers of each kind (model/layer_kind.h), by the work of their backward. */
 typedef struct layer_count {
-  double recomputed[TRI_LAYER_KINDS]; /* layers that recompute as the layout says, which may be nothing */
+  double recomputed[TRI_LAYER_KINDS]; /* layers that recompute what layout.recompute says, possibly nothing */
   double kept[TRI_LAYER_KINDS];       /* layers that `recompute_every` skips: they keep their activations */
   double untrained[TRI_LAYER_KINDS];  /* layers up to the lowest one with a trained weight: only the forward counts */
 } layer_count;
@@ -68,7 +68,7 @@ typedef struct layer_division {
   tri_layout of; /* the layout for which the layers were counted */
   struct {
     layer_count before_last, last; /* layers in all chunks but the last, and in the last chunk */
-  } first[2];                      /* by stage: 0 and 1 */
+  } first[2];                      /* layers of stages 0 and 1 */
   layer_count last;                /* layers of the last stage, all chunks */
   layer_count ahead;               /* layers before the first chunk of the last stage */
 } layer_division;

@@ -16,7 +16,7 @@ typedef struct tri_calibration {
   /* Peak FLOP/s of a device in GEMMs of this precision; bytes of memory of a device. */
   double peak, memory_bytes;
   int64_t processors;           /* multiprocessors of a device; 0: unknown */
-  const tri_measured *measured; /* after tri_measured_complete */
+  const tri_measured *measured; /* measured times, completed by tri_measured_complete */
 } tri_calibration;
 
 /* Errors of the fitted model without its tables: medians of |predicted / measured - 1| for GEMMs, all-reduces and

@@ -9,8 +9,9 @@
 /* The prices of the passes of a call. */
 typedef struct tri_call_price {
   tri_price forward, backward_input, backward_weight;
-  tri_price recompute; /* the forward that runs again before the backward of the layer */
-  tri_price together;  /* added if one instruction computes both backwards; negative if collectives overlap */
+  tri_price recompute; /* price of the forward that runs again before the backward of the layer */
+  /* Price that is added if one instruction computes both backwards; negative if collectives overlap. */
+  tri_price together;
 } tri_call_price;
 
 enum { TRI_PRICER_KNOWN = 64 };
@@ -19,7 +20,7 @@ enum { TRI_PRICER_KNOWN = 64 };
 typedef struct tri_pricer {
   const tri_cluster *cluster;
   const tri_system *system;
-  const tri_layout *layout; /* only `recompute` and `recompute_every` are read */
+  const tri_layout *layout; /* layout; only `recompute` and `recompute_every` are read */
   tri_mesh_shape shape;     /* the mesh of the layout */
   struct {
     const tri_op *op;

@@ -109,7 +109,7 @@ typedef struct tri_cluster {
   /* Time until the loads of a tile have filled its pipeline, in elements of the inner dimension. */
   int64_t tile_fill;
   tri_tile tiles[TRI_CLUSTER_TILES];
-  int64_t num_tiles; /* 0: products are not divided into tiles */
+  int64_t num_tiles; /* number of tile shapes; 0: products are not divided into tiles */
   /* Processors of the device transfer messages, so communication does not overlap with computation. */
   bool carries;
   char fitted[96];      /* names of the members of `efficiency` that were fitted to measurements */
@@ -118,7 +118,7 @@ typedef struct tri_cluster {
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
   tri_protocol protocols[TRI_CLUSTER_PROTOCOLS];
-  int64_t num_protocols; /* in addition to the protocol that `links` describe */
+  int64_t num_protocols; /* number of protocols, without the one that `links` describe */
   double beside;         /* share of its rate at which a computation continues during a collective */
   tri_efficiency efficiency;
   tri_tariff cost;

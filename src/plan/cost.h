@@ -23,7 +23,7 @@ typedef struct tri_run_cost {
   bool priced, powered, interrupted; /* the file of the cluster has prices, powers, failures */
   double price, kwh;                 /* money and kWh of a step, with those of idle spare nodes */
   double checkpoint_bytes;           /* bytes of parameters and optimizer states, without copies in 16 bits */
-  tri_interruptions failures;        /* set if `interrupted` */
+  tri_interruptions failures;        /* failures and checkpoints of the run; set if `interrupted` */
   double availability;               /* share of the time in which enough nodes work; 1 without repairs */
   /* Seconds of training between checkpoints with the best goodput (failures.h), and this goodput times
    * `availability`. goodput is 1 if the run is not `interrupted`. */

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* The drawn documents decide only how much micro-batches differ. The mean is that of the request, which is known. */
+/* Uses the drawn documents only for the differences between micro-batches. Their mean is known: it is that of the
+ * request. */
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest) {
   *busiest = *request;

@@ -20,9 +20,9 @@ typedef struct group {
 
 struct tri_drawn_documents {
   int64_t sequence;
-  group *groups; /* [num_groups], by ascending length */
+  group *groups; /* groups in ascending order of length [num_groups] */
   int64_t num_groups;
-  double documents, tokens; /* sums over all groups */
+  double documents, tokens; /* numbers of documents and of tokens in all groups */
   tri_packing *packing;     /* NULL: sequences are windows of the text */
 };
 
@@ -147,7 +147,8 @@ static int64_t draw_window(const tri_drawn_documents *draws, int64_t number, int
   }
 }
 
-/* Writes the lengths of the documents of a packed sequence. The rest of the sequence is padding, as in the loader. */
+/* Writes the lengths of the documents of a packed sequence. The rest of the sequence is padding, which counts as
+ * documents of at most TRI_PACKING_FILLING tokens (data/packing.h). */
 static int64_t draw_packed(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_PLAN, (uint64_t)number);
   int64_t sequences = tri_packing_sequences(draws->packing), count = 0, length = 0, which = 0, room = draws->sequence;

@@ -18,7 +18,7 @@ typedef struct tri_stage_process {
   int stage;          /* index of the stage */
   double now, stream; /* current time of the rank; time at which its reductions and gathers in progress end */
   double host;        /* time at which the host has launched all kernels so far; before or after `now` */
-  double beside;      /* tri_cluster.beside */
+  double beside;      /* share of its rate at which a computation continues during a collective (tri_cluster.beside) */
   /* Time at which the collective of each bucket ends [buckets]; if it does not overlap, its duration. */
   double *bucket_end;
   tri_step_time spent; /* seconds until `now`, by part of the step */
@@ -34,7 +34,7 @@ typedef struct tri_event_sim {
   double met[TRI_MEETINGS]; /* latest time at which a stage has reached each collective of several stages */
   /* Numbers of stages that have reached each of these collectives, and of stages that take part in it. */
   int64_t come[TRI_MEETINGS], expected[TRI_MEETINGS];
-  tri_timeline *timeline; /* NULL: none */
+  tri_timeline *timeline; /* timeline to which events are added; NULL: none */
 } tri_event_sim;
 
 /* The time of a simulated step, and its parts on average over the stages. */
@@ -49,10 +49,11 @@ typedef struct tri_step_sample {
  * shifted by one constant. All later turns depend only on these, so they are shifted by the same constant. It is not
  * enough to compare fewer turns: a slightly slower stage may delay the others once in many micro-batches. */
 typedef struct tri_step_probe {
-  int64_t first, count, period; /* micro-batches first .. first + count - 1 are compared */
-  bool settled;                 /* result: the step repeats */
-  double step_s;                /* result: time of a period */
-  tri_step_time time;           /* result: parts of step_s, on average over the stages */
+  /* Compared micro-batches: first .. first + count - 1; number of micro-batches of a period. */
+  int64_t first, count, period;
+  bool settled;       /* result: the step repeats */
+  double step_s;      /* result: time of a period */
+  tri_step_time time; /* result: parts of step_s, on average over the stages */
 } tri_step_probe;
 
 /* Simulates a step by the programs of its stages. Adds the events to `timeline`, which may be NULL. */

@@ -22,8 +22,8 @@ typedef struct program_sim {
   tri_event_sim base;
   /* most_stage_buffers: largest number of stage buffers of one kind in a stage. */
   int64_t micro_batches, most_stage_buffers, num_channels;
-  program_process *walkers; /* [stages] */
-  channel *channels;        /* [num_channels], by tag */
+  program_process *walkers; /* process of each stage [num_stages] */
+  channel *channels;        /* channel of each tag [num_channels] */
   double *times;            /* memory of the arrays in `channels` */
 } program_sim;
 

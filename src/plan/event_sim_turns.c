@@ -34,7 +34,7 @@ typedef struct duty {
 /* The instructions of the stages of one kind. */
 typedef struct script {
   tri_program *program; /* program of three micro-batches, or of fewer if the step has fewer */
-  duty *duties;         /* [chunks][TURN_KINDS][PLACES] (duty_of) */
+  duty *duties;         /* instructions of each turn, at the index duty_of [chunks][TURN_KINDS][PLACES] */
   span begin, end;      /* instructions before the first and after the last turn of the step */
 } script;
 
@@ -145,11 +145,11 @@ typedef struct turn_walker {
   tri_stage_process base;
   const script *script;
   tri_turns turns;
-  route *routes; /* [chunks][TURN_KINDS] */
+  route *routes; /* route of each turn [chunks][TURN_KINDS] */
   int64_t at;    /* index of the next turn */
   /* By direction: index of the turn from which to look for the next receive to post. */
   int64_t to_post[WAYS];
-  parcel *stage_buffers[WAYS]; /* by direction: the last message sent from each stage buffer [stage buffers] */
+  parcel *stage_buffers[WAYS]; /* last message sent from each stage buffer, by direction [stage buffers] */
   /* By direction: number of messages sent so far; stage buffer of the next message; number of messages that the
    * process has waited for after its last turn. */
   int64_t sent[WAYS], next_box[WAYS], drained[WAYS];
@@ -164,15 +164,15 @@ typedef struct turn_walk {
   /* stage_buffers: number for each direction. ring: size of channel.ring minus 1; the size is a power of two. */
   int64_t micro_batches, stage_buffers, ring;
   turn_walker *walkers;
-  script *scripts;   /* [kinds] */
-  channel *channels; /* by tag */
+  script *scripts;   /* script of each kind of stage [num_kinds] */
+  channel *channels; /* channel of each tag */
   /* Memory of the arrays in `channels` and `walkers`. */
   message *messages;
   tri_turn *turns;
   route *routes;
   parcel *parcels;
   moment *notes;
-  tri_step_probe *probe; /* may be NULL */
+  tri_step_probe *probe; /* test whether the middle of the step repeats; NULL: not tested */
 } turn_walk;
 
 /* Computes the transfers of all messages that both sides have started. Messages with one tag are transferred one
@@ -414,7 +414,8 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
     w->notes = walk->notes + s * routes * period;
     find_routes(layout, s, w->routes);
     for (int way = 0; way < WAYS; way++) w->stage_buffers[way] = walk->parcels + (s * WAYS + way) * walk->stage_buffers;
-    w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* large enough: it never grows */
+    /* Room for all turns, so that the array never grows. */
+    w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most};
     const tri_program_request of = tri_event_sim_program(walk->base.stages, layout, s, walk->micro_batches);
     TRI_TRY(tri_program_turns(&of, &w->turns));
   }

@@ -29,7 +29,8 @@ static double tiled(const tri_cluster *cluster, double rate, const tri_tile *til
   double depth = ceil(p->inner / parts) + (double)cluster->tile_fill;
   double seconds = waves * 2.0 * (double)tile->rows * (double)tile->columns * depth / (rate * tile->share);
   if (parts == 1) return seconds;
-  double sums = p->rows * p->columns * p->batch * 4.0 * 2.0 * parts; /* fp32, written and read */
+  /* Bytes of partial sums in fp32, each written and read once. */
+  double sums = p->rows * p->columns * p->batch * 4.0 * 2.0 * parts;
   return seconds + sums / (cluster->memory_bandwidth * cluster->efficiency.memory);
 }
 

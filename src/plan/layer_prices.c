@@ -48,7 +48,7 @@ struct tri_price_cache {
   int64_t lowest;      /* index of the lowest layer with a trained weight; -1: the embedding; num_layers: the head */
   int num_kinds;       /* number of kinds of layers in the model */
   uint8_t *kind_of;    /* kind of each layer [num_layers of the request's model] */
-  layers_of_kind kinds[TRI_LAYER_KINDS]; /* [num_kinds] */
+  layers_of_kind kinds[TRI_LAYER_KINDS]; /* layers of each kind [num_kinds] */
   tri_layer_prices *prices;              /* prices that have been computed [num_prices] */
   int64_t num_prices, room;
   int64_t *first_price;   /* index in `prices` of the first entry with each hash [PRICE_NUMBERS]; -1: none */

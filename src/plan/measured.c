@@ -112,9 +112,9 @@ const tri_config_table tri_measured_table = TRI_CONFIG_TABLE("tables of measurem
 /* Returns the number of query-key pairs of causal attention, over all heads. */
 static double pairs_of(double sequence, double heads) { return sequence * (sequence + 1) / 2 * heads; }
 
-/* The value of a GEMM, of attention and of element-wise work is the logarithm of the seconds per multiplication or
- * element. The value of a collective or message is the logarithm of the seconds, because all small ones take the
- * same time. */
+/* Computes the points of all rows. The value of a GEMM, of attention and of element-wise work is the logarithm of the
+ * seconds per multiplication or element. The value of a collective or message is the logarithm of the seconds, because
+ * all small ones take the same time. */
 void tri_measured_complete(tri_measured *m) {
   for (int64_t i = 0; i < m->num_products; i++) {
     tri_measured_product *p = &m->products[i];

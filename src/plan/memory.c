@@ -30,8 +30,8 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
 /* Numbers of parameters on this rank: all of them, and those in its shard if the replicas share them (shared_out).
  * Experts and the rest of the model have different numbers of replicas. */
 typedef struct held_elements {
-  double all, shared_out;           /* trained */
-  double frozen, frozen_shared_out; /* frozen */
+  double all, shared_out;           /* numbers of trained parameters */
+  double frozen, frozen_shared_out; /* numbers of frozen parameters */
 } held_elements;
 
 static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape *shape) {
@@ -256,7 +256,7 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   tri_memory_request memory = tri_parts_memory(&of, &parts);
   bool planned = request->system->planned; /* the plan for another system has only the tensors of operations */
   if (planned) memory.device = request->device != NULL ? request->device : tri_cluster_description(request->cluster);
-  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* the engine reserves the same */
+  memory.staging_bytes = TRI_CHECKPOINT_BUFFER_BYTES; /* the engine reserves as many bytes for saves */
   TRI_TRY_GOTO(tri_memory_plan_create(&memory, &plan), done);
   if (planned) {
     *out = of_plan(request, plan);

@@ -229,8 +229,9 @@ bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, co
   return call->recompute || (whole && call->layer % layout->recompute_every == 0);
 }
 
-/* The engine reads the value, the gradient and both moments, and writes the value and both moments: 7 accesses in
- * the wide type. Other systems read the gradient, read and write their states, and write the weight. */
+/* Counts the accesses to an element. The engine reads the value, the gradient and both moments, and writes the value
+ * and both moments: 7 accesses in the wide type. Other systems read the gradient, read and write their states, and
+ * write the weight. */
 double tri_price_update_bytes(const tri_system *system, tri_dtype precision) {
   if (system->planned) return 7.0 * (double)tri_dtype_bytes(tri_dtype_wide(precision));
   return system->gradient_bytes + 2.0 * system->state_bytes + system->weight_bytes;

@@ -22,8 +22,8 @@ typedef struct tri_published_row {
   double mem_gb, mem_gib;
   bool out_of_memory; /* published: the run did not fit into memory */
 
-  tri_model model;   /* complete */
-  tri_layout layout; /* resolved */
+  tri_model model;   /* complete model */
+  tri_layout layout; /* resolved layout */
   tri_prediction prediction;
   double published_s, predicted_s; /* seconds of a step; published_s 0: only the memory was published */
   double published_bytes;          /* published bytes of the fullest device; 0: unknown */
@@ -35,7 +35,7 @@ typedef struct tri_published_set {
   char name[64], cluster_name[64], system_name[64];
   /* rows_from: file of comma-separated rows; "": none. columns: keys of its columns; "": its first line has them. */
   char rows_from[256], columns[1024];
-  tri_published_row *rows; /* [num_rows], owned */
+  tri_published_row *rows; /* rows of the set [num_rows], owned */
   int64_t num_rows, room;
 
   tri_cluster cluster;

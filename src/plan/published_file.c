@@ -319,7 +319,7 @@ static char *field_next(char **line) {
 typedef struct csv_file {
   tri_published_set *set;
   const tri_yaml *each;
-  tri_yaml place; /* the file and the line */
+  tri_yaml place; /* file and line of the row, for error messages */
   char *names[MOST_COLUMNS];
   int count;
 } csv_file;

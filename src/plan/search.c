@@ -31,7 +31,7 @@ typedef struct candidate {
 } candidate;
 
 typedef struct search {
-  double begin_s; /* time (tri_clock_s) */
+  double begin_s; /* time at which the search began (tri_clock_s) */
   const tri_search_request *request;
   int64_t lowest_trained;         /* index of the lowest layer with a trained weight (tri_trainable_lowest_layer) */
   candidate *all;                 /* candidates [count]; enumerate sorts them by their bounds of time */
@@ -76,7 +76,7 @@ static void log_progress(const search *s, bool sorted) {
 typedef struct adding {
   search *to;
   tri_bounds *bounds;
-  /* The last layout with recompute_every 1 that was resolved, before and after. */
+  /* The last layout that was resolved, with recompute_every 1: before (`tried`) and after it was resolved. */
   tri_layout tried, resolved;
   bool valid; /* `resolved` is valid */
 } adding;
@@ -124,8 +124,9 @@ static int compare_bounds(const void *left, const void *right) {
   return (a->bound.step_s > b->bound.step_s) - (a->bound.step_s < b->bound.step_s);
 }
 
-/* Fails because no layout with the fixed keys is valid. The message says why the one with the defaults of all other
- * keys is not; if that one is valid but cannot be tried by the search, it refers to `trireme simulate`. */
+/* Fails because no layout with the fixed keys is valid. The message says why the layout with these keys, and with the
+ * defaults of all others, is not valid. If this layout is valid, but not one that the search tries, the message refers
+ * to `trireme simulate`. */
 static tri_status none_with_fixed(const tri_search_request *request, tri_layout fixed) {
   char why[1024] = "run `trireme simulate` with one such layout to see why";
   if (tri_layout_resolve(&fixed, request->model, request->sequence, request->global_batch, request->devices) !=
@@ -202,7 +203,8 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
 static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
-  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated; /* already counted */
+  /* Candidates that an earlier call has simulated are counted again below. */
+  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated;
 #pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
     tri_status status = search_simulate(s, some[i], room);

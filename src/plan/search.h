@@ -32,24 +32,25 @@ typedef struct tri_search_request {
   const tri_system *system;
   int64_t devices, global_batch, sequence;
   tri_dtype precision;
-  const tri_optimizer_settings *optimizer; /* NULL: AdamW */
-  const tri_train_objective *objective;    /* NULL: cross entropy */
-  bool masked;                             /* this and the next three: as in tri_simulation_request */
+  const tri_optimizer_settings *optimizer; /* settings of the optimizer; NULL: AdamW */
+  const tri_train_objective *objective;    /* objective of the training; NULL: cross entropy */
+  /* The next four members have the same meaning as in tri_simulation_request. */
+  bool masked;
   double masked_attention_fraction;
   tri_attention_fraction_table *drawn;
   double expert_imbalance;
   const char *fixed; /* keys with a fixed value, such as "tensor=8,zero=1" (tri_layout_space.fixed); NULL: none */
   int64_t top;       /* largest number of answers */
-  bool exhaustive;   /* simulate all candidates, without using lower bounds; for tests */
-  bool explain;      /* find alternatives (tri_alternative) */
-  bool progress;     /* log the progress, after 2 seconds */
+  bool exhaustive;   /* all candidates are simulated, and lower bounds are not used; for tests */
+  bool explain;      /* the result has alternatives (tri_alternative) */
+  bool progress;     /* the progress is logged, from 2 seconds on */
   /* Called once for each simulated layout, with `context`, by the calling thread; NULL: not called. */
   void (*simulated)(void *context, const tri_layout *layout, const tri_prediction *prediction);
   void *context;
 } tri_search_request;
 
 typedef struct tri_answer {
-  tri_layout layout; /* resolved */
+  tri_layout layout; /* resolved layout */
   tri_prediction prediction;
 } tri_answer;
 
@@ -63,16 +64,16 @@ enum { TRI_SEARCH_EXPLAINED = 16, TRI_SEARCH_TOLD = 3 };
 typedef struct tri_alternative {
   const tri_config_key *keys[TRI_SEARCH_EXPLAINED]; /* keys that this layout is the alternative for [num_keys] */
   int64_t num_keys;
-  tri_layout layout; /* resolved */
+  tri_layout layout; /* resolved layout */
   double step_s;
   const char *loss; /* name of the part of the step that grows most from the best layout to this one */
 } tri_alternative;
 
 typedef struct tri_search_result {
-  tri_answer *answers; /* [num_answers], best first; owned */
+  tri_answer *answers; /* fastest layouts that fit [num_answers], best first; owned */
   int64_t num_answers;
-  int64_t valid, simulated; /* numbers of candidates, and of simulated ones */
-  bool exhaustive;          /* as in the request; if true, candidates that were not simulated do not fit */
+  int64_t valid, simulated; /* number of candidates; number of simulated candidates */
+  bool exhaustive;          /* `exhaustive` of the request; if true, candidates that were not simulated do not fit */
   /* Distinct layouts [num_alternatives], the fastest first. The first TRI_SEARCH_TOLD are exact: a later one may be
    * slower than the fastest layout with another value of its keys. Empty after an exhaustive search. */
   tri_alternative alternatives[TRI_SEARCH_EXPLAINED];

@@ -22,13 +22,13 @@
 
 /* The model, its layout and the machine. All pointers are owned by the caller. */
 typedef struct tri_simulation_request {
-  const tri_model *model;   /* complete */
-  const tri_layout *layout; /* resolved */
+  const tri_model *model;   /* complete model */
+  const tri_layout *layout; /* resolved layout */
   const tri_cluster *cluster;
   const tri_system *system;
   int64_t global_batch, sequence; /* sequences of a step; tokens of a sequence */
   bool assumed_sequence;          /* `sequence` was not given and is the longest of the model; for reports */
-  tri_dtype precision;            /* of activations */
+  tri_dtype precision;            /* type of the activations */
   bool masked;                    /* documents of a sequence do not attend to each other */
   /* Mean attention fraction that document masks leave; 0: unknown, counts as 1. */
   double masked_attention_fraction;
@@ -36,20 +36,21 @@ typedef struct tri_simulation_request {
   tri_attention_fraction_table *drawn;
   /* Rows of experts on the busiest rank, divided by their mean over the ranks; 0 counts as 1. */
   double expert_imbalance;
-  const tri_train_objective *objective;    /* NULL: cross entropy */
-  const tri_optimizer_settings *optimizer; /* only for this program (tri_system.planned); NULL: AdamW */
+  const tri_train_objective *objective; /* objective of the training; NULL: cross entropy */
+  /* Settings of the optimizer, read only for this program (tri_system.planned); NULL: AdamW. */
+  const tri_optimizer_settings *optimizer;
   /* Device whose kernels decide the scratch memory and the packed weights; NULL: the kind of the cluster. */
   const struct tri_device_description *device;
 } tri_simulation_request;
 
 /* The seconds of a step by parts, on average over the ranks. The sum of the parts is the time of the step. */
 typedef struct tri_step_time {
-  double compute; /* forwards and backwards */
-  /* Waiting for communication that is in progress, by axis [TRI_NUM_AXES]: collectives of layers, reductions,
-   * gathers, and messages in transfer. */
+  double compute; /* seconds of forwards and backwards */
+  /* Seconds of waiting for communication that is in progress, by axis [TRI_NUM_AXES]: collectives of layers,
+   * reductions, gathers, and messages in transfer. */
   double along[TRI_NUM_AXES];
-  double bubble;    /* waiting for other ranks, before communication begins or at the end */
-  double optimizer; /* gradient norm, update, packing of new weights */
+  double bubble;    /* seconds of waiting for other ranks, before communication begins or at the end */
+  double optimizer; /* seconds of the gradient norm, the update and the packing of new weights */
 } tri_step_time;
 
 /* Returns the axis at position i, below TRI_STEP_AXES, of the order in which reports print tri_step_time.along. */
@@ -88,7 +89,7 @@ typedef struct tri_prediction {
   int64_t fullest_stage;   /* stage of this rank */
   bool fits;               /* the fullest rank fits into the memory of a device */
   tri_document_imbalance uneven;
-  tri_expert_load experts; /* all members are 0 without experts */
+  tri_expert_load experts; /* load of the experts on the busiest rank; all members are 0 without experts */
   /* Seconds of the forward of mismatched answers, a part of step_s; only for losses with a KL divergence. */
   double mismatched_s;
   /* Seconds in which the reference model computes the log-probabilities of as many sequences as a step has; 0: no

@@ -95,7 +95,9 @@ static void overlap_batches(const tri_simulation_request *request, tri_chunk_pri
  * forward, and return while another layer computes its backward. So the forward and the backward of a layer each
  * take at least as long as the transfer for one layer. */
 typedef struct offloading {
-  double moved_s, forward_s, backward_s; /* seconds, summed over the calls of the layer so far */
+  /* Seconds of the transfer for one layer; seconds of forward and of backward, summed over the calls of the layer so
+   * far. */
+  double moved_s, forward_s, backward_s;
 } offloading;
 
 static void wait_for_host(const tri_simulation_request *request, const tri_op_list *list, int64_t call, bool last,

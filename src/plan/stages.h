@@ -13,7 +13,7 @@ typedef struct tri_chunk_prices {
   tri_price *forward, *backward_input, *backward_weight;
   /* Recomputed forwards; the sum of a layer is added at its last call, where its backward begins. */
   tri_price *recompute;
-  tri_price *together; /* added if one instruction computes both backwards (tri_call_price) */
+  tri_price *together; /* prices that are added if one instruction computes both backwards (tri_call_price) */
   int64_t num_calls;
   /* Seconds of attention in all calls of the chunk that are proportional to the attention fraction. */
   tri_attention_price uneven;
@@ -23,7 +23,7 @@ typedef struct tri_chunk_prices {
 typedef struct tri_stage_kind {
   tri_layout listed;        /* layout for the lists of operations, adapted to the system (tri_system_listed) */
   tri_parts parts;          /* parts of the first stage of this kind, without a program */
-  tri_chunk_prices *chunks; /* [parts.num_chunks] */
+  tri_chunk_prices *chunks; /* prices of each chunk [parts.num_chunks] */
   double *reduce_s, *gather_s, *partial_s; /* seconds of the collectives of each bucket [buckets]: reduction of
                                               gradients, gather of parameters, sum of partial gradients */
   /* Seconds of work once per step: packing and converting new weights; the update; the sum of squares for the
@@ -35,12 +35,12 @@ typedef struct tri_stage_kind {
 typedef struct tri_stages {
   const tri_simulation_request *request;
   int64_t num_stages, num_kinds;
-  tri_stage_kind *kinds;                 /* [num_kinds] */
+  tri_stage_kind *kinds;                 /* kinds of stages of the layout [num_kinds] */
   int64_t *kind_of;                      /* index in `kinds` for each stage [num_stages] */
   double message_s, count_s, clip_all_s; /* seconds of a message between stages, of the all-reduce of token counts,
                                             and of the all-reduce of the gradient norm */
   bool messages_hold;                    /* a stage does not compute while it sends */
-  bool forward_only;                     /* simulate only the forwards of a step, in the order of an evaluation */
+  bool forward_only;                     /* only the forwards of a step are simulated, in the order of an evaluation */
   const double *more; /* attention fraction of each micro-batch, as (fraction - mean) / mean [micro-batches]; NULL:
                          all are equal */
 } tri_stages;

@@ -49,13 +49,14 @@ typedef struct tri_system {
   /* Collectives may be hierarchical rings, node by node; false: only a ring or a tree through the whole group. */
   bool levels;
   double reduce_bytes; /* bytes of the gradient of one parameter in reductions; 0: those of layout.reduce_precision */
-  double gather_bytes; /* bytes of one parameter in gathers; 0: as in this program */
+  double gather_bytes; /* bytes of one parameter in gathers; 0: those of this program, in the wide type */
   /* The system is this program. Its memory is that of the engine's memory plan, which ignores all members below. Its
    * copies, packing and updates are priced as the engine executes them. */
   bool planned;
   double weight_bytes, gradient_bytes, state_bytes; /* bytes per parameter; state_bytes: master copy and moments */
-  bool whole_gradients;      /* with ZeRO, gradients that are whole during a step are sharded after it */
-  bool whole_tied_gradients; /* with whole_gradients, those of tied embeddings stay whole */
+  bool whole_gradients; /* with ZeRO, gradients that are whole during a step are sharded after it */
+  /* With whole_gradients, the gradients of tied embeddings stay whole after the step, too. */
+  bool whole_tied_gradients;
   /* The last of several stages also has a copy of the position embedding, even if the model is not tied. */
   bool copies_positions;
   /* Each tensor rank of a stage keeps its share of the rows received for each micro-batch in flight. */

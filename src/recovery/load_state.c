@@ -51,7 +51,7 @@ static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpo
   return tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice);
 }
 
-/* Reads the slices that this rank holds into the engine. `optimizer`: with optimizer states. */
+/* Reads the slices that this rank holds into the engine; with `optimizer`, also those of optimizer states. */
 static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                               bool optimizer) {
   for (int64_t i = 0; i < map->num_slices; i++) {

@@ -1,4 +1,4 @@
-/* Reads the state of a checkpoint into an engine, and verifies it. resume.c decides which checkpoint. */
+/* Reads the state of a checkpoint into an engine, and verifies it. resume.c chooses the checkpoint. */
 #ifndef TRI_RECOVERY_LOAD_STATE_H
 #define TRI_RECOVERY_LOAD_STATE_H
 

@@ -114,7 +114,8 @@ static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bo
 static tri_status find_and_load(tri_loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   path[0] = '\0';
-  if (strcmp(resume, "never") == 0) return load_init(l); /* output.h has moved earlier checkpoints aside already */
+  /* tri_run_output_begin has moved earlier checkpoints aside. */
+  if (strcmp(resume, "never") == 0) return load_init(l);
   bool from = false;
   TRI_TRY(is_at_its_beginning(l, root, &from));
   if (strcmp(resume, "auto") == 0 && !from) {
@@ -134,8 +135,8 @@ static tri_status begin_branch(const tri_loading *l, const char *path) {
   return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
-/* Loads a checkpoint, or the weights to begin with. *found: it loaded a checkpoint to resume from; *has_states: with
- * the states of the optimizer. */
+/* Loads a checkpoint, or the weights to begin with. Sets *found to whether it has loaded a checkpoint to resume from,
+ * and *has_states to whether this includes the states of the optimizer. */
 static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found,
                                     bool *has_states) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";

@@ -9,7 +9,7 @@ typedef struct tri_resume_request {
   const tri_run_config *config;
   /* Compared with that of the checkpoint, and updated if the run branches; NULL: not compared. */
   tri_identity *identity;
-  const char *from;         /* `--resume`: "auto", "never" or a folder */
+  const char *from;         /* value of `--resume`: "auto", "never" or a folder */
   tri_snapshots *snapshots; /* NULL: the run takes no snapshots */
 } tri_resume_request;
 

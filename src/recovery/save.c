@@ -54,10 +54,11 @@ struct tri_saver {
   const tri_run_config *config;
   const char *tokenizer;
   const tri_identity *identity;
-  const tri_folder_lock *lock; /* NULL: not checked */
+  const tri_folder_lock *lock; /* lock of the output; NULL: not checked */
   tri_checkpoint_map map;
-  void *buffers;                /* memory of the engine for saves: write buffers, then the copy of the state */
-  tri_checkpoint_slice *staged; /* [map.num_slices], slices of the copy; NULL without checkpoint.async */
+  void *buffers; /* memory of the engine for saves: write buffers, then the copy of the state */
+  /* Slices of the copy of the state [map.num_slices]; NULL without checkpoint.async. */
+  tri_checkpoint_slice *staged;
   char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* OUTPUT/checkpoints; OUTPUT/companions, "" if missing */
   /* Texts of the configuration of the run, and of config.json. */
   char *run_config, *model_config;
@@ -196,7 +197,7 @@ static tri_status set_extra_files(tri_saver *saver, const char *folder, int32_t 
 tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end) {
   char source[TRI_PATH_BYTES], kept[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(kept, saver->config->output, "companions"));
-  if (strcmp(from, "never") == 0) TRI_TRY(tri_directory_remove(kept)); /* left by another run */
+  if (strcmp(from, "never") == 0) TRI_TRY(tri_directory_remove(kept)); /* files that another run has left */
   if (!tri_path_exists(kept)) {
     TRI_TRY(find_extra_files(saver, from, source));
     if (source[0] != '\0') TRI_TRY(tri_extra_files_keep(source, kept));
@@ -385,7 +386,8 @@ tri_status tri_saver_poll(tri_saver *saver) {
 }
 
 tri_status tri_saver_finish(tri_saver *saver) {
-  while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver)); /* waits for the thread */
+  /* Each call waits for the thread of the phase in progress. */
+  while (saver->stage != STAGE_IDLE) TRI_TRY(advance(saver));
   return TRI_OK;
 }
 
@@ -411,7 +413,7 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   const bool every = config->checkpoint.every > 0 && progress->step % config->checkpoint.every == 0;
   const bool due = best || every || pending->checkpoint_due;
   TRI_TRY(tri_saver_poll(saver));
-  /* A state may be bad, or the initial one, or one from which the run cannot resume. */
+  /* Do not save the state after a bad step, the initial state, or a state from which the run cannot resume. */
   if (progress->bad_in_row > 0 || progress->updates == 0 || moment->inside) {
     pending->checkpoint_due = due;
     return moment->last ? tri_saver_finish(saver) : TRI_OK;

@@ -30,10 +30,10 @@ typedef struct tri_save_pending {
 typedef struct tri_save_moment {
   const tri_progress *progress; /* progress after the step */
   bool last;                    /* the run ends or stops after this step */
-  bool inside;                  /* the run cannot resume from the state after this step, so a save waits */
-  bool evaluated;               /* the state after the step was evaluated with a finite loss */
-  /* COLLECTIVE. Flushes files outside of the checkpoint that belong to the saved state. Called after earlier saves
-   * have ended. */
+  bool inside;    /* the run cannot resume from the state after this step, so nothing is saved until a later one */
+  bool evaluated; /* the state after the step was evaluated with a finite loss */
+  /* COLLECTIVE. Flushes files outside of the checkpoint that belong to the saved state. Called before each checkpoint,
+   * after earlier saves have ended. */
   tri_status (*before_save)(void *context);
   void *context; /* argument of before_save */
 } tri_save_moment;
@@ -77,7 +77,7 @@ typedef struct tri_saver_times {
   /* Seconds from the start of the save until the checkpoint was complete (in the background: until a later step
    * noticed this). */
   double whole_s;
-  int64_t step; /* -1 before the first save */
+  int64_t step; /* step whose state was saved; -1 before the first save */
 } tri_saver_times;
 /* LOCAL. Returns the times of the newest save that has ended. */
 tri_saver_times tri_saver_newest(const tri_saver *saver);

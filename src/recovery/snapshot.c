@@ -453,8 +453,8 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
   return status;
 }
 
-/* Creates a file on this node for the part of this rank, if only another node has it (`wanted`). The part is
- * received into this file, and then loaded as usual. */
+/* Creates a file on this node for the part of this rank, if only another node has it (`wanted`). The part is received
+ * into this file, and load_own loads it from there. */
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;
@@ -502,7 +502,7 @@ tri_status tri_snapshots_load(tri_snapshots *s, int64_t step, tri_progress *prog
   return status;
 }
 
-/* Removes the folders node-K of all K: this machine may have been another K in an earlier start. */
+/* Removes the folders node-K of all K, since this machine may have had another number in an earlier start. */
 void tri_snapshots_remove(const tri_snapshots *s) {
   if (is_first_of_node(s)) remove_other_runs(s->base, NULL);
 }

@@ -37,7 +37,7 @@ struct tri_watchdog {
 /* The reports of all ranks. */
 typedef struct answers {
   const tri_watchdog *watchdog;
-  tri_flight_report *flights; /* [world.size] */
+  tri_flight_report *flights; /* report of each rank [world.size] */
   bool *known;                /* the rank has answered this request [world.size] */
 } answers;
 
@@ -160,7 +160,7 @@ static double idle_s(const tri_watchdog *w) {
   return tri_clock_s() - (last_s > w->quiet_since_s ? last_s : w->quiet_since_s);
 }
 
-/* Sleeps for `seconds`. Returns false, and earlier, if the watchdog is to stop. */
+/* Sleeps for `seconds`, or until the watchdog is stopped. Returns false if it was stopped. */
 static bool sleep_some(tri_watchdog *w, double seconds) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
