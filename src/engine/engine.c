@@ -40,6 +40,7 @@ tri_memory_request tri_engine_memory_request(const tri_engine_options *options, 
   tri_memory_request request = tri_parts_memory(&of, parts);
   tri_mesh_shape shape = tri_layout_mesh(options->layout);
   request.staging_bytes = staging_bytes(options, parts, place);
+  request.least_scratch = options->lent_bytes;
   tri_executor_add_exchange(&request, tri_mesh_num_ranks(&shape), device);
   request.device = &device->description;
   return request;

@@ -26,6 +26,7 @@ typedef struct tri_engine_options {
   double clip;              /* largest gradient norm; 0: no clipping */
   bool saves;               /* the memory plan includes buffers for saving checkpoints */
   bool saves_in_background; /* with `saves`, the memory plan also includes a copy of this rank's state */
+  size_t lent_bytes;        /* device memory that others use between steps (tri_executor_lend); 0: none */
 } tri_engine_options;
 
 /* The state of the running averages of weights after the newest update; all members are 0 before the first one. */

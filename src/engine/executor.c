@@ -46,11 +46,17 @@ static tri_status check_fits(const tri_device *device, const tri_memory_plan *pl
   return TRI_OK;
 }
 
+/* Returns the address of an offset in the plan. */
+static char *address(const tri_executor *executor, size_t offset) {
+  const size_t scratch = executor->plan->scratch;
+  return offset < scratch ? executor->arena + offset : executor->scratch + (offset - scratch);
+}
+
 static void *resolve(const tri_executor *executor, const tri_chunk_plan *chunk, tri_place place, int64_t frame) {
   switch (place.region) {
     case TRI_REGION_NONE: return NULL;
-    case TRI_REGION_FRAME: return executor->arena + chunk->frames + (size_t)frame * chunk->frame_bytes + place.offset;
-    case TRI_REGION_TRANSIENT: return executor->arena + executor->plan->transient + place.offset;
+    case TRI_REGION_FRAME: return address(executor, chunk->frames) + (size_t)frame * chunk->frame_bytes + place.offset;
+    case TRI_REGION_TRANSIENT: return address(executor, executor->plan->transient) + place.offset;
   }
   return NULL;
 }
@@ -65,7 +71,7 @@ static void resolve_chunk(const tri_executor *executor, const tri_chunk_plan *pl
     }
   }
   for (int64_t i = 0; i < plan->num_calls * TRI_OP_BUFFERS; i++) {
-    chunk->buffers[i] = plan->buffers[i] == 0 ? NULL : executor->arena + plan->buffers[i];
+    chunk->buffers[i] = plan->buffers[i] == 0 ? NULL : address(executor, plan->buffers[i]);
   }
   for (int64_t i = 0; i < plan->num_constants; i++) chunk->constants[i] = executor->arena + plan->constants[i];
   const size_t *host_state = plan->host_state, frame = host_state[plan->num_calls];
@@ -156,6 +162,9 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *given
   here.has_weights = executor->weights->device != NULL;
   TRI_TRY(tri_memory_plan_create(request, &executor->plan));
   TRI_TRY(check_fits(executor->device, executor->plan));
+  const tri_lent_memory *lent = &request->lent;
+  if (lent->memory != NULL && (request->num_chunks > 1 || lent->bytes < executor->plan->scratch_bytes))
+    return tri_fail_internal("%zu bytes are lent, and %zu are needed", lent->bytes, executor->plan->scratch_bytes);
   size_t chunks = (size_t)request->num_chunks;
   TRI_TRY(tri_alloc("chunks", chunks, sizeof *executor->chunks, &executor->chunks));
   TRI_TRY(tri_alloc("loads of experts", (size_t)executor->plan->num_routers, sizeof *executor->expert_rounds,
@@ -163,6 +172,7 @@ static tri_status set_up(tri_executor *executor, const tri_memory_request *given
   void *arena = NULL, *host = NULL;
   TRI_TRY(tri_device_memory_create(executor->device, executor->plan->arena_bytes, &arena));
   executor->arena = arena;
+  executor->scratch = lent->memory != NULL ? lent->memory : executor->arena + executor->plan->scratch;
   if (executor->plan->host_bytes > 0) {
     TRI_TRY(tri_device_host_create(executor->device, executor->plan->host_bytes, &host));
   }
@@ -259,7 +269,7 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
 /* Returns the scratch memory of a call. `which`: a tri_pass, or TRI_WORKSPACE_AGAIN plus a tri_pass. */
 static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t call, int which) {
   const tri_memory_plan *plan = executor->plan;
-  return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
+  return address(executor, plan->transient) + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
 }
 
 tri_status tri_executor_prepare(tri_executor *executor) {
@@ -287,10 +297,10 @@ bool tri_executor_is_prepared(const tri_executor *executor) {
 static tri_status forget(const tri_executor *executor, int64_t chunk, const tri_run *run, bool frame) {
   const tri_memory_plan *plan = executor->plan;
   const tri_chunk_plan *at = &plan->chunks[chunk];
-  TRI_TRY(tri_queue_mark_uninitialised(run->queue, executor->arena + plan->transient, plan->transient_bytes));
+  TRI_TRY(tri_queue_mark_uninitialised(run->queue, address(executor, plan->transient), plan->transient_bytes));
   if (!frame || at->num_slots == 0) return TRI_OK;
   size_t number = (size_t)((run->slots - executor->chunks[chunk].slots) / (TRI_NUM_PASSES * at->num_slots));
-  return tri_queue_mark_uninitialised(run->queue, executor->arena + at->frames + number * at->frame_bytes,
+  return tri_queue_mark_uninitialised(run->queue, address(executor, at->frames) + number * at->frame_bytes,
                                       at->frame_bytes);
 }
 
@@ -379,7 +389,7 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
 }
 
 void *tri_executor_update_workspace(const tri_executor *executor) {
-  return executor->arena + executor->plan->transient;
+  return address(executor, executor->plan->transient);
 }
 
 const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
@@ -522,3 +532,7 @@ void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_k
 }
 
 void *tri_executor_partial(const tri_executor *executor) { return executor->arena + executor->plan->partial; }
+
+tri_lent_memory tri_executor_lend(const tri_executor *executor) {
+  return (tri_lent_memory){executor->scratch, executor->plan->scratch_bytes};
+}

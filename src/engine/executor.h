@@ -32,6 +32,7 @@ typedef struct tri_executor {
   int64_t *counts;              /* memory of the tri_batch_counts of all batches, each with counts_of_batch integers */
   int64_t *begins;              /* scratch memory for operations (tri_run.begins) */
   char *arena;                  /* device memory, laid out by the plan */
+  char *scratch;                /* scratch region of the plan, in the arena or in lent memory */
   char *host;                   /* host memory, laid out by the plan */
   tri_checkpoint_memory memory; /* copies between device memory and host memory, for checkpoints */
   tri_executor_chunk *chunks;   /* chunks of this rank [plan->num_chunks] */
@@ -125,5 +126,8 @@ void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buf
 void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 /* Returns scratch memory for sums of partial gradients. */
 void *tri_executor_partial(const tri_executor *executor);
+
+/* Returns the scratch region, to lend it until the next step. */
+tri_lent_memory tri_executor_lend(const tri_executor *executor);
 
 #endif

@@ -188,8 +188,8 @@ static tri_status suggest_less(const tri_generation *g, tri_status status) {
 static tri_status create_generator(tri_generation *g, const tri_runner_sizes *sizes) {
   const tri_dtype precision = g->request->model.precision;
   const tri_mesh *mesh = tri_replicas_mesh(&g->replicas);
-  TRI_TRY(
-      suggest_less(g, tri_runner_create(&g->model, precision, sizes, g->request->shared, mesh, g->device, &g->runner)));
+  TRI_TRY(suggest_less(g, tri_runner_create(&g->model, precision, sizes, g->request->shared, mesh, (tri_lent_memory){0},
+                                            g->device, &g->runner)));
   if (tri_replicas_leads(&g->replicas)) TRI_TRY(tri_generator_create(&g->model, precision, g->runner, &g->generator));
   return tri_dispatcher_create(&g->replicas, g->runner, g->generator, &g->dispatcher);
 }

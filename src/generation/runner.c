@@ -49,7 +49,10 @@ int64_t tri_runner_window(const tri_model *model) {
   return most;
 }
 
-static tri_status create_cache(tri_runner *runner) {
+/* Returns the bytes of the executor's scratch region. In lent memory the pages follow it. */
+static size_t scratch_bytes(const tri_memory_plan *plan) { return tri_bytes_in_lines(plan->scratch_bytes); }
+
+static tri_status create_cache(tri_runner *runner, tri_lent_memory lent) {
   const tri_model *model = &runner->model;
   const size_t page = page_layer_bytes(model, runner->precision, tri_runner_ranks(runner));
   const size_t layer_bytes = page * (size_t)runner->sizes.pages;
@@ -58,9 +61,13 @@ static tri_status create_cache(tri_runner *runner) {
   runner->cache_bytes = layer_bytes * (size_t)model->num_layers;
   TRI_TRY(
       tri_alloc("the cache's layers", (size_t)model->num_layers, sizeof *runner->cache.layers, &runner->cache.layers));
-  TRI_TRY(tri_device_memory_create(runner->device, runner->cache_bytes, &runner->cache_memory));
+  char *first = lent.memory;
+  if (first != NULL && lent.bytes < scratch_bytes(runner->executor->plan) + runner->cache_bytes)
+    return tri_fail_internal("%zu bytes are lent to a runner, which are too few for its pages", lent.bytes);
+  if (first == NULL) TRI_TRY(tri_device_memory_create(runner->device, runner->cache_bytes, &runner->cache_memory));
+  first = first == NULL ? runner->cache_memory : first + scratch_bytes(runner->executor->plan);
   for (int64_t layer = 0; layer < model->num_layers; layer++)
-    runner->cache.layers[layer] = (char *)runner->cache_memory + (size_t)layer * layer_bytes;
+    runner->cache.layers[layer] = first + (size_t)layer * layer_bytes;
   return TRI_OK;
 }
 
@@ -132,11 +139,12 @@ static tri_memory_request memory_request(tri_runner *runner, const tri_device *d
   return request;
 }
 
-static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tri_mesh *mesh) {
+static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tri_mesh *mesh, tri_lent_memory lent) {
   TRI_TRY(tri_device_supports(runner->device, runner->precision));
   TRI_TRY(create_table(runner));
   TRI_TRY(create_list(runner, shared != NULL));
-  const tri_memory_request request = memory_request(runner, runner->device);
+  tri_memory_request request = memory_request(runner, runner->device);
+  request.lent = lent;
   TRI_TRY(tri_weights_create(runner->table, NULL, runner->precision, &runner->weights));
   if (shared != NULL && !tri_weights_can_share(runner->weights, shared))
     return tri_fail_internal("a generator was given weights that it cannot read in place");
@@ -148,7 +156,7 @@ static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tr
   TRI_TRY(tri_device_host_create(runner->device, query_bytes(runner), &runner->queries));
   TRI_TRY(tri_device_memory_create(runner->device, query_bytes(runner), &runner->device_queries));
   if (mesh != NULL) TRI_TRY(tri_alloc("logits", tri_runner_exchanged_bytes(runner), 1, &runner->exchanged));
-  return create_cache(runner);
+  return create_cache(runner, lent);
 }
 
 static tri_status plan_bytes(tri_runner *runner, bool shares, const tri_device *device, tri_runner_need *out) {
@@ -162,6 +170,7 @@ static tri_status plan_bytes(tri_runner *runner, bool shares, const tri_device *
   out->cache_bytes =
       tri_runner_page_bytes(&runner->model, runner->precision, tri_runner_ranks(runner)) * (size_t)runner->sizes.pages;
   out->device_bytes = plan->device_bytes - plan->queue_bytes + out->cache_bytes + query_bytes(runner);
+  out->scratch_bytes = scratch_bytes(plan) + out->cache_bytes;
   out->host_bytes = plan->host_bytes + query_bytes(runner) + logits_bytes(runner, device);
   if (tri_runner_ranks(runner) > 1) out->host_bytes += tri_runner_exchanged_bytes(runner);
   tri_memory_plan_destroy(plan);
@@ -209,14 +218,15 @@ tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tr
 }
 
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
-                             const tri_weights *shared, const tri_mesh *mesh, tri_device *device, tri_runner **out) {
+                             const tri_weights *shared, const tri_mesh *mesh, tri_lent_memory lent, tri_device *device,
+                             tri_runner **out) {
   const tri_mesh_position alone = tri_mesh_position_alone();
   const tri_mesh_position position = mesh == NULL ? alone : (tri_mesh_position){mesh->shape, mesh->place};
   tri_runner *runner = NULL;
   TRI_TRY(make(model, precision, sizes, &position, &runner));
   runner->device = device;
   if (tri_runner_ranks(runner) > 1) runner->tensor = tri_mesh_group(mesh, TRI_DOMAIN_TENSOR);
-  const tri_status status = set_up(runner, shared, runner->tensor == NULL ? NULL : mesh);
+  const tri_status status = set_up(runner, shared, runner->tensor == NULL ? NULL : mesh, lent);
   if (status == TRI_OK) *out = runner;
   if (status != TRI_OK) tri_runner_destroy(runner);
   return status;
@@ -225,7 +235,8 @@ tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const 
 void tri_runner_destroy(tri_runner *runner) {
   if (runner == NULL) return;
   if (runner->device != NULL) {
-    tri_device_memory_destroy(runner->device, runner->cache_memory, runner->cache_bytes);
+    if (runner->cache_memory != NULL)
+      tri_device_memory_destroy(runner->device, runner->cache_memory, runner->cache_bytes);
     tri_device_memory_destroy(runner->device, runner->device_queries, query_bytes(runner));
     tri_device_host_destroy(runner->device, runner->queries, query_bytes(runner));
     tri_device_host_destroy(runner->device, runner->logits, logits_bytes(runner, runner->device));

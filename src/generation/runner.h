@@ -42,9 +42,12 @@ tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor);
  * training, without dropout. Without an adapter, all weights are frozen, even if the model's settings say that some are
  * trained. `shared`: weights of the same model that the runner reads in place (tri_runner_can_share); NULL: the runner
  * has weights of its own, which are zero until they are written through tri_runner_executor. `mesh`: the tensor ranks,
- * which must outlive the runner; NULL: this rank alone. Release with tri_runner_destroy. */
+ * which must outlive the runner; NULL: this rank alone. `lent`: memory for activations, packed weights and pages, at
+ * least scratch_bytes of tri_runner_plan; {NULL}: the runner allocates it. After each use of lent memory by its owner,
+ * call tri_runner_publish. Release with tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
-                             const tri_weights *shared, const tri_mesh *mesh, tri_device *device, tri_runner **out);
+                             const tri_weights *shared, const tri_mesh *mesh, tri_lent_memory lent, tri_device *device,
+                             tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);
 
 /* Bytes that tri_runner_create allocates, without the device's own queue. device_bytes includes cache_bytes, the bytes
@@ -53,6 +56,7 @@ void tri_runner_destroy(tri_runner *runner);
  * the numbers are those of the first one, which needs the most. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
+  size_t scratch_bytes; /* part of device_bytes that may be lent memory; includes cache_bytes */
   bool shares;
 } tri_runner_need;
 tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, bool shares,

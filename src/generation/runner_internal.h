@@ -18,7 +18,7 @@ struct tri_runner {
   tri_weights *weights;
   tri_executor *executor;
   tri_kv_cache cache;
-  void *cache_memory;
+  void *cache_memory; /* allocation of the pages; NULL: in lent memory */
   size_t cache_bytes;
   tri_device_event uploaded; /* marks the end of the copy of the batch to the device */
   int64_t version;           /* version of the weights that the runs read; -1 before the first tri_runner_publish */

@@ -19,8 +19,8 @@ tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_
   tri_scorer *scorer = NULL;
   TRI_TRY(tri_alloc("a scorer", 1, sizeof *scorer, &scorer));
   scorer->group = replicas->all;
-  tri_status status =
-      tri_runner_create(model, precision, &sizes, NULL, tri_replicas_mesh(replicas), device, &scorer->runner);
+  tri_status status = tri_runner_create(model, precision, &sizes, NULL, tri_replicas_mesh(replicas),
+                                        (tri_lent_memory){0}, device, &scorer->runner);
   if (status == TRI_OK && tri_replicas_leads(replicas))
     status = tri_generator_create(model, precision, scorer->runner, &scorer->generator);
   if (status == TRI_OK)

@@ -23,8 +23,10 @@ typedef struct tri_rollout_settings {
   } filter;
   int64_t max_filtered; /* most groups that a batch passes over */
   double validation_temperature;
-  double max_failed; /* share of a batch's completions that commands may leave without an answer */
-  int64_t log;       /* groups of a batch whose texts are in rollouts.jsonl */
+  double max_failed;          /* share of a batch's completions that commands may leave without an answer */
+  double max_logp_difference; /* mean difference between the log-probabilities of sampling and of training above which
+                                 the run stops; 0: by the precision */
+  int64_t log;                /* groups of a batch whose texts are in rollouts.jsonl */
   tri_rollout_stop stops[TRI_ROLLOUT_STOPS];
   int64_t num_stops;
 } tri_rollout_settings;

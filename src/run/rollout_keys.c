@@ -73,6 +73,10 @@ static const tri_config_key rollout_keys[] = {
     TRI_CONFIG_ROW(FREE, TRI_CONFIG_KEY(tri_rollout_settings, max_failed, TRI_CONFIG_DOUBLE), .fallback = "0.05",
      .range = {.low = 0, .high = 1),
      .help = "share of a batch's completions without an answer of a command, above which the run saves and ends"},
+    TRI_CONFIG_ROW(FREE, TRI_CONFIG_KEY(tri_rollout_settings, max_logp_difference, TRI_CONFIG_DOUBLE),
+     .derived = "1e-12 in fp64, 1e-5 in fp32, 2e-2 in bf16", .optional = true,
+     .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
+     .help = "mean difference between the log-probabilities of sampling and of training above which the run stops"),
     TRI_CONFIG_ROW(FREE, COUNT(log, 0, MOST), .fallback = "8", .help = "groups of a batch whose texts are in rollouts.jsonl"),
 };
 const tri_config_table tri_rollout_table = TRI_CONFIG_TABLE("run file", rollout_keys);

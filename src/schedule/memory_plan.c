@@ -218,7 +218,8 @@ static void plan_chunk_notes(planning *p) {
   p->plan->host_state[p->list->num_calls] = end;
 }
 
-/* Plans the constants, the buffers and the workspaces of calls. */
+/* Plans the constants, the buffers and the workspaces of calls. Without training the scratch region begins with the
+ * buffers: weights can be packed again. In training it begins after them (fill_plan). */
 static tri_status plan_calls(planning *p, size_t *arena_end) {
   const tri_op_list *list = p->list;
   tri_chunk_plan *plan = p->plan;
@@ -227,6 +228,7 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
     plan->constants[i] = allocate_arena_range(arena_end, list->constants[i].bytes);
   p->whole->constant_bytes += *arena_end - begin;
   begin = *arena_end;
+  if (!p->request->training && p->whole->scratch == 0) p->whole->scratch = begin;
   for (int64_t c = 0; c < list->num_calls && p->request->device != NULL; c++) {
     const tri_op_call *call = &list->calls[c];
     if (call->op->memory == NULL) continue;
@@ -296,11 +298,18 @@ static tri_status fill_chunk(planning *p, int64_t chunk, size_t *end) {
   TRI_TRY(plan_calls(p, end));
   TRI_TRY(place_transients(p));
   plan->num_frames = p->request->num_frames[chunk];
-  plan->frames = *end;
-  size_t frames = tri_bytes_times(plan->frame_bytes, (size_t)plan->num_frames);
-  *end = tri_bytes_plus(*end, frames);
-  p->whole->activation_bytes = tri_bytes_plus(p->whole->activation_bytes, frames);
   return TRI_OK;
+}
+
+/* Places the frames of all chunks. */
+static void place_frames(tri_memory_plan *plan, size_t *end) {
+  const size_t begin = *end;
+  for (int64_t c = 0; c < plan->num_chunks; c++) {
+    tri_chunk_plan *chunk = &plan->chunks[c];
+    chunk->frames = *end;
+    *end = tri_bytes_plus(*end, tri_bytes_times(chunk->frame_bytes, (size_t)chunk->num_frames));
+  }
+  plan->activation_bytes = *end - begin;
 }
 
 static tri_status plan_chunk(const tri_memory_request *request, int64_t chunk, tri_memory_plan *whole, size_t *end) {
@@ -451,6 +460,18 @@ static tri_status plan_updates(const tri_memory_request *request, tri_memory_pla
   return TRI_OK;
 }
 
+/* Plans the rest of the scratch region, from offset `end` on, and the size of the arena. */
+static void plan_scratch(const tri_memory_request *request, size_t end, tri_memory_plan *plan) {
+  place_frames(plan, &end);
+  plan->transient = end;
+  plan->scratch_bytes = tri_bytes_plus(end, plan->transient_bytes) - plan->scratch;
+  if (plan->scratch_bytes < request->least_scratch) {
+    plan->lent_bytes = request->least_scratch - plan->scratch_bytes;
+    plan->scratch_bytes = request->least_scratch;
+  }
+  plan->arena_bytes = tri_bytes_plus(plan->scratch, request->lent.memory == NULL ? plan->scratch_bytes : 0);
+}
+
 static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(request->lists[0]->type));
   size_t end = 0;
@@ -485,8 +506,8 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   plan->sums = allocate_arena_range(&end, plan->sums_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
   if (request->training) TRI_TRY(plan_updates(request, plan));
-  plan->transient = end;
-  plan->arena_bytes = tri_bytes_plus(end, plan->transient_bytes);
+  if (request->training) plan->scratch = end;
+  plan_scratch(request, end, plan);
   plan->queue_bytes = request->device == NULL ? 0 : request->device->queue_bytes;
   plan->device_bytes = tri_bytes_plus(tri_bytes_plus(plan->parameter_bytes, plan->arena_bytes), plan->queue_bytes);
   plan_host(request, plan);

@@ -2,7 +2,14 @@
  *
  *   gradients | reduce buffers | gradients of frozen vectors (sink) | transfer buffer | the optimizer's states |
  *   values and results of a step | batches | stage buffers | partial sums | scratch of collectives |
- *   chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
+ *   chunk 0: constants | packed weights | chunk 1: ... | scratch region
+ *
+ * The scratch region is the part whose contents no later step needs:
+ *
+ *   frames of chunk 0 | frames of chunk 1 | ... | transient | room that others need
+ *
+ * Between steps it may be lent: the executor that samples completions has its own scratch region and its cache of keys
+ * and values there. Without training the packed weights are in the scratch region, too.
  *
  * The parameters have an allocation of their own (weights_plan.h). The plan of host memory is
  *
@@ -66,7 +73,7 @@ typedef struct tri_memory_plan {
   tri_weights_plan weights; /* the allocation of the parameters */
   /* Offsets of regions in the arena. */
   size_t sink, gradient_values, reduce_buffers, transfer, states, values, results, batches,
-      stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], partial, sums, transient;
+      stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], partial, sums, scratch, transient;
   /* Offsets of regions in host memory. */
   size_t host_values, host_results, host_batches, host_stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], host_transfer,
       exchange, staging;
@@ -84,10 +91,19 @@ typedef struct tri_memory_plan {
    * message_bytes are sums over the arena and host memory. */
   size_t parameter_bytes, gradient_bytes, transfer_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,
       sums_bytes, staging_bytes, constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
-  size_t arena_bytes;
-  size_t queue_bytes;                           /* bytes of the device's queue, outside of the arena */
+  size_t scratch_bytes; /* bytes of the scratch region */
+  size_t lent_bytes;    /* part of scratch_bytes that only a borrower needs (tri_memory_request.least_scratch) */
+  size_t arena_bytes;   /* bytes of the arena; without the scratch region if it is in lent memory */
+  size_t queue_bytes;   /* bytes of the device's queue, outside of the arena */
   size_t device_bytes, host_bytes, total_bytes; /* parameters, arena and queue; host memory; both */
 } tri_memory_plan;
+
+/* Device memory that an executor lends to another one while it runs no step: its scratch region. The borrower's values
+ * there are lost in the lender's next step. */
+typedef struct tri_lent_memory {
+  void *memory;
+  size_t bytes;
+} tri_lent_memory;
 
 /* The lists, arrays and options to plan for. */
 typedef struct tri_memory_request {
@@ -110,6 +126,8 @@ typedef struct tri_memory_request {
   size_t exchange_bytes; /* host memory for staging of collectives if the host cannot access the device's memory; stage
                             buffers then have copies in host memory as well, unless MPI is device-aware. 0: neither */
   size_t sums_bytes;     /* device memory for scratch of collectives if MPI is device-aware; else 0 */
+  size_t least_scratch;  /* bytes of the scratch region at least, to lend it between steps */
+  tri_lent_memory lent;  /* memory for the scratch region of a plan with one chunk; {NULL}: in the arena */
   bool label_results;    /* results of a step have the log-probability of each label of its micro-batches */
   int64_t
       num_batches; /* number of micro-batches that are in memory at the same time, each of the size of the first list */

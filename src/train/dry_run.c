@@ -156,6 +156,18 @@ static void print_need(const char *name, const tri_runner_need *need, FILE *to) 
   print_bytes(name, bytes, need->shares ? "; the weights are read in place" : "; with a copy of the weights", to);
 }
 
+/* Prints the memory in which activations of a step and rollouts take turns, if rollouts need more of it. */
+static void print_shared(const tri_memory_plan *plan, const tri_runner_need *rollouts, FILE *to) {
+  char shared[32], pages[32];
+  if (rollouts->scratch_bytes == 0) return;
+  tri_format_bytes((double)rollouts->scratch_bytes, shared, sizeof shared);
+  tri_format_bytes((double)rollouts->cache_bytes, pages, sizeof pages);
+  if (plan->lent_bytes > 0)
+    print_bytes("more for rollouts", plan->lent_bytes, "; lower rollout.slots or rollout.cache", to);
+  fprintf(to, "  (between steps rollouts use %s in place of activations, %s of it for keys and values)\n", shared,
+          pages);
+}
+
 static void print_memory(const tri_memory_plan *plan, const tri_dry_run_needs *needs, FILE *to) {
   const size_t on_device = needs->samples.device_bytes + needs->rollouts.device_bytes;
   const size_t on_host = needs->samples.host_bytes + needs->rollouts.host_bytes;
@@ -174,6 +186,7 @@ static void print_memory(const tri_memory_plan *plan, const tri_dry_run_needs *n
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) print_bytes(rows[i].name, rows[i].bytes, "", to);
   print_need("samples", &needs->samples, to);
   print_need("rollouts", &needs->rollouts, to);
+  print_shared(plan, &needs->rollouts, to);
   print_bytes("device memory", plan->device_bytes + on_device, "", to);
   print_bytes("host memory", plan->host_bytes + on_host, "", to);
   print_bytes("all", plan->total_bytes + on_device + on_host, "", to);

@@ -2,6 +2,7 @@
 #include "train/reinforcement.h"
 
 #include "base/count.h"
+#include "base/log.h"
 #include "rollout/advantage.h"
 
 #include <math.h>
@@ -37,6 +38,33 @@ static void set_rewards(tri_training *t, const tri_rollout_batch *batch) {
   }
 }
 
+/* Batches between two warnings of the same kind. */
+enum { WARNING_BATCHES = 25 };
+
+static bool is_due(const tri_training *t, bool found, int64_t *next) {
+  if (!found || t->progress.batches < *next) return false;
+  *next = t->progress.batches + WARNING_BATCHES;
+  return true;
+}
+
+/* Warns of a batch that teaches little: most groups have no signal, or most completions were cut. */
+static void warn_of_batch(tri_training *t, double zero_std, double clipped) {
+  const tri_rollout_settings *r = &t->config->rollout;
+  tri_reinforcement *rl = tri_reinforcement_of(t);
+  if (is_due(t, zero_std >= 0.8, &rl->next_warning[0])) {
+    tri_warn(
+        "batch %ld: in %.0f %% of the groups all completions have the same reward, so that they teach nothing; use "
+        "prompts that the model solves sometimes, a higher rollout.temperature or num_generations, or rollout.filter",
+        (long)t->progress.batches + 1, 100 * zero_std);
+  }
+  if (is_due(t, clipped >= 0.5, &rl->next_warning[1])) {
+    tri_warn(
+        "batch %ld: %.0f %% of the completions were cut at rollout.max_completion_length %ld; raise it, or check that "
+        "the model ends its texts (end-of-text token, rollout.stop)",
+        (long)t->progress.batches + 1, 100 * clipped, (long)r->max_completion_length);
+  }
+}
+
 void tri_reinforcement_batch_metrics(tri_training *t) {
   const tri_reinforcement *rl = tri_reinforcement_of(t);
   const tri_rollout_batch *batch = &rl->batch;
@@ -67,6 +95,7 @@ void tri_reinforcement_batch_metrics(tri_training *t) {
   tri_named_metrics_set(to, rl->rollout_s, "rollout_s");
   tri_named_metrics_set(to, rl->reward_s, "reward_s");
   set_rewards(t, batch);
+  warn_of_batch(t, facts.zero_std, clipped / (double)count);
 }
 
 /* Sums over the labels of an update. */
@@ -111,12 +140,15 @@ static update_sums sum_labels(const tri_reinforcement *rl, const tri_policy_sett
 
 /* Stops the run if its first update on a batch finds other log-probabilities than sampling had. */
 static tri_status check_difference(const tri_training *t, double mean) {
-  const double limit = limit_of(t->config->precision);
+  const double given = t->config->rollout.max_logp_difference;
+  const double limit = given > 0 ? given : limit_of(t->config->precision);
   if (tri_reinforcement_of(t)->done > 0 || !(mean > limit)) return TRI_OK; /* a bad step has NaN */
-  return tri_fail(TRI_INTERNAL,
-                  "log-probabilities of sampling and of training differ by %.3g in the mean, and by at most %.3g when "
-                  "both compute the same function in %s: kernels disagree",
-                  mean, limit, tri_dtype_name(t->config->precision));
+  return tri_fail(
+      TRI_INTERNAL,
+      "log-probabilities of sampling and of training differ by %.3g in the mean, more than %.3g: in %s both "
+      "should compute the same function, but their kernels disagree; if the difference is rounding of "
+      "large logits, raise rollout.max_logp_difference",
+      mean, limit, tri_dtype_name(t->config->precision));
 }
 
 tri_status tri_reinforcement_update_metrics(tri_training *t) {

@@ -49,7 +49,8 @@ static tri_status create_generator(tri_training *t, tri_rollout_ranks *r) {
   tri_runner_sizes sizes;
   TRI_TRY(tri_rollout_ranks_sizes(config, tri_run_data_longest_prompt(&t->data), &sizes));
   TRI_TRY(tri_runner_create(&config->model, config->precision, &sizes,
-                            r->in_place ? tri_engine_weights(t->engine) : NULL, mesh, t->device, &r->runner));
+                            r->in_place ? tri_engine_weights(t->engine) : NULL, mesh,
+                            tri_executor_lend(tri_engine_executor(t->engine)), t->device, &r->runner));
   if (tri_replicas_leads(&r->replicas))
     TRI_TRY(tri_generator_create(&config->model, config->precision, r->runner, &r->generator));
   return tri_dispatcher_create(&r->replicas, r->runner, r->generator, &r->dispatcher);
@@ -96,23 +97,18 @@ void tri_rollout_ranks_release(tri_rollout_ranks *r) {
 /* COLLECTIVE, between steps. Gives the runners the weights as they are trained now. */
 static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
   const int64_t version = tri_weights_version(tri_engine_weights(t->engine));
+  TRI_TRY(tri_engine_finish(t->engine)); /* it uses the memory that it lends */
   if (r->published == version) return TRI_OK;
-  TRI_TRY(tri_engine_finish(t->engine));
-  if (!r->in_place) {
-    const tri_weights_target to = tri_runner_target(r->runner);
-    TRI_TRY(tri_engine_send_weights(t->engine, &to));
-  }
   r->published = version;
-  r->stale = true;
-  return TRI_OK;
+  if (r->in_place) return TRI_OK;
+  const tri_weights_target to = tri_runner_target(r->runner);
+  return tri_engine_send_weights(t->engine, &to);
 }
 
-/* COLLECTIVE over the replica: called by its first rank, while its other ranks follow. Lets the generator use the new
- * weights. */
-static tri_status begin_version(tri_rollout_ranks *r) {
-  if (!r->stale || r->generator == NULL) return TRI_OK;
-  r->stale = false;
-  return tri_generator_publish(r->generator, TRI_PUBLISH_BETWEEN);
+/* COLLECTIVE over the replica: called by its first rank, while its other ranks follow. Lets the generator use the
+ * weights as they are now, and forget the keys and values of earlier rollouts: a step may have overwritten them. */
+static tri_status begin_rollout(tri_rollout_ranks *r) {
+  return r->generator == NULL ? TRI_OK : tri_generator_publish(r->generator, TRI_PUBLISH_BETWEEN);
 }
 
 tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_rollout_work *work, void *context,
@@ -122,7 +118,7 @@ tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_roll
   TRI_TRY(publish(t, r));
   const uint64_t ticket = tri_recorder_begin(&record);
   *stopped = false;
-  tri_status status = begin_version(r);
+  tri_status status = begin_rollout(r);
   if (!tri_training_is_rank0(t)) {
     if (status == TRI_OK) status = tri_dispatcher_follow(r->dispatcher);
   } else {
@@ -157,5 +153,7 @@ tri_status tri_rollout_ranks_plan(const tri_run_config *config, const tri_engine
   tri_weights_destroy(weights);
   tri_parts_destroy(&parts);
   TRI_TRY(status);
-  return tri_runner_plan(&config->model, config->precision, &sizes, in_place, config->rollout.tensor, device, out);
+  TRI_TRY(tri_runner_plan(&config->model, config->precision, &sizes, in_place, config->rollout.tensor, device, out));
+  out->device_bytes -= out->scratch_bytes; /* lent by the training executor */
+  return TRI_OK;
 }

@@ -13,7 +13,6 @@ typedef struct tri_rollout_ranks {
   tri_dispatcher *dispatcher;
   bool in_place;     /* the runner reads the weights that are trained; else they are moved to it */
   int64_t published; /* version of the trained weights that the runners have; -1: none */
-  bool stale;        /* the generator does not use these weights yet */
 } tri_rollout_ranks;
 
 /* Returns the sizes of the runners for prompts of at most `longest` tokens. */
@@ -30,7 +29,8 @@ typedef tri_status tri_rollout_work(tri_training *t, void *context, bool *stoppe
 tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *ranks, tri_rollout_work *work, void *context,
                                  bool *stopped);
 
-/* LOCAL. Computes the memory that a rank needs for rollouts, in addition to that of training; {0} without rollouts. */
+/* LOCAL. Computes the memory that a rank needs for rollouts; {0} without rollouts. device_bytes does not have
+ * scratch_bytes, which training lends. */
 tri_status tri_rollout_ranks_plan(const tri_run_config *config, const tri_engine_options *options, int64_t longest,
                                   tri_device *device, tri_runner_need *out);
 

@@ -41,6 +41,7 @@ static tri_status check_memory(tri_training *t) {
         tri_rollout_ranks_plan(t->config, &options, tri_run_data_longest_prompt(&t->data), t->device, &more.rollouts);
   TRI_TRY(tri_common_status(&t->mesh.world, status));
   t->rollouts = more.rollouts;
+  options.lent_bytes = t->rollouts.scratch_bytes;
   return tri_startup_check_memory(&options, t->device, &more);
 }
 
@@ -51,6 +52,7 @@ static tri_status agree_on_gemms(tri_training *t, bool anew) {
 
 static tri_status create_engine(tri_training *t) {
   tri_engine_options options = tri_training_engine_options(t->config, &t->mesh);
+  options.lent_bytes = t->rollouts.scratch_bytes;
   TRI_TRY(tri_engine_create(&options, t->device, &t->engine));
   TRI_TRY(tri_alloc("metrics of experts", (size_t)t->config->model.num_layers, sizeof *t->experts, &t->experts));
   t->predicted_bytes = tri_engine_predicted_bytes(t->engine) + t->rollouts.device_bytes + t->rollouts.host_bytes;

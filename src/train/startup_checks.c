@@ -129,7 +129,7 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
       out->on_device += of->device_bytes;
     }
     out->samples = beside->samples.device_bytes + beside->samples.host_bytes;
-    out->rollouts = beside->rollouts.device_bytes + beside->rollouts.host_bytes;
+    out->rollouts = beside->rollouts.device_bytes + beside->rollouts.host_bytes + plan->lent_bytes;
     out->total += snapshots;
     out->on_node += snapshots;
     snprintf(out->device, sizeof out->device, "%s", device->info.name);

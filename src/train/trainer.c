@@ -52,11 +52,12 @@ static tri_status try_rollouts(tri_training *t, const tri_engine_options *option
 }
 
 static tri_status dry_run(tri_training *t, int rank) {
-  const tri_engine_options options = tri_training_engine_options(t->config, NULL);
+  tri_engine_options options = tri_training_engine_options(t->config, NULL);
   tri_dry_run_needs needs = {0};
   if (rank < t->config->samples.tensor)
     TRI_TRY(tri_training_plan_samples(t->config, &options, t->device, &needs.samples));
   TRI_TRY(try_rollouts(t, &options, &needs.rollouts));
+  options.lent_bytes = needs.rollouts.scratch_bytes;
   return tri_dry_run(&options, rank, t->device, &needs, stdout);
 }
 

@@ -185,7 +185,7 @@ static tri_status run(const settings *s) {
   const tri_runner_sizes sizes = tri_runner_sizes_for(s->sequences, s->prompt + s->tokens);
   TRI_TRY(tri_model_complete(&model));
   TRI_TRY(tri_device_create(s->device, s->threads, &device));
-  TRI_TRY(tri_runner_create(&model, s->precision, &sizes, NULL, NULL, device, &runner));
+  TRI_TRY(tri_runner_create(&model, s->precision, &sizes, NULL, NULL, (tri_lent_memory){0}, device, &runner));
   TRI_TRY(tri_generator_create(&model, s->precision, runner, &generator));
   TRI_TRY(write_runner_weights(runner, &model, drawn_weight, NULL));
   TRI_TRY(measure(s, &model, generator));

@@ -57,7 +57,7 @@ static double drawn_weight(const void *context, int64_t number) {
 static world make_world(const char *kind, tri_dtype type, const tri_model *model, const tri_runner_sizes *sizes) {
   world w = {0};
   CHECK_OK(tri_device_create(kind, 1, &w.device));
-  CHECK_OK(tri_runner_create(model, type, sizes, NULL, NULL, w.device, &w.runner));
+  CHECK_OK(tri_runner_create(model, type, sizes, NULL, NULL, (tri_lent_memory){0}, w.device, &w.runner));
   CHECK_OK(tri_generator_create(model, type, w.runner, &w.generator));
   CHECK_OK(write_runner_weights(w.runner, model, drawn_weight, NULL));
   return w;

@@ -189,7 +189,8 @@ static tri_status open_writing(const char *model, const char *kind, int threads,
   sizes.prompt = prompt;
   TRI_TRY(tri_model_load(model, &out->model));
   TRI_TRY(tri_device_create(kind, threads, &out->device));
-  TRI_TRY(tri_runner_create(&out->model, precision, &sizes, NULL, NULL, out->device, &out->runner));
+  TRI_TRY(
+      tri_runner_create(&out->model, precision, &sizes, NULL, NULL, (tri_lent_memory){0}, out->device, &out->runner));
   out->wide = tri_dtype_wide(precision);
   out->pages_each = sizes.pages / sequences;
   TRI_TRY(tri_alloc("pages", (size_t)sizes.pages, sizeof *out->pages, &out->pages));

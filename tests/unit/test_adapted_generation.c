@@ -133,7 +133,7 @@ static writer make_writer(const tri_model *model, tri_dtype type, const tri_weig
   const size_t before = device->memory_bytes;
   sizes.rows = rows;
   sizes.logit_rows = rows;
-  CHECK_OK(tri_runner_create(model, type, &sizes, shared, NULL, device, &out.runner));
+  CHECK_OK(tri_runner_create(model, type, &sizes, shared, NULL, (tri_lent_memory){0}, device, &out.runner));
   CHECK_OK(tri_runner_plan(model, type, &sizes, shared != NULL, 1, device, &need));
   assert_int_equal(device->memory_bytes - before, need.device_bytes);
   CHECK_OK(tri_generator_create(model, type, out.runner, &out.generator));

@@ -42,7 +42,7 @@ static void use_generator(tri_device *device, tri_dtype type) {
     size_t before = device->memory_bytes, cache = 2 * 2 * TRI_PAGE_ROWS * 16 * tri_dtype_bytes(type);
     tri_runner_need need;
     CHECK_OK(tri_runner_plan(&model, type, &sizes, false, 1, device, &need));
-    CHECK_OK(tri_runner_create(&model, type, &sizes, NULL, NULL, device, &runner));
+    CHECK_OK(tri_runner_create(&model, type, &sizes, NULL, NULL, (tri_lent_memory){0}, device, &runner));
     assert_int_equal(device->memory_bytes, before + need.device_bytes); /* as planned, to the byte */
     assert_int_equal(need.cache_bytes, cache);
     /* The parameters and the cache of keys and values at least. */
@@ -63,7 +63,8 @@ static void use_cacheless_generator(tri_device *device, tri_dtype type) {
   tri_runner *runner = NULL;
   tri_runner_sizes sizes = tri_runner_sizes_for(1, 40);
   sizes.pages = (int64_t)1 << 24;
-  CHECK_FAILS(tri_runner_create(&model, type, &sizes, NULL, NULL, device, &runner), TRI_OUT_OF_MEMORY, "");
+  CHECK_FAILS(tri_runner_create(&model, type, &sizes, NULL, NULL, (tri_lent_memory){0}, device, &runner),
+              TRI_OUT_OF_MEMORY, "");
   assert_null(runner);
 }
 

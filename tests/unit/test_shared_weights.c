@@ -51,8 +51,8 @@ static void make_world(const char *kind, tri_dtype type, tri_family family, worl
   CHECK_OK(tri_engine_create(&options, w->device, &w->engine));
   CHECK_OK(tri_runner_can_share(&w->model, type, tri_engine_weights(w->engine), &w->shares));
   const size_t before = w->device->memory_bytes;
-  CHECK_OK(tri_runner_create(&w->model, type, &sizes, w->shares ? tri_engine_weights(w->engine) : NULL, NULL, w->device,
-                             &w->runner));
+  CHECK_OK(tri_runner_create(&w->model, type, &sizes, w->shares ? tri_engine_weights(w->engine) : NULL, NULL,
+                             (tri_lent_memory){0}, w->device, &w->runner));
   tri_runner_need need;
   CHECK_OK(tri_runner_plan(&w->model, type, &sizes, w->shares, 1, w->device, &need));
   assert_int_equal(w->device->memory_bytes - before, need.device_bytes);
