@@ -20,6 +20,7 @@ TEMPLATES = {os.path.basename(path)[:-6]: open(path, encoding="utf-8").read() fo
 BEGIN, END = "<|begin_of_text|>", "<|im_end|>"
 SPECIAL = [BEGIN, END, *sorted(set(re.findall(r"<[|｜][^<>\s]{1,30}[|｜]>|<(?:start|end)_of_turn>|</?think>", "".join(TEMPLATES.values()))) - {BEGIN, END})]
 WORDS = ["hello", " twelve", "  ", "\n\nx\n", "ünïcödé", "日本語", "😀👩‍🚀", "e\u0301", "\u1100\u1161", "<think>a</think>b", END, BEGIN, "[INST]", "'q\"", "{{x}}", "\u2028", "34+1=", "½"]
+PARTS = {"idefics3", "llava_next", "smolvlm"}  # templates that print no content which is a string
 SETS = [{}, dict(enable_thinking=False), dict(enable_thinking=True, reasoning_effort="low", date_string="26 Jul 2024")]
 
 
@@ -115,3 +116,27 @@ def test_texts(tokenizer, tmp_path):
     for given, one in zip(texts, found, strict=True):
         assert one["ids"] == tokenizer(given)["input_ids"][given.startswith(BEGIN):] and one["ids"][0] == tokenizer.bos_token_id, given
         assert one["text"] == given and one["answer"] == "x"
+
+
+def turn_end_of(tokenizer):
+    """Returns the tokens that a template prints after an answer, whether or not a question follows; else all after the last answer; else those before the next question."""
+    messages = [dict(role=role, content=content) for role, content in (("user", "Hello"), ("assistant", "Answer"), ("user", "Question"))]
+    try:
+        texts = [tokenizer.apply_chat_template(messages[:count], tokenize=False) for count in (2, 3)]
+    except Exception:
+        return ""
+    if "Answer" not in texts[0]:  # a template for parts alone
+        return ""
+    last, followed = texts[0].rpartition("Answer")[2], texts[1].rpartition("Answer")[2].partition("Question")[0]
+    both = "".join(token for token in re.findall(r"<[^<>\s]+>|[^<]+|<", last) if followed.startswith(last[:last.index(token) + len(token)]))
+    return both.rstrip() or last.rstrip() or followed.rstrip()
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_end_of_a_turn(name, tokenizer, tmp_path):
+    """The text that ends a completion."""
+    tokenizer.chat_template = TEMPLATES[name]
+    tokenizer.save_pretrained(tmp_path / "model")
+    found = read(tmp_path, [[dict(role="user", content=[dict(type="text", text="a")] if name in PARTS else "a")]])
+    assert found[0]["turn_end"] == turn_end_of(tokenizer)
+    assert found[0]["turn_end"] != "" or name in PARTS
