@@ -118,6 +118,30 @@ def test_texts(tokenizer, tmp_path):
         assert one["text"] == given and one["answer"] == "x"
 
 
+def test_prompts_of_a_run(tokenizer, tmp_path):
+    """A run reads prompts as the tool does: with data.chat_set, rollouts.jsonl has the texts that transformers renders, and a prompt that does not fit is refused with its number of tokens."""
+    draw = random.Random(5)
+    tokenizer.chat_template = TEMPLATES["qwen3"]
+    tokenizer.save_pretrained(tmp_path / "model")
+    given = [one for one in (conversation(draw) for _ in range(30)) if isinstance(one[0]["content"], str)][:8]
+    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(dict(prompt=messages)) + "\n" for messages in given))
+    ids = [tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False) for messages in given]
+    run = dict(model=dict(family="llama", num_layers=1, hidden_size=8, num_heads=1, num_kv_heads=1, ffn_size=8, vocab_size=len(tokenizer), max_sequence=512),
+               data=dict(prompts=str(tmp_path / "prompts.jsonl"), tokenizer=str(tmp_path / "model"), chat_set=["enable_thinking=false"]), objective=dict(name="grpo"),
+               rollout=dict(prompts=len(given), num_generations=2, max_completion_length=2, log=len(given)), reward=[dict(name="regex", pattern="a")],
+               optimizer=dict(steps=1, lr=1e-3), precision="fp32", device="cpu", threads=1, evaluation=dict(every=0), checkpoint=dict(every=0), output=str(tmp_path / "run"))
+    (tmp_path / "run.yaml").write_text(json.dumps(run))
+    words = [os.environ["TRIREME"], "train", tmp_path / "run.yaml", "--set"]
+    done = subprocess.run([*words, f"data.sequence={len(ids[0])}"], capture_output=True, text=True)
+    assert done.returncode == 4 and f"line 1: `prompt` has {len(ids[0])} tokens, and {len(ids[0]) - 1} fit" in done.stderr, done.stderr
+    done = subprocess.run([*words, f"data.sequence={max(map(len, ids)) + 1}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rollouts = [json.loads(line) for line in (tmp_path / "run/rollouts.jsonl").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert {line["line"] for line in rollouts} == set(range(1, len(given) + 1))
+    for line in rollouts:
+        assert line["prompt"] == tokenizer.apply_chat_template(given[line["line"] - 1], add_generation_prompt=True, tokenize=False, enable_thinking=False)
+
+
 def turn_end_of(tokenizer):
     """Returns the tokens that a template prints after an answer, whether or not a question follows; else all after the last answer; else those before the next question."""
     messages = [dict(role=role, content=content) for role, content in (("user", "Hello"), ("assistant", "Answer"), ("user", "Question"))]
