@@ -407,27 +407,50 @@ static bool copy_end(const tri_chat_rendered *rendered, size_t begin, size_t end
   return true;
 }
 
-tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TURN_END_BYTES]) {
-  json_t *roots[2] = {json_loads("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}, "
-                                 "{\"role\": \"assistant\", \"content\": \"Answer\"}]}",
-                                 0, NULL),
-                      json_loads("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}, "
-                                 "{\"role\": \"assistant\", \"content\": \"Answer\"}, "
-                                 "{\"role\": \"user\", \"content\": \"Question\"}]}",
-                                 0, NULL)};
-  const tri_chat_rendered *whole = &session->whole;
-  bool found = false;
-  tri_status status = roots[0] == NULL || roots[1] == NULL
-                          ? tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a conversation")
-                          : render_messages(session, roots[0], false, &session->whole);
-  out[0] = '\0';
-  if (status == TRI_OK && was_copied(whole, 1)) found = copy_end(whole, whole->copied[1].end, whole->bytes, out);
-  if (status == TRI_OK && !found) status = render_messages(session, roots[1], false, &session->whole);
-  if (status == TRI_OK && !found && was_copied(whole, 1) && was_copied(whole, 2)) {
-    (void)copy_end(whole, whole->copied[1].end, whole->copied[2].begin, out);
+/* Finds the text of a message: the bytes that were copied from it, or the last occurrence of the text if the template
+ * has composed another string with it. */
+static bool find_text(const tri_chat_rendered *rendered, int64_t message, const char *text, tri_chat_span *out) {
+  const size_t bytes = strlen(text);
+  if (was_copied(rendered, message)) {
+    *out = rendered->copied[message];
+    return true;
   }
-  json_decref(roots[0]);
-  json_decref(roots[1]);
+  for (size_t at = rendered->bytes; at >= bytes; at--) {
+    *out = (tri_chat_span){at - bytes, at};
+    if (memcmp(rendered->text + out->begin, text, bytes) == 0) return true;
+  }
+  return false;
+}
+
+/* Renders a question, its answer, and with `more` another question. Returns whether the answer is found; *next: where
+ * the next question begins, or the end of the text. */
+static tri_status render_turns(tri_chat_session *session, bool more, tri_chat_rendered *to, bool *found, size_t *end,
+                               size_t *next) {
+  json_t *root = json_pack("{s:[{s:s, s:s}, {s:s, s:s}]}", "messages", "role", "user", "content", "Hello", "role",
+                           "assistant", "content", "Answer");
+  json_t *question = json_pack("{s:s, s:s}", "role", "user", "content", "Question");
+  tri_chat_span answer, other;
+  if (more) json_array_append(json_object_get(root, "messages"), question);
+  tri_status status = root == NULL || question == NULL ? tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a conversation")
+                                                       : render_messages(session, root, false, to);
+  json_decref(question);
+  json_decref(root);
+  *found = status == TRI_OK && find_text(to, 1, "Answer", &answer);
+  if (*found) *end = answer.end;
+  if (*found) *next = more && find_text(to, 2, "Question", &other) ? other.begin : to->bytes;
   if (status == TRI_OUT_OF_MEMORY) return status;
-  return TRI_OK; /* a template that refuses such a conversation has no known end */
+  return TRI_OK; /* a template may refuse such a conversation */
+}
+
+tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TURN_END_BYTES]) {
+  const tri_chat_rendered *whole = &session->whole, *behind = &session->behind;
+  bool last = false, followed = false;
+  size_t end = 0, stop = 0, from = 0, next = 0;
+  out[0] = '\0';
+  TRI_TRY(render_turns(session, false, &session->whole, &last, &end, &stop));
+  TRI_TRY(render_turns(session, true, &session->behind, &followed, &from, &next));
+  if (last && followed && copy_end(whole, end, end + common_pieces(whole, end, behind, from), out)) return TRI_OK;
+  if (last && copy_end(whole, end, stop, out)) return TRI_OK;
+  if (followed) (void)copy_end(behind, from, next, out);
+  return TRI_OK;
 }

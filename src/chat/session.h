@@ -46,8 +46,9 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
  * call. */
 tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes);
 
-/* Finds the text that the template prints after an answer, without trailing white space: it marks the end of a
- * generated answer. If there is none, the text between an answer and the next question; "" if neither is known. */
+/* Finds the text that marks the end of a generated answer, without trailing white space: the strings that the template
+ * prints after an answer whether or not a question follows. If there are none, the text after the last answer; if there
+ * is none, the text between an answer and the next question; "" if neither is known. */
 enum { TRI_TURN_END_BYTES = 256 };
 tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TURN_END_BYTES]);
 

@@ -1,11 +1,13 @@
 """Folders with tokens in other files beside transformers itself: ids, and where generate stops."""
 import json
+import os
 import sys
 
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "oracle"))
 
 import test_text_ends as oracle  # noqa: E402
 import test_tokenizer_class as classes  # noqa: E402

@@ -1,9 +1,14 @@
 """Generation on several ranks at full size: many texts under each number of ranks, and jobs that lose a rank at 100 random moments.
 tests/oracle/test_generate_ranks.py has a few of each."""
+import os
 import random
+import sys
 
 import pytest
-from test_generate_ranks import WORDS, made, run, test_a_rank_is_killed, undisturbed  # noqa: F401 (fixtures)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "oracle"))
+
+from test_generate_ranks import WORDS, made, run, test_a_rank_is_killed, undisturbed  # noqa: E402, F401 (fixtures)
 
 killed = test_a_rank_is_killed
 del test_a_rank_is_killed

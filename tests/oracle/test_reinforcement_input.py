@@ -1,6 +1,8 @@
 """Mistakes in run files of reinforcement learning, in files of prompts, templates and tokenizers: each has a status, and one message with the file, the line and what to do."""
 import json
+import os
 import shutil
+import subprocess
 
 import pytest
 import reinforcement_runs as runs
@@ -201,6 +203,28 @@ def test_a_template_makes_the_prompt(tmp_path, made):
     for name, more, text in (("usual", {}, "abk"), ("set", dict(chat_set=["letter=m"]), "abm")):
         runs.train(tmp_path / name, made, init=folder, data=dict(data, **more))
         assert {one["prompt"] for one in runs.rollouts_of(tmp_path / name) if one["line"] == 6} == {text}
+
+
+EACH = "{%% for m in messages %%}<{{ m.role }}>%s{%% endfor %%}"
+TURN_ENDS = {
+    "after each answer": (EACH % "{{ m.content + '<end>\n' }}", "<end>"),
+    "the text ends, too": (EACH % "{{ m.content + '<end>\n' }}" + "{% if not add_generation_prompt %}{{ eos_token }}{% endif %}", "<end>"),
+    "another one of the last": (EACH % "{{ m.content }}{% if loop.last %}<return>{% else %}<end>{% endif %}", "<return>"),
+    "a string that is composed": (EACH % "{{ ('<think></think>' ~ m.content) | string | trim ~ '<end>\n' }}", "<end>"),
+    "the next question": (EACH % "{{ m.content }}", "<user>"),
+    "no answers": (EACH % "{% if m.role == 'assistant' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}", ""),
+    "not printed": (EACH % "", ""),
+}
+
+
+@pytest.mark.parametrize("name", TURN_ENDS)
+def test_the_end_of_a_turn(tmp_path, made, name):
+    """The text of the template that ends a completion."""
+    template, end = TURN_ENDS[name]
+    (tmp_path / "prompts.jsonl").write_text(line(prompt=[dict(role="user", content="ab")]))
+    tool = os.path.join(os.environ["TRIREME_TOOLS"], "prompt_tool")
+    done = subprocess.run([tool, with_template(tmp_path, made, template), tmp_path / "prompts.jsonl"], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["turn_end"] == end
 
 
 def test_no_token_ends_a_text(tmp_path, made):
