@@ -63,52 +63,64 @@ static void seen_of(const task *t, int64_t pair, int64_t at, int64_t *begin, int
   *end = tri_smaller(PAGE, tri_smaller(s->keys, query + s->to + 1) - at);
 }
 
-/* Computes scores of `pairs` pairs, from row `row` of the scratch on, with KEYS keys. */
-INLINE void score_some(tri_dtype type, const task *t, int64_t row, int64_t pairs, int64_t keys, int64_t key) {
+/* Computes scores of `pairs` pairs, from row `row` of the scratch on, with `vectors` vectors of keys. */
+INLINE void score_some(tri_dtype type, const task *t, int64_t row, int64_t pairs, int64_t keys, int64_t key,
+                       int64_t vectors) {
   const int64_t depth = t->job->call->head_dim;
   vf sum[TOGETHER][VECTORS];
   for (int64_t r = 0; r < pairs; r++)
-    for (int64_t v = 0; v < VECTORS; v++) sum[r][v] = (vf){0};
+    for (int64_t v = 0; v < vectors; v++) sum[r][v] = (vf){0};
   for (int64_t d = 0; d < depth; d++) {
     vf k[VECTORS];
-    for (int64_t v = 0; v < VECTORS; v++) k[v] = vf_load(type, t->job->keys, keys + d * PAGE + key + v * LANES);
+    for (int64_t v = 0; v < vectors; v++) k[v] = vf_load(type, t->job->keys, keys + d * PAGE + key + v * LANES);
     for (int64_t r = 0; r < pairs; r++)
-      for (int64_t v = 0; v < VECTORS; v++)
+      for (int64_t v = 0; v < vectors; v++)
         sum[r][v] = vf_fma(vf_splat(t->q[(row + r) * t->pitch + d]), k[v], sum[r][v]);
   }
   for (int64_t r = 0; r < pairs; r++)
-    for (int64_t v = 0; v < VECTORS; v++) vf_store(TRI_FP32, t->scores, (row + r) * PAGE + key + v * LANES, sum[r][v]);
+    for (int64_t v = 0; v < vectors; v++) vf_store(TRI_FP32, t->scores, (row + r) * PAGE + key + v * LANES, sum[r][v]);
 }
 
-INLINE void score_page(tri_dtype type, const task *t, int64_t first, int64_t end, int64_t keys) {
-  for (int64_t key = 0; key < PAGE; key += KEYS) {
-    int64_t row = first;
-    for (; row + TOGETHER <= end; row += TOGETHER) score_some(type, t, row, TOGETHER, keys, key);
-    for (; row < end; row++) score_some(type, t, row, 1, keys, key);
+INLINE void score_rows(tri_dtype type, const task *t, int64_t first, int64_t end, int64_t keys, int64_t key,
+                       int64_t vectors) {
+  int64_t row = first;
+  for (; row + TOGETHER <= end; row += TOGETHER) score_some(type, t, row, TOGETHER, keys, key, vectors);
+  for (; row < end; row++) score_some(type, t, row, 1, keys, key, vectors);
+}
+
+/* Computes the scores of the first `most` keys of a page, a multiple of LANES. */
+INLINE void score_page(tri_dtype type, const task *t, int64_t first, int64_t end, int64_t keys, int64_t most) {
+  for (int64_t key = 0; key < most; key += KEYS) {
+    switch ((most - key) / LANES) { /* constants, so that the sums stay in registers */
+      case 1: score_rows(type, t, first, end, keys, key, 1); break;
+      case 2: score_rows(type, t, first, end, keys, key, 2); break;
+      case 3: score_rows(type, t, first, end, keys, key, 3); break;
+      default: score_rows(type, t, first, end, keys, key, VECTORS);
+    }
   }
 }
 
 /* Applies a soft cap c: tanh(scale score / c); c then replaces the scale. */
-static void cap_scores(const tri_attention *call, float *scores) {
+static void cap_scores(const tri_attention *call, float *scores, int64_t most) {
   const float factor = (float)(call->scale / call->soft_cap);
-  for (int64_t j = 0; j < PAGE; j += LANES)
+  for (int64_t j = 0; j < most; j += LANES)
     vf_store(TRI_FP32, scores, j, vf_tanh(vf_load(TRI_FP32, scores, j) * factor));
 }
 
-/* Replaces the scores of the keys [begin, end) by weights, others by 0. Returns the factor that rescales the earlier
- * sums. */
-static float softmax_row(const task *t, int64_t row, int64_t begin, int64_t end) {
+/* Replaces the scores of the keys [begin, end) by weights, and the others of the first `most` by 0. Returns the factor
+ * that rescales the earlier sums. */
+static float softmax_row(const task *t, int64_t row, int64_t begin, int64_t end, int64_t most) {
   const tri_attention *call = t->job->call;
   float *scores = t->scores + row * PAGE, *maximum = &((task *)(uintptr_t)t)->maximum[row];
   float *total = &((task *)(uintptr_t)t)->sum[row];
   const float unit = (float)(call->soft_cap > 0 ? call->soft_cap : call->scale), before = *maximum;
-  if (call->soft_cap > 0) cap_scores(call, scores);
+  if (call->soft_cap > 0) cap_scores(call, scores, most);
   for (int64_t j = 0; j < begin; j++) scores[j] = -INFINITY;
-  for (int64_t j = end; j < PAGE; j++) scores[j] = -INFINITY;
-  vf most = vf_splat(before), sum = {0};
-  for (int64_t j = 0; j < PAGE; j += LANES) most = vf_max(most, vf_load(TRI_FP32, scores, j));
-  *maximum = vf_highest(most);
-  for (int64_t j = 0; j < PAGE; j += LANES) {
+  for (int64_t j = end; j < most; j++) scores[j] = -INFINITY;
+  vf highest = vf_splat(before), sum = {0};
+  for (int64_t j = 0; j < most; j += LANES) highest = vf_max(highest, vf_load(TRI_FP32, scores, j));
+  *maximum = vf_highest(highest);
+  for (int64_t j = 0; j < most; j += LANES) {
     const vf weight = vf_exp((vf_load(TRI_FP32, scores, j) - *maximum) * unit);
     vf_store(TRI_FP32, scores, j, weight);
     sum += weight;
@@ -161,10 +173,11 @@ INLINE void attend_page(tri_dtype type, task *t, int64_t at, int64_t base) {
     seen_of(t, last - 1, at, &begin, &end);
     if (begin < end) break;
   }
-  score_page(type, t, first - t->first, last - t->first, base);
+  const int64_t most = tri_round_up(end, LANES); /* the last pair has the last key */
+  score_page(type, t, first - t->first, last - t->first, base, most);
   for (int64_t pair = first; pair < last; pair++) {
     seen_of(t, pair, at, &begin, &end);
-    factors[pair - t->first] = softmax_row(t, pair - t->first, begin, end);
+    factors[pair - t->first] = softmax_row(t, pair - t->first, begin, end, most);
   }
   for (int64_t pair = first; pair < last;) {
     int64_t whole = 0;
