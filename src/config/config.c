@@ -354,7 +354,9 @@ static tri_status read_list(const tri_config_key *key, tri_yaml_tree *tree, tri_
   subject_of(subject, path, key->name);
   const bool plain = key->plain != NULL && node->kind == TRI_YAML_SCALAR;
   if (plain && key->commas && strchr(node->text, ',') != NULL) return read_parts(key, tree, node, path, values);
-  if (plain) return read_entry(key, tree, node, path, values);
+  /* A list of one entry may be written as the entry. */
+  if (plain || (node->kind == TRI_YAML_MAPPING && key->table->num_keys > 1))
+    return read_entry(key, tree, node, path, values);
   if (node->kind != TRI_YAML_LIST) return tri_config_value_wrong(key, node, subject);
   for (tri_yaml *item = node->first; item != NULL; item = item->next)
     TRI_TRY(read_entry(key, tree, item, path, values));

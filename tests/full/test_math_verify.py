@@ -17,16 +17,7 @@ from tokenizers import Tokenizer, decoders, models  # noqa: E402
 PIECES = ["\\boxed{1/2}", "\\boxed{0.5}", "$\\frac{1}{2}$", "50\\%", "The answer is $\\frac{2}{4}$.", "$\\sqrt{8}$", "\\boxed{2\\sqrt{2}}", "$2^{3/2}$", "\\boxed{\\{1, 2\\}}", "$\\{2,1\\}$",
           "\\boxed{x^2+2x+1}", "$(x+1)^2$", "\\boxed{(1,2)}", "$1,024$", "1024", " = ", "\\boxed{", "}", "ünïcödé", "\n\n", "so ", "\\boxed{\\text{None}}"]
 GOLDS = ["$\\frac{1}{2}$", "$2\\sqrt{2}$", "$\\{1,2\\}$", "$(x+1)^2$", "1024", "$(1,2)$"]
-REWARD = """import json
-import sys
-
-from math_verify import parse, verify
-
-for line in sys.stdin:
-    asked = json.loads(line)
-    gold = parse(asked["answer"])
-    print(json.dumps(dict(id=asked["id"], reward=float(verify(gold, parse(asked["completion"]))) if gold else None)), flush=True)
-"""
+REWARD = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "examples", "reinforcement", "grade_math.py"))
 
 
 def write_tokenizer(folder):
@@ -44,11 +35,10 @@ def test_verdicts(tmp_path):
     folder, size = write_tokenizer(tmp_path / "tokenizer")
     prompts = [dict(prompt=f"{i}? ", answer=gold) for i, gold in enumerate([*GOLDS, "."])]
     (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in prompts))
-    (tmp_path / "reward.py").write_text(REWARD)
     model = dict(family="llama", num_layers=1, hidden_size=16, num_heads=2, num_kv_heads=1, ffn_size=24, vocab_size=size, max_sequence=16)
     run = dict(model=model, data=dict(prompts=str(tmp_path / "prompts.jsonl"), tokenizer=str(folder), sequence=16), objective=dict(name="grpo"),
                rollout=dict(prompts=len(prompts), num_generations=16, max_completion_length=2, log=len(prompts)),
-               reward=[dict(command=f"{shlex.quote(sys.executable)} {shlex.quote(str(tmp_path / 'reward.py'))}", workers=2)],
+               reward=[dict(command=f"{shlex.quote(sys.executable)} {shlex.quote(REWARD)}", workers=2)],
                optimizer=dict(steps=2, lr=1e-3), layout=dict(micro_batch=32), precision="fp32", device="cpu", threads=1, seed=3, evaluation=dict(every=0), checkpoint=dict(every=0), output=str(tmp_path / "run"))
     (tmp_path / "run.yaml").write_text(yaml_of(run))
     trireme("train", tmp_path / "run.yaml")

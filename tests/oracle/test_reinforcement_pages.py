@@ -1,4 +1,4 @@
-"""The commands of docs/reinforcement.md, as they are printed there, with fewer steps: a model is fine-tuned on sums, and learns from rewards. Rewards in Python and shell."""
+"""The commands of docs/reinforcement.md, as they are printed there, with fewer steps: a model is fine-tuned on sums, and learns from rewards. Rewards in Python, shell and C."""
 import json
 import os
 import re
@@ -50,11 +50,14 @@ def test_the_commands(folder):
     assert len(lines_of(folder / "runs/addition/grpo/rollouts.jsonl")) == 4 * 8 * 8
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_commands_of_rewards(folder, tmp_path, number):
     command = re.findall(r"^    reward: \[\{command: (\".*?\")[,}]", PAGE, re.MULTILINE)[number]
     if "jq" in command and shutil.which("jq") is None:
         pytest.skip("SKIPPED: there is no jq")
+    if "./grade" in command:
+        build = re.search(r"`(cc [^`]*)`", PAGE)[1]
+        subprocess.run(shlex.split(build), cwd=folder, check=True, timeout=100)
     rewards = f"reward=[exact, {{command: {command}}}]"
     done = subprocess.run([TRIREME, "train", "examples/reinforcement/grpo.yaml", *FEWER["grpo.yaml"], "--set", rewards, "--set", f"output={tmp_path}/run"],
                           cwd=folder, capture_output=True, text=True, timeout=300)
