@@ -81,18 +81,18 @@ void tri_rollout_find_advantages(tri_rollout_batch *batch, const tri_policy_conf
 tri_reward_facts tri_rollout_reward_facts(const tri_rollout_batch *batch) {
   const int64_t count = tri_rollout_batch_count(batch);
   const moments all = moments_of(batch->list, count);
-  tri_reward_facts out = {.mean = NAN, .std = NAN, .zero_std = NAN, .no_verdict = count - all.verdicts};
-  int64_t groups = 0, still = 0;
+  tri_reward_facts out = {.mean = NAN, .std = NAN, .no_verdict = count - all.verdicts};
+  int64_t still = 0, few = 0;
   for (int64_t g = 0; g < batch->groups; g++) {
     const moments own = moments_of(group_at(batch, g), batch->size);
-    if (own.verdicts == 0) continue;
-    still += own.std <= 1e-8; /* as torch.isclose */
-    groups++;
+    few += own.verdicts < 2;
+    still += own.verdicts > 1 && own.std <= 1e-8; /* as torch.isclose */
   }
-  if (groups == 0) return out;
+  out.zero_std = (double)still / (double)batch->groups;
+  out.no_signal = (double)(still + few) / (double)batch->groups;
+  if (all.verdicts == 0) return out;
   out.mean = all.mean;
   out.std = all.std;
-  out.zero_std = (double)still / (double)groups;
   return out;
 }
 

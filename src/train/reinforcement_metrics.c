@@ -48,14 +48,15 @@ static bool is_due(const tri_training *t, bool found, int64_t *next) {
 }
 
 /* Warns of a batch that teaches little: most groups have no signal, or most completions were cut. */
-static void warn_of_batch(tri_training *t, double zero_std, double clipped) {
+static void warn_of_batch(tri_training *t, double no_signal, double clipped) {
   const tri_rollout_settings *r = &t->config->rollout;
   tri_reinforcement *rl = tri_reinforcement_of(t);
-  if (is_due(t, zero_std >= 0.8, &rl->next_warning[0])) {
+  if (is_due(t, no_signal >= 0.8, &rl->next_warning[0])) {
     tri_warn(
-        "batch %ld: in %.0f %% of the groups all completions have the same reward, so that they teach nothing; use "
+        "batch %ld: %.0f %% of the groups teach nothing, because all their completions have the same reward, or fewer "
+        "than two have one; use "
         "prompts that the model solves sometimes, a higher rollout.temperature or num_generations, or rollout.filter",
-        (long)t->progress.batches + 1, 100 * zero_std);
+        (long)t->progress.batches + 1, 100 * no_signal);
   }
   if (is_due(t, clipped >= 0.5, &rl->next_warning[1])) {
     tri_warn(
@@ -95,7 +96,7 @@ void tri_reinforcement_batch_metrics(tri_training *t) {
   tri_named_metrics_set(to, rl->rollout_s, "rollout_s");
   tri_named_metrics_set(to, rl->reward_s, "reward_s");
   set_rewards(t, batch);
-  warn_of_batch(t, facts.zero_std, clipped / (double)count);
+  warn_of_batch(t, facts.no_signal, clipped / (double)count);
 }
 
 /* Sums over the labels of an update. */

@@ -90,12 +90,12 @@ static void test_facts(void **state) {
   const tri_reward_facts facts = tri_rollout_reward_facts(&batch);
   assert_int_equal(facts.no_verdict, 6);
   assert_true(fabs(facts.mean - 4.0 / 3) < 1e-15 && fabs(facts.std - sqrt(4.0 / 6)) < 1e-15);
-  assert_true(facts.zero_std == 0.5); /* two groups have verdicts */
+  assert_true(facts.zero_std == 1.0 / 3 && facts.no_signal == 2.0 / 3);
   tri_rollout_batch_release(&batch);
   batch = batch_of(rewards + 8, 1);
   const tri_reward_facts none = tri_rollout_reward_facts(&batch);
   assert_int_equal(none.no_verdict, SIZE);
-  assert_true(isnan(none.mean) && isnan(none.std) && isnan(none.zero_std));
+  assert_true(isnan(none.mean) && isnan(none.std) && none.zero_std == 0 && none.no_signal == 1);
   tri_rollout_batch_release(&batch);
 }
 
