@@ -14,11 +14,11 @@
 #include "model/policy_config.h"
 #include "rollout/completion.h"
 
-/* Facts about the rewards of a batch, for metrics. NaN where no completion has a verdict. */
+/* Facts about the rewards of a batch, for metrics. mean, std and zero_std are NaN if no completion has a verdict. */
 typedef struct tri_reward_facts {
-  double mean, std; /* mean and deviation of the rewards of all completions */
-  double zero_std;  /* share of groups with deviation 0 */
-  int64_t no_verdict;
+  double mean, std;   /* mean and deviation of the rewards of all completions */
+  double zero_std;    /* share of groups with deviation 0, among the groups that have a verdict */
+  int64_t no_verdict; /* number of completions without a verdict */
 } tri_reward_facts;
 
 /* Sets `reward` of every completion to the weighted sum of its rewards. weights: [num_rewards]. */
