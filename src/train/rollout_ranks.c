@@ -93,7 +93,7 @@ void tri_rollout_ranks_release(tri_rollout_ranks *r) {
   *r = (tri_rollout_ranks){.replicas = tri_replicas_alone()};
 }
 
-/* COLLECTIVE, between steps. Gives the runners the weights as they are trained now. */
+/* COLLECTIVE, between steps. Gives the runners the current version of the trained weights, unless they have it. */
 static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
   const int64_t version = tri_weights_version(tri_engine_weights(t->engine));
   if (r->published == version) return TRI_OK;
@@ -107,8 +107,8 @@ static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
   return TRI_OK;
 }
 
-/* COLLECTIVE over the replica: called by its first rank, while its other ranks follow. Lets the generator use the new
- * weights. */
+/* COLLECTIVE over the replica: its first rank calls this while its other ranks follow the runner. Lets the generator
+ * use the published weights, unless it uses them already. */
 static tri_status begin_version(tri_rollout_ranks *r) {
   if (!r->stale || r->generator == NULL) return TRI_OK;
   r->stale = false;
