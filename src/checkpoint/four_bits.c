@@ -11,7 +11,8 @@
 
 enum { STATE_LIMIT_BYTES = 4096, NAME_BYTES = 512, PIECE_ELEMENTS = 1 << 18, PIECE_BLOCKS = PIECE_ELEMENTS / 32 + 2 };
 
-/* A tensor that belongs to a matrix (a copy, since the headers of the files change later), and its file. */
+/* A tensor that belongs to a matrix, and its file. The tensor is a copy, because tri_four_bits_find changes the files'
+ * headers later. */
 typedef struct part {
   tri_safetensors_tensor tensor;
   tri_input input;
@@ -23,8 +24,9 @@ struct tri_four_bits {
   bool nested;
   float numbers[TRI_NF4_CODES], nested_numbers[TRI_DYNAMIC_CODES];
   float offset;
-  int64_t block, group; /* number of elements that share a magnitude, of blocks that share a scale */
-  int64_t count;        /* elements */
+  int64_t block,
+      group;     /* block: number of elements that share a magnitude; group: number of blocks that share a scale */
+  int64_t count; /* number of elements of the matrix */
 };
 
 /* ---- the tensors of a matrix ------------------------------------------------------------------------------------- */
@@ -120,7 +122,8 @@ static tri_status parse_block(const part *state, const json_t *document, const c
   return refuse(state, text);
 }
 
-/* Parses sizes and types; sets the shape and type of `tensor` to those of the dequantised matrix. */
+/* Sets the sizes in `m` to those in the JSON text `document`, and the shape and type of `tensor` to those of the
+ * dequantised matrix. */
 static tri_status parse_state(const part *state, const char *kind, const json_t *document, tri_four_bits *m,
                               tri_safetensors_tensor *tensor) {
   const char *said = json_string_value(json_object_get(document, "quant_type"));
@@ -229,8 +232,8 @@ static bool is_beside(tri_safetensors_file *files, int64_t num_files, const char
   return false;
 }
 
-/* Removes the parts of matrices other than codes from the headers. All are marked first, because is_beside looks up
- * names. */
+/* Removes the parts of matrices other than codes from the headers. All parts are marked before the first is removed,
+ * because is_beside looks names up in the headers. */
 static tri_status hide(tri_safetensors_file *files, int64_t num_files) {
   for (int64_t f = 0; f < num_files; f++) {
     tri_safetensors_header *header = &files[f].header;

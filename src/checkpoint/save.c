@@ -49,21 +49,22 @@ struct tri_checkpoint_saving {
   tri_checkpoint_request request;
   tri_group alone;
   const tri_group *group;
-  char temporary[TRI_PATH_BYTES],
-      final[TRI_PATH_BYTES]; /* paths of the folder; final: on the first rank only, else "" */
-  tri_named_folder named;    /* used if the request names the folder */
-  int64_t num_tensors;       /* weights, then the optimizer's */
+  char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES]; /* paths of the folder during the save and after it; `final` is
+                                                            "" except on the first rank */
+  tri_named_folder named;                                /* the folder, if the request names it */
+  int64_t num_tensors; /* number of weights and optimizer's tensors, which are numbered in this order */
   tri_safetensors_tensor *tensors;
   char (*names)[TRI_PEFT_NAME_BYTES]; /* [num_weights]: PEFT's names of an adapter's weights; NULL: not an adapter */
-  uint64_t *sums;                     /* [num_tensors]: checksums; before the join, this rank's parts of them */
-  tri_checkpoint_slice *slices;       /* this rank's, sorted by tensor */
+  uint64_t *sums; /* [num_tensors]: checksums of the tensors; before tri_checkpoint_save_join, this rank's parts
+                     of them */
+  tri_checkpoint_slice *slices; /* [num_slices]: this rank's slices, sorted by tensor */
   tri_slice_extent window;
   int64_t num_slices;
   stored_file *files;
   int64_t num_files;
   tri_stream *stream;
   const stored_file *open; /* file to which the stream writes; NULL: none */
-  json_t *facts;           /* on the first rank: the files' entries of state.json */
+  json_t *facts;           /* the files' entries of state.json, on the first rank; NULL on others */
 };
 
 typedef tri_checkpoint_saving saving;

@@ -27,14 +27,14 @@ typedef struct buffer {
 } buffer;
 
 struct tri_stream {
-  char *owned; /* allocation of the buffers; NULL: they are the caller's */
+  char *owned; /* allocation of the buffers; NULL: the caller owns them */
   buffer buffers[2];
-  int filling; /* index of the caller's buffer; the thread uses the other while `writing` */
+  int filling; /* index of the buffer that the caller fills; the thread uses the other one while `writing` is true */
 
   tri_output output;
   char path[TRI_PATH_BYTES];
-  uint64_t unsent_begin, unsent_end, unsent_bytes; /* range, and bytes in it, written with the page cache since the last
-                                                      start of writeback */
+  uint64_t unsent_begin, unsent_end, unsent_bytes; /* range of the file, and number of bytes in it, that were written
+                                                      with the page cache since writeback was last started */
 
   pthread_t thread;
   bool has_thread;
