@@ -11,9 +11,9 @@ typedef struct tri_candidates {
   bool first;       /* whether this rank has the list: it is the first of the group, or there is no group */
   tri_folder *list; /* [count]: result of tri_folder_list; NULL on other ranks */
   int64_t count;
-  tri_status (*share)(const tri_group *group, size_t bytes,
-                      void *data); /* broadcasts data[bytes] from the first rank; NULL: there is no group */
-  const tri_group *group;          /* the ranks that try the checkpoints together; NULL: only this rank */
+  /* Broadcasts data[bytes] from the first rank of the group; NULL: there is no group. */
+  tri_status (*share)(const tri_group *group, size_t bytes, void *data);
+  const tri_group *group; /* the ranks that try the checkpoints together; NULL: only this rank */
 } tri_candidates;
 
 /* COLLECTIVE over the group, LOCAL without one. See tri_checkpoint_newest_that. */

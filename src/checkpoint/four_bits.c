@@ -19,14 +19,15 @@ typedef struct part {
 } part;
 
 struct tri_four_bits {
-  char kind[8]; /* "nf4", "fp4" */
-  part codes, largest, scales;
-  bool nested;
-  float numbers[TRI_NF4_CODES], nested_numbers[TRI_DYNAMIC_CODES];
-  float offset;
-  int64_t block,
-      group;     /* block: number of elements that share a magnitude; group: number of blocks that share a scale */
-  int64_t count; /* number of elements of the matrix */
+  char kind[8];                /* "nf4", "fp4" */
+  part codes, largest, scales; /* codes; magnitudes of the blocks (absmax); if `nested`, scales of the magnitudes
+                                  (nested_absmax) */
+  bool nested;                 /* whether the magnitudes are codes themselves (double quantisation) */
+  float numbers[TRI_NF4_CODES], nested_numbers[TRI_DYNAMIC_CODES]; /* values of the codes, and of the magnitudes'
+                                                                      codes */
+  float offset;         /* number that is added to each magnitude after its scale is applied; 0 unless `nested` */
+  int64_t block, group; /* numbers of elements that share a magnitude, and of blocks that share a scale */
+  int64_t count;        /* number of elements of the matrix */
 };
 
 /* ---- the tensors of a matrix ------------------------------------------------------------------------------------- */

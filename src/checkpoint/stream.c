@@ -16,12 +16,12 @@
 enum {
   PAGE = 4096,
   BUFFER_BYTES = (TRI_CHECKPOINT_BUFFER_BYTES - PAGE) / 2,
-  DIRECT_BYTES = 64 << 10, /* least bytes of a direct write */
+  DIRECT_BYTES = 64 << 10, /* smallest size of a write that bypasses the page cache */
   FLUSH_BYTES = 16 << 20   /* bytes written with the page cache before writeback is started */
 };
 
 typedef struct buffer {
-  char *bytes;
+  char *bytes;         /* [BUFFER_BYTES]: begins at a page */
   uint64_t base;       /* offset of bytes[0] in the file: a multiple of a page */
   uint64_t begin, end; /* range of the file in the buffer */
 } buffer;
@@ -37,10 +37,11 @@ struct tri_stream {
                                                       with the page cache since writeback was last started */
 
   pthread_t thread;
-  bool has_thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  bool writing, ending;
+  bool has_thread;         /* whether `thread` was started */
+  pthread_mutex_t mutex;   /* protects `writing`, `ending` and `failure` */
+  pthread_cond_t changed;  /* signals a change of `writing` or `ending` */
+  bool writing, ending;    /* writing: whether the thread has a buffer to write; ending: whether the thread ends when
+                              it has none */
   tri_saved_error failure; /* first failed write since the file was opened */
 };
 
@@ -134,7 +135,7 @@ tri_status tri_stream_open(tri_stream *s, const char *path, uint64_t bytes) {
   return TRI_OK;
 }
 
-/* Waits for the thread, and returns the status of its writes. */
+/* Waits until the thread has written its buffer, and returns the status of its writes. */
 static tri_status settle(tri_stream *s) {
   pthread_mutex_lock(&s->mutex);
   while (s->writing) pthread_cond_wait(&s->changed, &s->mutex);
