@@ -241,8 +241,8 @@ tri_status tri_peft_check_written(const char *folder) {
 tri_status tri_peft_check_targets(const tri_checkpoint *adapter, const tri_model *base) {
   json_t *config = NULL;
   tri_status status = load(tri_checkpoint_path(adapter), &config);
-  const bool own =
-      json_object_get(config, "trireme") != NULL; /* in our adapters, the tensors in the file are the trained ones */
+  /* In our adapters, the tensors in the file are the trained ones. */
+  const bool own = json_object_get(config, "trireme") != NULL;
   for (int64_t i = 0; status == TRI_OK && !own && i < tri_checkpoint_num_tensors(adapter); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
     status = check_tensor(&entry, config, base);

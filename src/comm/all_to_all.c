@@ -17,10 +17,10 @@
 #include <string.h>
 
 enum {
-  TAG = 3, /* exchange.c uses the lower tags */
-  IN_BUFFER_BYTES =
-      1 << 14, /* largest size of parts that are copied through the buffer: two copies are then faster than two steps */
-  SPAN_BYTES = 1 << 22 /* bytes read between two calls of tri_share_looking */
+  TAG = 3,                   /* exchange.c uses the lower tags */
+  IN_BUFFER_BYTES = 1 << 14, /* largest size of parts that are copied through the buffer: two copies are then faster
+                                than two steps */
+  SPAN_BYTES = 1 << 22       /* bytes read between two calls of tri_share_looking */
 };
 
 typedef enum parts_way {

@@ -358,8 +358,8 @@ static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   if (windows == 0) return;
   const double each = (rows->expected - tri_expert_rows_first(rows)) / windows, count = (double)rows->num_experts;
   const double width = (double)rows->width, ffn = (double)at->ffn, element = (double)tri_dtype_bytes(call->type);
-  const double gated =
-      tri_pass_choose(pass, 3.0, 8.0, 8.0) * ffn * element; /* bytes of the gated activation for one row */
+  /* Number of bytes of the gated activation for one row. */
+  const double gated = tri_pass_choose(pass, 3.0, 8.0, 8.0) * ffn * element;
   out->rows = each / count;
   out->inner = width;
   out->columns = 2.0 * ffn;

@@ -148,9 +148,8 @@ tri_status tri_training_write_summary(tri_training *t) {
   compare_losses(t, &history);
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
-  if (t->progress.best_step > 0 &&
-      t->data.prompts.count ==
-          0) { /* replaces the best loss of the history, whose earlier steps may have been evaluated on other text */
+  /* The run's best loss replaces that of the history, whose earlier steps may have been evaluated on other text. */
+  if (t->progress.best_step > 0 && t->data.prompts.count == 0) {
     summary.best_validation_loss = t->progress.best_loss;
     summary.best_validation_step = t->progress.best_step;
   }

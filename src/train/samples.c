@@ -499,7 +499,7 @@ tri_status tri_training_resume_samples(tri_training *t) {
   if (status == TRI_OK) status = resume_samples(t, prompts);
   tri_sample_prompts_release(prompts);
   tri_free(prompts);
-  const tri_status announced = announce_step(
-      t, -1); /* ends follow_steps on the other ranks, also after a failure, whose status all ranks then agree on */
+  /* This ends follow_steps on the other ranks, also after a failure, whose status all ranks then agree on. */
+  const tri_status announced = announce_step(t, -1);
   return status != TRI_OK ? status : announced;
 }

@@ -439,8 +439,8 @@ static tri_status list_parts(moving *m, const tri_weights *weights, int8_t *type
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     const tri_dtype type = tri_weights_type(weights, entry);
-    const bool of_base =
-        table->has_factors && entry->frozen && !entry->first; /* the receiver has loaded the base itself */
+    /* The receiver has loaded the base itself, so the base is not sent. */
+    const bool of_base = table->has_factors && entry->frozen && !entry->first;
     if (entry->alias || entry->count == 0 || of_base) continue;
     for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(entry); t++) {
       const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);

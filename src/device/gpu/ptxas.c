@@ -45,8 +45,8 @@ static bool read_resources(const char *line, assembler_report *r) {
 }
 
 tri_status tri_gpu_ptxas_shorten(char **log) {
-  const size_t room =
-      2 * strlen(*log) + 1; /* this is enough, because a kernel's line is shorter than the lines that it replaces */
+  /* This room is enough, because a kernel's line is shorter than the lines that it replaces. */
+  const size_t room = 2 * strlen(*log) + 1;
   char *out = NULL, *rest = *log;
   size_t used = 0;
   assembler_report r = {.kernel.name = ""};

@@ -77,8 +77,8 @@ static char *map_given(tri_guarded_state *state, size_t bytes) {
       return mapping + lead_bytes(bytes);
     }
     if (mapping != MAP_FAILED) munmap(mapping, mapped);
-    state->next_given =
-        at - at % window + window + low; /* another device most likely uses this range, so the next one is tried */
+    /* Another device most likely uses this range, so the next one is tried. */
+    state->next_given = at - at % window + window + low;
   }
   return map(bytes, false);
 }
