@@ -75,9 +75,9 @@ typedef struct supervisor {
   tri_listener listener;
   int signals, output; /* descriptors; output -1: closed */
   pid_t launcher;
-  bool reaped, stopped,
-      alive; /* whether the launcher has ended; whether it is stopped; whether some rank has sent a message */
-  double beat_s, limit_s; /* seconds between heartbeats; longest silence of a rank in seconds, 0: no limit */
+  bool reaped, stopped, alive; /* whether the launcher has ended; whether it is stopped; whether some rank has sent a
+                                  message */
+  double beat_s, limit_s;      /* seconds between heartbeats; longest silence of a rank in seconds, 0: no limit */
   /* Seconds, counted by keep_clock. ending_s: since end_job was called. grace_s: since secondary messages have been
    * waiting. settled_s: since the job was over (end_settled). stopped_s: since the launcher was stopped. quiet_s: since
    * the last report of steps or texts. late_s: since some ranks of this host are connected and others are not. */

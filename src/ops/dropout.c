@@ -7,8 +7,8 @@
 
 typedef struct dropout {
   double probability;
-  int64_t width, tokens,
-      site; /* elements of a row on this rank; tokens of a sequence; number of the dropout in the model */
+  int64_t width, tokens, site; /* elements of a row on this rank; tokens of a sequence; number of the dropout in the
+                                  model */
   int64_t row_elements, first; /* elements of a whole row; index of the first one on this rank */
 } dropout;
 

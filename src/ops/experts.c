@@ -164,8 +164,8 @@ tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *rows, int64_
 /* ---- the activation ---------------------------------------------------------------------------------------------- */
 
 typedef struct weighted_gated {
-  int64_t width, capacity,
-      end; /* elements of a row; rows of a window; offset in the tables of the element with the number of rows */
+  int64_t width, capacity, end; /* elements of a row; rows of a window; offset in the tables of the element with the
+                                   number of rows */
   double expected;
   tri_activation kind;
 } weighted_gated;

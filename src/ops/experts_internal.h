@@ -23,10 +23,10 @@ tri_status tri_op_route(tri_op_list *list, const tri_expert_layer *layer, int32_
 
 /* Sizes that are known when a list is created; the same for all calls of a layer. */
 typedef struct tri_expert_rows {
-  int64_t ranks, rank,
-      tensor_ranks; /* size of the domain EXPERT; index of this rank in it; number of ranks of a holder */
-  int64_t experts, chosen,
-      width; /* number of experts of the layer, and of experts that a token uses; width of the residual stream */
+  int64_t ranks, rank, tensor_ranks; /* size of the domain EXPERT; index of this rank in it; number of ranks of a
+                                        holder */
+  int64_t experts, chosen, width;    /* number of experts of the layer, and of experts that a token uses; width of the
+                                        residual stream */
   int64_t first_expert, num_experts; /* this rank has experts [first_expert, first_expert + num_experts) */
   const int64_t *holder_begins;      /* [holders + 1]: holder h has experts [holder_begins[h], holder_begins[h + 1]) */
   int64_t pairs, most_pairs; /* pairs of this rank, and of the rank with the most pairs, in the planned micro-batch */

@@ -40,8 +40,8 @@ typedef struct tri_reward_settings {
   char pattern[TRI_REWARD_TEXT_BYTES]; /* regex, format: pattern in PCRE2's syntax */
   char text[TRI_REWARD_TEXT_BYTES];    /* contains: text to find; default: the answer */
   bool strip;                          /* exact: whether white space at both ends is ignored; default true */
-  bool ignore_case, ignore_punctuation,
-      ignore_numbers; /* exact: differences that are ignored (tri_match_rule); default false */
+  bool ignore_case, ignore_punctuation, ignore_numbers; /* exact: differences that are ignored (tri_match_rule);
+                                                           default false */
   int64_t max;        /* length: largest number of tokens; 0, the default: tri_scored_completion.max_tokens */
   int64_t buffer;     /* length: number of tokens below the maximum over which the reward falls from 0 to -1 */
   int64_t ngram;      /* repetition: number of words of an n-gram; default 3 */

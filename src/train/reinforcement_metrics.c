@@ -74,9 +74,9 @@ void tri_reinforcement_batch_metrics(tri_training *t) {
  * upper bound; masked: labels that the importance ratio masks; kl: divergences from the reference. */
 typedef struct update_sums {
   double labels, low, high, masked, kl;
-  double difference, most_difference; /* |log-probability in training - in sampling|: sum and maximum */
-  double ratio, least_ratio,
-      most_ratio; /* importance ratio, old probability / probability in sampling: sum, minimum and maximum */
+  double difference, most_difference;    /* |log-probability in training - in sampling|: sum and maximum */
+  double ratio, least_ratio, most_ratio; /* importance ratio, old probability / probability in sampling: sum, minimum
+                                            and maximum */
 } update_sums;
 
 static void add_label(const tri_policy_settings *s, const tri_rollout_completion *c, int64_t k, double lp,
