@@ -12,8 +12,8 @@
 /* The texts that are hashed. */
 typedef struct words {
   FILE *frame, *values;
-  const uint64_t *sums; /* as in tri_base_signature_of */
-  bool all_known;       /* every tensor so far has a checksum */
+  const uint64_t *sums; /* checksums of all tensors of the folder, NULL if unknown (tri_base_signature_of) */
+  bool all_known;       /* whether every tensor so far has a checksum */
 } words;
 
 static void add_key(void *context, const tri_config_difference *difference) {
@@ -56,7 +56,7 @@ static tri_status add_tensor(const tri_checkpoint *base, const tri_parameter *te
 static tri_status add_all(const tri_checkpoint *base, const tri_model *model, words *w) {
   tri_parameter_table *table = NULL;
   tri_tensor_list list = {0};
-  tri_model whole = *model; /* a base has no adapter */
+  tri_model whole = *model; /* a copy of the model without its adapter, which a base does not have */
   const tri_model none = {0};
   whole.tuning = none.tuning;
   tri_config_differences(&tri_model_table, &whole, &none, add_key, w);

@@ -19,11 +19,11 @@ static const tri_folder *next_candidate(const tri_folder *list, int64_t count, c
   return best;
 }
 
-/* The next candidate, found by the first rank; name "": no more. If an old folder is damaged, it is the rest of a
- * removal, and is skipped without a message. */
+/* The next candidate, which the first rank finds and sends to the others. */
 typedef struct candidate {
-  char name[64];
-  bool old, disproved;
+  char name[64];       /* name of the folder below the root; "": there are no more candidates */
+  bool old, disproved; /* old: whether it is an old folder; if that is damaged, it is the rest of a removal, and is
+                          skipped without a message. disproved: whether it has the mark TRI_FILE_DISPROVED */
 } candidate;
 
 static tri_status disproved(void) {

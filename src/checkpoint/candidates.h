@@ -8,12 +8,12 @@
 /* The checkpoints below a root. */
 typedef struct tri_candidates {
   const char *root;
-  bool first;       /* this rank is the first of the group, which has the list, or there is no group */
+  bool first;       /* whether this rank has the list: it is the first of the group, or there is no group */
   tri_folder *list; /* [count]: result of tri_folder_list; NULL on other ranks */
   int64_t count;
-  tri_status (*share)(const tri_group *group, size_t bytes, void *data); /* broadcasts from the first rank; NULL: there
-                                                                            is no group */
-  const tri_group *group;                                                /* NULL: none */
+  /* Broadcasts data[bytes] from the first rank of the group; NULL: there is no group. */
+  tri_status (*share)(const tri_group *group, size_t bytes, void *data);
+  const tri_group *group; /* the ranks that try the checkpoints together; NULL: only this rank */
 } tri_candidates;
 
 /* COLLECTIVE over the group, LOCAL without one. See tri_checkpoint_newest_that. */

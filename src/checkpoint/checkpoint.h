@@ -45,10 +45,11 @@ typedef struct tri_group tri_group; /* comm/comm.h; functions that read on one r
 typedef struct tri_checkpoint_tensor {
   const char *name;
   tri_dtype type;
-  bool bytes; /* its elements are bytes, whatever `type` is */
+  bool bytes; /* whether the elements are bytes, whatever `type` is */
   int num_dims;
   int64_t shape[TRI_SAFETENSORS_DIMS];
-  const void *data; /* in host memory, dense and row-major: this rank saves the whole tensor; NULL: slices save it */
+  const void *data; /* the elements in host memory, dense and row-major, if this rank saves the whole tensor; NULL:
+                       slices save it */
 } tri_checkpoint_tensor;
 
 /* Device memory, which the host accesses by copies only. Each function waits for its copy. */
@@ -65,20 +66,20 @@ typedef struct tri_checkpoint_memory {
  * tensor if `part` is NULL). In a save, the slices of all ranks together must have each element once. */
 typedef struct tri_checkpoint_slice {
   int64_t tensor;            /* index of the tensor: first the weights, then the optimizer's tensors */
-  const tri_parameter *part; /* NULL: the whole tensor */
-  bool own_tensor;           /* `part` is saved as a tensor of its own, not as rows of a larger one
-                           (tri_parameter.within) */
+  const tri_parameter *part; /* parameter with the local part; NULL: the whole tensor */
+  bool own_tensor; /* whether `part` is saved as a tensor of its own, not as rows of a larger one (tri_parameter.within)
+                    */
   int64_t first, count;
-  void *data;                          /* [count], dense, of the tensor's type */
+  void *data;                          /* [count]: the elements, dense, of the tensor's type */
   const tri_checkpoint_memory *memory; /* memory of `data`; NULL: host memory */
 } tri_checkpoint_slice;
 
 /* Progress of a run. */
 typedef struct tri_checkpoint_state {
-  int64_t step, samples, tokens; /* steps that are finished; samples and tokens seen so far */
+  int64_t step, samples, tokens; /* numbers of finished steps, and of the samples and tokens seen in them */
   uint64_t seed;
-  const char *run_config; /* text of the resolved run file; NULL: none */
-  json_t *progress;       /* an object with other values of the caller; NULL: none; not changed */
+  const char *run_config; /* text of the resolved run file; NULL: no run file */
+  json_t *progress;       /* JSON object with other values of the caller, which is not changed; NULL: no other values */
 } tri_checkpoint_state;
 
 /* Size of tri_checkpoint_request.buffers. */
@@ -89,22 +90,22 @@ typedef struct tri_checkpoint_request {
   const char *root;
   const char *folder; /* path of the new folder, which must not exist; root, step and keep are then ignored; NULL: a
                          folder below root */
-  bool plain;         /* save a Hugging Face folder, without state.json and COMPLETE */
+  bool plain;         /* whether to save a Hugging Face folder, without state.json and COMPLETE */
   tri_checkpoint_state state;
   const tri_checkpoint_tensor *weights, *optimizer;
   int64_t num_weights, num_optimizer; /* num_optimizer 0: no optimizer.safetensors */
-  const tri_checkpoint_slice *slices; /* [num_slices]: this rank's, of the tensors without data */
+  const tri_checkpoint_slice *slices; /* [num_slices]: this rank's slices of the tensors without data */
   int64_t num_slices;
-  int64_t shard_bytes;        /* most bytes of a file with several tensors; 0: no limit */
+  int64_t shard_bytes;        /* largest size of a file with several tensors, in bytes; 0: no limit */
   const char *model_config;   /* the text of config.json; NULL: no such file */
   const char *stem;           /* begin of the names of the weights' files; NULL: "model" */
   const char *adapter_config; /* text of adapter_config.json: weights get PEFT's names in files; NULL: not an adapter */
   const char *tokenizer;      /* path of a tokenizer.json to copy; NULL: none */
   const char *extra_files;    /* folder whose extra files (extra_files.h) are copied; NULL: none */
   const struct tri_extra_texts *extra_texts; /* texts of files that `extra_files` does not have; NULL: none */
-  void *buffers;                             /* TRI_CHECKPOINT_BUFFER_BYTES of scratch; NULL: the save allocates them */
-  int64_t keep;                              /* newest checkpoints kept, this one included; 0 keeps all */
-  bool best; /* mark this checkpoint as the best so far: it is kept until a better one is saved */
+  void *buffers; /* scratch of TRI_CHECKPOINT_BUFFER_BYTES bytes; NULL: the save allocates it */
+  int64_t keep;  /* number of newest checkpoints that are kept, this one included; 0: all */
+  bool best;     /* whether to mark this checkpoint as the best so far: it is kept until a better one is saved */
 } tri_checkpoint_request;
 
 /* COLLECTIVE over the group. Saves, then removes old checkpoints by `keep`. Tensors are copied from the caller's memory
@@ -116,9 +117,11 @@ typedef struct tri_checkpoint_request {
  */
 tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[TRI_PATH_BYTES]);
 
-/* The same step by step, for a save in the background: begin; write, by any thread; when all ranks have written, join
- * (`written`: this rank's status); publish, by any thread, which only acts on the first rank. Then `end` in any case;
- * unless `good` (all steps succeeded), it removes the files. The data of the request must exist until then. */
+/* The following functions do the work of tri_checkpoint_save step by step, for a save in the background. The caller
+ * calls tri_checkpoint_save_begin; tri_checkpoint_save_write, in any thread; tri_checkpoint_save_join when all ranks
+ * have written (`written`: the status of this rank's write); tri_checkpoint_save_publish, in any thread, which does
+ * nothing except on the first rank; and in any case, even after a failure, tri_checkpoint_save_end, which removes the
+ * files unless `good` (all steps succeeded). The data of the request must exist until then. */
 typedef struct tri_checkpoint_saving tri_checkpoint_saving;
 tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request,
                                      tri_checkpoint_saving **out);   /* COLLECTIVE */
@@ -154,8 +157,8 @@ tri_status tri_checkpoint_clear(const char *root);
  * step that was computed from it, or an evaluation of it, was finite; removal of old checkpoints keeps the newest
  * proven one. A checkpoint from which every step was bad is disproved: searches for the newest checkpoint ignore it. */
 
-/* LOCAL. Mark the checkpoint of that step below root as proven, and then remove old checkpoints by `keep`; mark it as
- * disproved. */
+/* LOCAL. tri_checkpoint_prove marks the checkpoint of that step below root as proven, and then removes old checkpoints
+ * by `keep`; tri_checkpoint_disprove marks it as disproved. */
 tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep);
 tri_status tri_checkpoint_disprove(const char *root, int64_t step);
 
@@ -196,11 +199,11 @@ tri_status tri_checkpoint_verify_frame(const tri_group *group, const char *path)
 
 /* The parts of a checkpoint that a command needs. {0}: the weights, verified. */
 typedef struct tri_checkpoint_use {
-  bool settings_only; /* only config.json: no tensor is read */
-  bool optimizer;     /* also the optimizer's files; else they may be damaged or missing */
-  bool average; /* read the average over the run instead of each weight that has one; the checkpoint must have averages
-                 */
-  bool unverified; /* do not compare checksums, and log that: for reading a damaged checkpoint */
+  bool settings_only; /* whether only config.json is needed: no tensor is read */
+  bool optimizer;     /* whether the optimizer's files are needed as well; if not, they may be damaged or missing */
+  bool average;    /* whether each weight that has an average over the run is replaced by it; the checkpoint must have
+                      averages */
+  bool unverified; /* whether checksums are not compared, which is logged: for reading a damaged checkpoint */
 } tri_checkpoint_use;
 
 /* LOCAL. Compares the tokenizer.json at `path` with its checksum, if its folder is a checkpoint. */
@@ -216,10 +219,11 @@ tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use,
 typedef struct tri_checkpoint tri_checkpoint;
 
 /* LOCAL. Opens a checkpoint or a Hugging Face folder: model.safetensors, or the shards that
- * model.safetensors.index.json names (and the same of `optimizer`), or if these are missing adapter_model.safetensors.
- * Checks every header, and that COMPLETE and state.json, if the folder has them, match and list every file. Checksums
- * are compared for state.json and the indexes only (see tri_checkpoint_verify). A folder that has only one of COMPLETE
- * and state.json is a damaged checkpoint, not a Hugging Face folder. Release with tri_checkpoint_close. */
+ * model.safetensors.index.json names, or if these are missing adapter_model.safetensors; and optimizer.safetensors, or
+ * the shards of its index. Checks every header, and that COMPLETE and state.json, if the folder has them, match and
+ * list every file. Checksums are compared for state.json and the indexes only (see tri_checkpoint_verify). A folder
+ * that has only one of COMPLETE and state.json is a damaged checkpoint, not a Hugging Face folder. Release with
+ * tri_checkpoint_close. */
 tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out);
 
 /* LOCAL. As tri_checkpoint_open, for one process that reads alone: opens the optimizer's files only if `use` needs
@@ -239,7 +243,7 @@ int64_t tri_checkpoint_num_tensors(const tri_checkpoint *checkpoint);
 typedef struct tri_checkpoint_entry {
   const tri_safetensors_tensor *tensor;
   const char *file;  /* path */
-  bool has_checksum; /* false in a plain Hugging Face folder */
+  bool has_checksum; /* whether state.json has the tensor's checksum: false in a plain Hugging Face folder */
   uint64_t checksum;
 } tri_checkpoint_entry;
 tri_checkpoint_entry tri_checkpoint_get_entry(const tri_checkpoint *checkpoint, int64_t index);
@@ -254,7 +258,7 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 /* LOCAL. Fails with TRI_BAD_FILE, with both shapes, if the tensor is missing or has another shape; does not read it. */
 tri_status tri_checkpoint_check_shape(const tri_checkpoint *checkpoint, const char *name, int num_dims,
                                       const int64_t *shape);
-/* Returns whether both names read tensors, and different ones. */
+/* Returns whether both names read tensors, and these are different tensors. */
 bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other);
 
 /* Returns the matrix in 4 bits (four_bits.h) that this name reads; NULL if there is no such tensor, or it is not in 4

@@ -6,7 +6,7 @@
 
 /* ---- means and task vectors -------------------------------------------------------------------------------------- */
 
-/* ((w0 x0 + w1 x1) + w2 x2 ...) / W, where W is the sum of the weights in the same order. */
+/* Computes ((w0 x0 + w1 x1) + w2 x2 ...) / W, where W is the sum of the weights in the same order. */
 static void combine_linear(const tri_combine_settings *s, int models, int64_t count, float *const *values,
                            const float *base, float *out) {
   float total = (float)s->weights[0];
@@ -19,7 +19,7 @@ static void combine_linear(const tri_combine_settings *s, int models, int64_t co
   }
 }
 
-/* b + scale (w0 (x0 - b) + w1 (x1 - b) ...) */
+/* Computes b + scale (w0 (x0 - b) + w1 (x1 - b) ...), where b is the base. */
 static void combine_task(const tri_combine_settings *s, int models, int64_t count, float *const *values,
                          const float *base, float *out) {
   for (int64_t i = 0; i < count; i++) {
@@ -31,8 +31,8 @@ static void combine_task(const tri_combine_settings *s, int models, int64_t coun
 
 /* ---- slerp ------------------------------------------------------------------------------------------------------- */
 
-/* Interpolates along the circle between two tensors as vectors (Shoemake 1985); linearly if they are nearly parallel or
- * opposite, or if one is zero. */
+/* Interpolates between two tensors, regarded as vectors, along the circle (Shoemake 1985); interpolates linearly if
+ * they are nearly parallel or opposite, or if one is zero. */
 static void combine_slerp(const tri_combine_settings *s, int models, int64_t count, float *const *values,
                           const float *base, float *out) {
   double squares[2] = {0, 0}, dot = 0, first = 1 - s->t, second = s->t;

@@ -25,8 +25,8 @@ typedef struct tri_combine_method {
   const char *name;
   tri_combine *combine;
   int models;                      /* number of merged models; 0: any number */
-  bool base;                       /* needs a base */
-  bool weights, scale, density, t; /* uses this setting */
+  bool base;                       /* whether the method needs a base */
+  bool weights, scale, density, t; /* whether the method uses the setting of this name */
 } tri_combine_method;
 
 /* Returns the method with that name; NULL if there is no such method. */

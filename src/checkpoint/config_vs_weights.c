@@ -24,17 +24,18 @@ enum { CONFIG_LIMIT_BYTES = 1 << 24, KEYS_BYTES = 512 };
 
 /* ---- the keys of a tensor ---------------------------------------------------------------------------------------- */
 
-/* The shape of a tensor in a model; num_dims 0: the model does not have it. */
+/* The shape of a tensor in a model; num_dims is 0 if the model does not have the tensor. */
 typedef struct sight {
   int num_dims;
   int64_t shape[2];
 } sight;
 
-/* A question about a tensor: the sizes of the dimensions in `of`; if `of` is empty, whether the tensor exists. */
+/* A question about a tensor: it asks for the sizes of the dimensions that `of` marks, or, if `of` marks none, whether
+ * the tensor exists. */
 typedef struct question {
   const char *name;
-  bool of[2]; /* dimensions that are compared */
-  sight now;  /* in the model of the unchanged config.json */
+  bool of[2]; /* whether each dimension is compared */
+  sight now;  /* the tensor in the model of the unchanged config.json */
 } question;
 
 static bool is_answered_otherwise(const question *q, const sight *other) {

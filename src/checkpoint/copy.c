@@ -55,13 +55,15 @@ typedef struct copying {
   const tri_merged *from;
   tri_dtype type;
   tri_checkpoint_saving *saving;
-  tri_device *quantiser;   /* writes the matrices of layers in 4 bits; NULL: all weights are written in `type` */
-  void *wide, *narrow;     /* [PIECE_ELEMENTS]: values as read; values in `type`, if that is narrower */
+  tri_device *quantiser;   /* device that quantises the matrices of layers to 4 bits; NULL: all weights are written
+                              as `type` */
+  void *wide, *narrow;     /* [PIECE_ELEMENTS] each: wide: values as read; narrow: the same values as `type`, if that
+                              is narrower */
   tri_saved_error strange; /* error about a value of the current tensor that is NaN or infinite */
-  const tri_copy_adapter_request
-      *doubled; /* subtract the factors' initial values, which doubles their rank; NULL: copy tensors unchanged */
-  const tri_tensor_list *matrices;   /* with `doubled`: the model's tensors */
-  char of[TRI_PARAMETER_NAME_BYTES]; /* matrix whose initial factors `first` has; "": none */
+  const tri_copy_adapter_request *doubled; /* request to subtract the factors' initial values, which doubles their rank;
+                                              NULL: tensors are copied unchanged */
+  const tri_tensor_list *matrices;         /* the model's tensors; only used with `doubled` */
+  char of[TRI_PARAMETER_NAME_BYTES]; /* name of the matrix whose initial factors `first` has; "": `first` is empty */
   tri_principal first;
 } copying;
 
@@ -243,7 +245,7 @@ static int64_t describe_all(const copying *c, const tri_parameter *parameters, i
   return number;
 }
 
-/* Saves the parameters; the rest of `save` is set already. */
+/* Saves the parameters. Sets the tensors in `save`, whose other members the caller has set. */
 static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64_t count,
                               tri_checkpoint_request *save) {
   const size_t most = (size_t)count * (c->quantiser == NULL ? 1 : TRI_QUANTISED_TENSORS);
@@ -326,7 +328,7 @@ static void find_tied(const tri_copy_adapter_request *request, char out[TRI_PARA
   tri_model model;
   out[0] = '\0';
   if (tri_path_join(path, folder, TRI_FILE_CONFIG) != TRI_OK || !tri_path_exists(path))
-    return; /* a folder of PEFT, without config.json */
+    return; /* the folder was written by PEFT, and has no config.json */
   if (tri_huggingface_load_unverified(folder, &model) != TRI_OK || !tri_ties_names(&model, head, embedding)) return;
   if (!tri_checkpoint_has(request->from, embedding) || tri_checkpoint_has(request->from, head)) return;
   tri_checkpoint_read_as((tri_checkpoint *)(uintptr_t)request->from, head, embedding);
@@ -471,7 +473,8 @@ static tri_status copy_described(const tri_copy_adapter_request *request, const 
                                  .stem = TRI_PEFT_STEM,
                                  .adapter_config = config,
                                  .tokenizer = request->tokenizer,
-                                 /* The tokenizer's other files and the chat template, which the base need not have. */
+                                 /* The extra files are the tokenizer's other files and the chat template, which the
+                                  * base need not have. */
                                  .extra_files = request->tokenizer == NULL ? NULL : tri_checkpoint_path(request->from)};
   for (int64_t i = 0; i < count; i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(request->from, i);

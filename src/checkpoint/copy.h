@@ -11,22 +11,23 @@ typedef struct tri_copy_request {
   const tri_model *model;     /* the model of `from` (tri_merged_open) */
   const char *to;             /* the new folder, which must not exist */
   tri_dtype type;             /* type of the written weights: fp32, fp64 or bf16 */
-  const tri_run_notes *notes; /* written to the folder */
-  int64_t shard_bytes;        /* see tri_checkpoint_request */
-  const char *tokenizer;      /* path of a tokenizer.json to copy; NULL: none */
-  const char *extra_files;    /* folder whose extra files (extra_files.h) are copied; NULL: none */
-  bool plain;                 /* write a Hugging Face folder; else a checkpoint of step 0, without optimizer states */
-  bool quantised;             /* the matrices of layers are written in 4 bits, as bitsandbytes has them */
+  const tri_run_notes *notes; /* notes that are written to the folder */
+  int64_t shard_bytes; /* largest size of a file with several tensors, in bytes (tri_checkpoint_request); 0: no limit */
+  const char *tokenizer;   /* path of a tokenizer.json to copy; NULL: none */
+  const char *extra_files; /* folder whose extra files (extra_files.h) are copied; NULL: none */
+  bool plain; /* whether to write a Hugging Face folder; if not, a checkpoint of step 0 is written, without optimizer
+                 states */
+  bool quantised; /* whether the matrices of layers are written in 4 bits, as bitsandbytes has them */
 } tri_copy_request;
 
 typedef struct tri_copy_adapter_request {
-  const tri_checkpoint *from;
-  const char *to;
-  tri_dtype type;
+  const tri_checkpoint *from; /* the open adapter */
+  const char *to;             /* path of the new folder, which must not exist */
+  tri_dtype type;             /* type of the written factors */
   const char *tokenizer;
   const tri_run_notes *notes;
-  const tri_merged *with_base; /* the adapter with its base, to subtract the factors' initial values (principal.h);
-                                  NULL: the factors are copied unchanged */
+  const tri_merged *with_base; /* the adapter with its base, if the factors' initial values (principal.h) are
+                                  subtracted; NULL: the factors are copied unchanged */
   const tri_model *model;      /* the model of `with_base` */
 } tri_copy_adapter_request;
 

@@ -19,8 +19,8 @@ tri_status tri_copy_quantised_check(const tri_merged *from, const tri_tensor_lis
 void tri_copy_quantised_describe(const tri_parameter *matrix, char names[][TRI_QUANTISED_NAME_BYTES],
                                  tri_checkpoint_tensor *out);
 
-/* LOCAL. Quantises values[count] of a matrix and saves its tensors; `type`: type of the dequantised values for readers;
- * `number`: index of the first tensor in the save. */
+/* LOCAL. Quantises values[count] of a matrix and saves its tensors; `type` is the type in which readers get the
+ * dequantised values; `number` is the index of the matrix's first tensor in the save. */
 tri_status tri_copy_quantised_save(tri_device *device, const tri_parameter *matrix, tri_dtype type, float *values,
                                    int64_t number, tri_checkpoint_saving *saving);
 

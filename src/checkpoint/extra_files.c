@@ -66,7 +66,7 @@ typedef struct keeping {
   int64_t count;
 } keeping;
 
-/* A tri_extra_file_visit. */
+/* Copies an extra file from the folder `from` to the folder `to` of `context`, a keeping. */
 static tri_status keep_one(void *context, const char *name) {
   const keeping *k = context;
   char source[TRI_PATH_BYTES], target[TRI_PATH_BYTES];
@@ -81,7 +81,7 @@ static tri_status keep_one(void *context, const char *name) {
   return tri_output_copy(source, target, &bytes, &checksum);
 }
 
-/* A tri_extra_file_visit. */
+/* Adds 1 to the number of files in `context`, a keeping. */
 static tri_status count_one(void *context, const char *name) {
   (void)name;
   ((keeping *)context)->count++;

@@ -162,7 +162,7 @@ static bool is_left_over(const char *root, const tri_folder *folder) {
   return !tri_folder_has(root, folder, TRI_FILE_COMPLETE) || tri_checkpoint_is_there(root, folder->step);
 }
 
-/* Removes the folders of one kind; with kind NULL, all that are left over. */
+/* Removes the folders of one kind; if `kind` is NULL, all folders that are left over. */
 static tri_status remove_folders(const char *root, const tri_folder_kind *kind) {
   tri_folder *list = NULL;
   int64_t count = 0;
@@ -180,7 +180,7 @@ tri_status tri_folder_clear(const char *root, tri_folder_kind kind) { return rem
 
 tri_status tri_checkpoint_clear(const char *root) {
   TRI_TRY(remove_folders(root, NULL));
-  return tri_checkpoint_link_best(root); /* a run may have been killed just before this */
+  return tri_checkpoint_link_best(root); /* a run may have been killed before it did this */
 }
 
 /* Returns the newest complete folder of the list that is proven; NULL: none. */

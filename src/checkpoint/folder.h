@@ -43,7 +43,7 @@ tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step,
 /* LOCAL. Lists all checkpoint folders below root: final ones first, each kind from the highest step down. The list of a
  * missing root is empty. Release *out with tri_free. */
 tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count);
-/* LOCAL. The same for an open folder, which the function closes. */
+/* LOCAL. Lists the checkpoint folders in an open folder, as tri_folder_list does, and closes the folder. */
 tri_status tri_folder_list_open(DIR *directory, tri_folder **out, int64_t *count);
 
 /* LOCAL. Renames a final folder to an old one; tri_folder_clear removes it. */
@@ -52,7 +52,8 @@ tri_status tri_folder_retire(const char *root, int64_t step);
 /* LOCAL, only for the one writer below root. Removes all folders of a kind (temporary or old). */
 tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
 
-/* Return whether a folder is final, exists and has COMPLETE; whether it has a mark (TRI_FILE_PROVEN, ...). */
+/* tri_folder_is_complete returns whether a folder is final, exists and has COMPLETE; tri_folder_has returns whether it
+ * has a mark (TRI_FILE_PROVEN, ...). */
 bool tri_folder_is_complete(const char *root, const tri_folder *folder);
 bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark);
 

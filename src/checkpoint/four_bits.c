@@ -11,20 +11,23 @@
 
 enum { STATE_LIMIT_BYTES = 4096, NAME_BYTES = 512, PIECE_ELEMENTS = 1 << 18, PIECE_BLOCKS = PIECE_ELEMENTS / 32 + 2 };
 
-/* A tensor that belongs to a matrix (a copy, since the headers of the files change later), and its file. */
+/* A tensor that belongs to a matrix, and its file. The tensor is a copy, because tri_four_bits_find changes the files'
+ * headers later. */
 typedef struct part {
   tri_safetensors_tensor tensor;
   tri_input input;
 } part;
 
 struct tri_four_bits {
-  char kind[8]; /* "nf4", "fp4" */
-  part codes, largest, scales;
-  bool nested;
-  float numbers[TRI_NF4_CODES], nested_numbers[TRI_DYNAMIC_CODES];
-  float offset;
-  int64_t block, group; /* number of elements that share a magnitude, of blocks that share a scale */
-  int64_t count;        /* elements */
+  char kind[8];                /* "nf4", "fp4" */
+  part codes, largest, scales; /* codes; magnitudes of the blocks (absmax); if `nested`, scales of the magnitudes
+                                  (nested_absmax) */
+  bool nested;                 /* whether the magnitudes are codes themselves (double quantisation) */
+  float numbers[TRI_NF4_CODES], nested_numbers[TRI_DYNAMIC_CODES]; /* values of the codes, and of the magnitudes'
+                                                                      codes */
+  float offset;         /* number that is added to each magnitude after its scale is applied; 0 unless `nested` */
+  int64_t block, group; /* numbers of elements that share a magnitude, and of blocks that share a scale */
+  int64_t count;        /* number of elements of the matrix */
 };
 
 /* ---- the tensors of a matrix ------------------------------------------------------------------------------------- */
@@ -120,7 +123,8 @@ static tri_status parse_block(const part *state, const json_t *document, const c
   return refuse(state, text);
 }
 
-/* Parses sizes and types; sets the shape and type of `tensor` to those of the dequantised matrix. */
+/* Sets the sizes in `m` to those in the JSON text `document`, and the shape and type of `tensor` to those of the
+ * dequantised matrix. */
 static tri_status parse_state(const part *state, const char *kind, const json_t *document, tri_four_bits *m,
                               tri_safetensors_tensor *tensor) {
   const char *said = json_string_value(json_object_get(document, "quant_type"));
@@ -229,8 +233,8 @@ static bool is_beside(tri_safetensors_file *files, int64_t num_files, const char
   return false;
 }
 
-/* Removes the parts of matrices other than codes from the headers. All are marked first, because is_beside looks up
- * names. */
+/* Removes the parts of matrices other than codes from the headers. All parts are marked before the first is removed,
+ * because is_beside looks names up in the headers. */
 static tri_status hide(tri_safetensors_file *files, int64_t num_files) {
   for (int64_t f = 0; f < num_files; f++) {
     tri_safetensors_header *header = &files[f].header;

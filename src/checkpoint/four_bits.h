@@ -44,7 +44,8 @@ const char *tri_four_bits_kind(const tri_four_bits *matrix);
 /* Checks that the codes are of the kind that `adapter.quantise: nf4` makes: NF4 in blocks of 64 with double
  * quantisation. Fails with TRI_UNSUPPORTED; the message has their kind. */
 tri_status tri_four_bits_check_kind(const tri_four_bits *matrix);
-/* LOCAL. Reads all parts of such a matrix, laid out as in device/nf4.h (tri_nf4_layout_of). */
+/* LOCAL. Reads all parts of a matrix that tri_four_bits_check_kind accepts into `out`, laid out as in device/nf4.h
+ * (tri_nf4_layout_of). */
 tri_status tri_four_bits_read_codes(const tri_four_bits *matrix, void *out);
 
 /* Refuses a config.json whose `quantization_config` is not bitsandbytes' in 4 bits: GPTQ, AWQ, weights in 8 bits. */

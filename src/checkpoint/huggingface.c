@@ -85,7 +85,7 @@ static bool is_value(const json_t *value, const char *text) {
   return same;
 }
 
-/* Refuses a value of a transformers switch other than the row's, the only ones that we compute. */
+/* Refuses a value of a switch of transformers unless it is one of the row's values, because we compute only these. */
 static tri_status require(const tri_json_reader *from, const tri_hf_key *row) {
   const json_t *value = tri_reader_get(from, row->key);
   if (value == NULL || is_value(value, row->value) || is_value(value, row->other_value)) return TRI_OK;

@@ -18,7 +18,7 @@ tri_status tri_huggingface_parse(const char *path, const char *text, size_t byte
 
 /* LOCAL. Reads FOLDER/config.json, and compares it with its checksum if the folder is a checkpoint. */
 tri_status tri_huggingface_load(const char *folder, tri_model *out);
-/* LOCAL. The same without comparing the checksum, for commands with --no-verify. */
+/* LOCAL. Reads FOLDER/config.json without comparing its checksum, for commands with --no-verify. */
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
 
 /* LOCAL. Logs the ignored keys of a folder's config.json, pairs of keys with the same meaning and different values and,

@@ -25,8 +25,8 @@ static bool is_own(const char *key) {
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 typedef struct own_values {
-  json_t *object;
-  bool of_function;
+  json_t *object;   /* the object `trireme`: values by keys of a run file */
+  bool of_function; /* whether one of the values changes the model's function */
 } own_values;
 
 static void add_value(void *context, const tri_config_difference *difference) {

@@ -39,8 +39,8 @@ static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys 
 TRI_CONFIG_WORDS(rope_types, tri_rope_type, TRI_ROPE_TYPES)
 
 typedef struct rope_reader {
-  tri_json_reader from;   /* the object for rotary positions */
-  const char *key, *type; /* names as in the file */
+  tri_json_reader from;   /* reader of the object for rotary positions */
+  const char *key, *type; /* key of the object in the file; its rope_type */
 } rope_reader;
 
 static tri_status check_asked(const rope_reader *rope, const char *const *asked) {

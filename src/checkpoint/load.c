@@ -47,19 +47,20 @@
 
 struct tri_checkpoint {
   char path[TRI_PATH_BYTES];
-  json_t *document;                       /* content of state.json; NULL: a Hugging Face folder */
-  bool unverified;                        /* checksums are not compared */
-  bool adapter;                           /* its weights are those of an adapter */
-  bool average;                           /* the average of each weight that has one is read instead of the weight */
+  json_t *document; /* content of state.json; NULL: the folder is a Hugging Face folder */
+  bool unverified;  /* whether checksums are not compared */
+  bool adapter;     /* whether its weights are those of an adapter */
+  bool average;     /* whether the average of each weight that has one is read instead of the weight */
   char absent[TRI_PARAMETER_NAME_BYTES];  /* tensor of a tied pair that the files lack (ties.h); "": none */
   char present[TRI_PARAMETER_NAME_BYTES]; /* tensor that is read instead of `absent` */
   tri_checkpoint_state state;
   tri_safetensors_file *files;
-  tri_four_bits *four_bits; /* descriptions to which tensors in 4 bits point */
+  tri_four_bits *four_bits; /* [num_four_bits]: descriptions to which tensors in 4 bits point */
   int64_t num_four_bits;
-  int64_t num_files, num_tensors;     /* num_tensors: without files from which only averages are read */
+  int64_t num_files, num_tensors;     /* num_tensors: number of tensors in all files except those from which only
+                                         averages are read */
   int64_t num_misplaced;              /* number of ignored tensors that the index places in another file */
-  char misplaced[2 * TRI_PATH_BYTES]; /* name of the first of them, and its file */
+  char misplaced[2 * TRI_PATH_BYTES]; /* name and file of the first ignored tensor */
 };
 
 enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
@@ -71,7 +72,7 @@ static bool wants_optimizer(const tri_checkpoint_use *use) { return use->optimiz
 
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out);
 
-/* Tests whether a folder is good for a use by one process: a tri_checkpoint_try. */
+/* Tests whether a folder is good for a use by one process (`context`, a tri_checkpoint_use). */
 static tri_status try_use(void *context, const char *path, bool *damaged) {
   const tri_checkpoint_use *use = context;
   tri_checkpoint *checkpoint = NULL;
@@ -324,7 +325,7 @@ static tri_status add_averages(tri_checkpoint *checkpoint) {
                   checkpoint->path);
 }
 
-/* Removes parts of names that PyTorch's wrappers add, in folders of other programs. */
+/* Removes the parts that PyTorch's wrappers add to names, in folders of other programs. */
 static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   const char *taken = NULL;
   int64_t tensors = 0;
@@ -593,7 +594,7 @@ static tri_status compare_sum(const tri_checkpoint *checkpoint, const tri_safete
 tri_status tri_checkpoint_compare(const tri_checkpoint *checkpoint, const char *name, uint64_t sum) {
   const tri_safetensors_file *file = NULL;
   const tri_safetensors_tensor *tensor = find(checkpoint, name, &file);
-  if (tensor == NULL) return TRI_OK; /* nothing was read */
+  if (tensor == NULL) return TRI_OK; /* the tensor is missing, so that nothing of it was read */
   return compare_sum(checkpoint, file, tensor->name, sum);
 }
 

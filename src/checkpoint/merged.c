@@ -24,7 +24,7 @@
 
 /* ---- the adapter's tensors --------------------------------------------------------------------------------------- */
 
-/* Writes the name of a factor of a matrix; false if the matrix is not a module's weight. */
+/* Writes the name of a factor of a matrix to `out`; returns false if the matrix is not a module's weight. */
 static bool factor_name(const tri_parameter *matrix, char which, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(matrix->name), tail = strlen(ending);
@@ -33,7 +33,7 @@ static bool factor_name(const tri_parameter *matrix, char which, char out[TRI_PE
   return true;
 }
 
-/* Writes the name of the magnitudes of a matrix; false if the matrix is not a module's weight. */
+/* Writes the name of the magnitudes of a matrix to `out`; returns false if the matrix is not a module's weight. */
 static bool magnitude_name(const char *weight, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(weight), tail = strlen(ending);
@@ -55,7 +55,7 @@ static tri_status mark_shaped(const tri_checkpoint *adapter, const char *name, i
   return tri_checkpoint_check_shape(adapter, name, num_dims, shape);
 }
 
-/* Marks the factors of an expert's matrix as used. *single: the matrix has a pair of its own. */
+/* Marks the factors of an expert's matrix as used. Sets *single to whether the matrix has a pair of its own. */
 static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
                                bool *used, bool *single) {
   tri_peft_expert_pair pair;
@@ -180,7 +180,7 @@ static tri_status find_base(const tri_checkpoint *adapter, const tri_peft *peft,
   return tri_checkpoint_find(peft->base, use, path);
 }
 
-/* Refuses a base with another signature than that of the adapter's base; only warns if verification is off. */
+/* Refuses a base with another signature than that of the adapter's base; only warns if `verify` is false. */
 static tri_status check_signature(const tri_merged *merged, const tri_peft *peft, const tri_model *model, bool verify) {
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
   tri_base_signature found;
@@ -421,7 +421,7 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
                    : TRI_OK; /* PEFT's PiSSA does not apply to embeddings */
 }
 
-/* Reads the magnitudes of a matrix, [outputs]; *out NULL: the adapter does not have them. */
+/* Reads the magnitudes of a matrix, (*out)[outputs]; sets *out to NULL if the adapter does not have them. */
 static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter *tensor, double **out) {
   char name[TRI_PEFT_NAME_BYTES];
   double *values = NULL;

@@ -37,8 +37,8 @@ typedef struct tri_low_rank {
   double *left, *right; /* [rows, rank], [rank, columns]; NULL: no factors */
   int64_t columns, rank;
   double scale;
-  double *whole; /* [rows, columns], used instead of the file's values: quantised to 4 bits and back, or the result with
-                    magnitudes (then left and right are NULL); NULL: the file's */
+  double *whole; /* [rows, columns]: values that replace those of the file: the matrix quantised to 4 bits and back, or
+                    the result with magnitudes (then left and right are NULL); NULL: the file's values are used */
 } tri_low_rank;
 
 /* Returns whether the matrix is used unchanged. */

@@ -129,7 +129,7 @@ tri_status tri_output_put_direct(tri_output *output, uint64_t offset, const void
   return tri_output_put(output, offset, data, bytes);
 }
 
-/* Only a hint: a failure has no effect. */
+/* The call is only a hint to the system, so that its failure has no effect. */
 void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes) {
 #ifdef SYNC_FILE_RANGE_WRITE
   (void)sync_file_range(output->file, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE);

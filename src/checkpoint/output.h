@@ -13,7 +13,7 @@ typedef struct tri_output {
   int file;         /* descriptor */
   int direct;       /* descriptor of the same file that bypasses the page cache (O_DIRECT); -1: none */
   const char *path; /* owned by the caller, valid until the file is closed */
-  uint64_t bytes;   /* size of the whole file, for the message when the disk is full */
+  uint64_t bytes;   /* final size of the whole file, for the message if the disk is full */
 } tri_output;
 
 /* LOCAL. Creates a file that must not exist. `bytes`: tri_output.bytes. */
@@ -31,8 +31,8 @@ tri_status tri_output_open(const char *path, uint64_t bytes, tri_output *out);
 tri_status tri_output_put(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
 /* LOCAL. Asks the system to begin sending these bytes of the file to the disk. */
 void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes);
-/* LOCAL. As tri_output_put, but bypasses the page cache if tri_output_is_direct; the address, offset and bytes must
- * then be multiples of 4096. */
+/* LOCAL. tri_output_put_direct writes as tri_output_put does, but bypasses the page cache if tri_output_is_direct
+ * returns true; `data`, `offset` and `bytes` must then be multiples of 4096. */
 bool tri_output_is_direct(const tri_output *output);
 tri_status tri_output_put_direct(tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
 

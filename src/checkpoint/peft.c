@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OBJECT "trireme" /* our own object in the file */
+#define OBJECT "trireme" /* key of our own object in adapter_config.json */
 
 enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_RANK = 1 << 16 };
 
@@ -58,7 +58,7 @@ static bool has_pattern_target(const tri_adapter *adapter) {
   return false;
 }
 
-/* Returns `target_modules`: the last parts of modules' names. Whole names if a target is a pattern, because PEFT's
+/* Returns `target_modules`: the last parts of modules' names; but whole names if a target is a pattern, because PEFT's
  * lists have no patterns, or if the model has experts, because their matrices have the same last parts as others. */
 static json_t *targets_json(const tri_adapter *adapter, const tri_parameter_table *table, bool experts) {
   json_t *list = json_array();
@@ -453,7 +453,7 @@ static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
   const tri_json_reader own = {.path = from->path, .object = tri_reader_get(from, OBJECT)};
   if (own.object == NULL) return TRI_OK;
   if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
-  out->own = out->keeps_ties = true; /* adapters of ours change both tied tensors */
+  out->own = out->keeps_ties = true; /* in our adapters, training one of two tied tensors changes both */
   TRI_TRY(read_signature(&own, "base", out->signature.frame));
   TRI_TRY(read_signature(&own, "base_values", out->signature.values));
   TRI_TRY(read_quantise(&own, &out->adapter.quantise));
@@ -527,8 +527,8 @@ static tri_status check_same(const char *folder, const char *key, const tri_adap
                   key, folder, key);
 }
 
-/* Adds the patterns that PEFT adds when it converts factors of single experts (peft_singles.h). *converted: the folder
- * has factors of single gates. */
+/* Adds the patterns that PEFT adds when it converts factors of single experts (peft_singles.h). Sets *converted to
+ * whether the folder has factors of single gates. */
 static tri_status convert_singles(const char *folder, tri_adapter *adapter, bool *converted) {
   tri_checkpoint *from = NULL;
   TRI_TRY(tri_checkpoint_open(folder, &from));

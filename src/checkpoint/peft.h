@@ -17,7 +17,8 @@ enum { TRI_PEFT_NAME_BYTES = 128 };
 
 /* Writes PEFT's name of a tensor: its prefix and the module's name in transformers 5 (model/module_names.h). */
 void tri_peft_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
-/* The same with the module's name in transformers 4, which is the name in the model's files; older adapters have it. */
+/* Writes PEFT's name of a tensor with the module's name in transformers 4, which is the name in the model's files;
+ * older adapters have such names. */
 void tri_peft_file_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
 /* Writes PEFT's name of a tensor of the base in a module with factors: "q_proj.base_layer.bias". */
 void tri_peft_base_layer_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
@@ -29,9 +30,9 @@ typedef struct tri_peft {
    * decide which modules have factors. */
   tri_adapter adapter;
   char base[TRI_PATH_BYTES]; /* base_model_name_or_path; "": none */
-  bool own;                  /* written by Trireme */
-  bool keeps_ties;           /* training one of two tied tensors changes both: in our own adapters, and in PEFT's with
-                                ensure_weight_tying; else the other tensor stays as it is in the base */
+  bool own;                  /* whether Trireme wrote the adapter */
+  bool keeps_ties; /* whether training one of two tied tensors changes both, as in our own adapters and in PEFT's with
+                      ensure_weight_tying; if not, the other tensor stays as it is in the base */
   tri_base_signature signature; /* signature of the base */
 } tri_peft;
 
@@ -47,7 +48,8 @@ const char *tri_peft_quantise_word(tri_quantise quantise);
 /* Returns the words as a JSON list. */
 json_t *tri_peft_words_json(const tri_trainable_words *words);
 
-/* LOCAL. Reads FOLDER/adapter_config.json; with `verify`, and if the folder is a checkpoint, compares its checksum. */
+/* LOCAL. Reads FOLDER/adapter_config.json; if `verify` is true and the folder is a checkpoint, compares the file's
+ * checksum. */
 tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out);
 
 /* LOCAL. Returns whether a folder is PEFT's or a checkpoint with an adapter. tri_checkpoint_open then finds its factors

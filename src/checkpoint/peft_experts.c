@@ -21,7 +21,8 @@ bool tri_peft_is_parameter(const tri_parameter *entry) {
   return false;
 }
 
-/* Adds a target that names experts; for a pattern, the whole names of the matching parameters. */
+/* Adds a target that names experts to the list; if the target is a pattern, adds the whole names of the matching
+ * parameters. */
 static void add_experts(json_t *list, const tri_parameter_table *table, const char *target) {
   char name[TRI_PARAMETER_NAME_BYTES];
   for (int64_t i = 0; i < table->num_entries; i++) {
@@ -160,7 +161,8 @@ tri_status tri_peft_find_expert_pair(const tri_checkpoint *from, const tri_adapt
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the factor of one matrix out of the factor of all experts; factor->stacked.as: the layout of the stack. */
+/* Reads the factor of one matrix out of the factor of all experts, in which factor->stacked.as is the layout of the
+ * stack. */
 static tri_status read_part(const tri_checkpoint *from, const char *name, const int64_t whole[2],
                             const tri_parameter *factor, double **out) {
   const int64_t count = factor->shape[0] * factor->shape[1];

@@ -41,11 +41,11 @@ tri_status tri_peft_convert_singles(const char *folder, tri_adapter *adapter) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* The factors to read for one matrix of the run: A (`which` 0) or B (1) of expert `member`, of `kinds` matrices from
- * index `first` on in the order gate, up, down. */
+/* The factors in the folder that make up one factor of the run. */
 typedef struct wanted {
-  int64_t layer, member, first, kinds;
-  int which;
+  int64_t layer, member, first, kinds; /* layer, and index of the expert; the matrices are [first, first + kinds) of
+                                          gate, up, down */
+  int which;                           /* 0: the factors A; 1: the factors B */
 } wanted;
 
 static wanted wanted_of(const tri_parameter *part) {

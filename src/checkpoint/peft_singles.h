@@ -7,16 +7,16 @@
 #include "checkpoint/checkpoint.h"
 #include "model/trainable.h"
 
-/* LOCAL. Returns whether an adapter has factors of single experts; *gate_up: also of gates, which PEFT joins with up.
- */
+/* LOCAL. Returns whether an adapter has factors of single experts; sets *gate_up to whether some of them are factors of
+ * gates, which PEFT joins with up. */
 bool tri_peft_has_singles(const tri_checkpoint *from, bool *gate_up);
 
 /* Adds to `adapter` the patterns that PEFT adds for a folder with factors of single experts: rank and alpha of
  * gate_up_proj. Fails with TRI_UNSUPPORTED if there would be too many patterns; `folder` is for the message. */
 tri_status tri_peft_convert_singles(const char *folder, tri_adapter *adapter);
 
-/* LOCAL. Reads a slice of a run's factor of experts, if the folder has factors of single experts. *done: the slice was
- * read. */
+/* LOCAL. Reads a slice of a run's factor of experts, if the folder has factors of single experts. Sets *done to whether
+ * the slice was read. */
 tri_status tri_peft_read_single(const tri_checkpoint *from, tri_dtype type, const tri_checkpoint_slice *slice,
                                 bool *done);
 

@@ -24,8 +24,8 @@ static bool ends_in(const char *module, const char *word) {
          (length == tail || module[length - tail - 1] == '.');
 }
 
-/* Returns whether a key's value names a module; *whole: by its whole name. Returns `otherwise` for a pattern that
- * cannot be translated. */
+/* Returns whether a key's value names a module; sets *whole to whether it does so by the whole name. Returns
+ * `otherwise` for a pattern that cannot be translated. */
 static bool is_named(const json_t *value, const char *module, bool otherwise, bool *whole) {
   const char *pattern = json_string_value(value);
   const json_t *entry = NULL;
@@ -42,8 +42,8 @@ static bool is_named(const json_t *value, const char *module, bool otherwise, bo
   return found;
 }
 
-/* Returns the layer of a module: the first number in its name after one of `patterns` (none: after two other parts);
- * -1: none. */
+/* Returns the layer of a module: the first number in its name after one of `patterns` (after two other parts, if there
+ * are no patterns); -1 if there is no such number. */
 static int64_t layer_of(const char *module, const json_t *patterns) {
   const json_t *one = NULL;
   size_t i = 0;
@@ -241,7 +241,8 @@ tri_status tri_peft_check_written(const char *folder) {
 tri_status tri_peft_check_targets(const tri_checkpoint *adapter, const tri_model *base) {
   json_t *config = NULL;
   tri_status status = load(tri_checkpoint_path(adapter), &config);
-  const bool own = json_object_get(config, "trireme") != NULL; /* our tensors are the trained ones */
+  /* In our adapters, the tensors in the file are the trained ones. */
+  const bool own = json_object_get(config, "trireme") != NULL;
   for (int64_t i = 0; status == TRI_OK && !own && i < tri_checkpoint_num_tensors(adapter); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
     status = check_tensor(&entry, config, base);

@@ -14,8 +14,8 @@ static tri_status transpose(int64_t rows, int64_t columns, const double *from, d
   return TRI_OK;
 }
 
-/* Computes row[length] = vector[side] matrix[side, length], the singular vector of the other side times the singular
- * value. Returns the singular value. */
+/* Computes row[length] = vector[side] matrix[side, length]; if `vector` is a singular vector, the row is the matching
+ * vector along the other side times the singular value. Returns the row's norm, which is the singular value. */
 static double project(int64_t side, int64_t length, const double *matrix, const double *vector, double *row) {
   double squares = 0;
   for (int64_t j = 0; j < length; j++) row[j] = 0;
@@ -26,10 +26,10 @@ static double project(int64_t side, int64_t length, const double *matrix, const 
   return sqrt(squares);
 }
 
-/* The destination of the vectors of one side: distance of the elements of a vector (step), and of vectors (spacing). */
+/* The destination of the vectors along one side. */
 typedef struct side_of {
-  float *to;
-  int64_t step, spacing;
+  float *to;             /* first element of the first vector */
+  int64_t step, spacing; /* distances in elements: of two elements of a vector (step), and of two vectors (spacing) */
 } side_of;
 
 static void copy_vectors(int64_t side, int64_t length, const double *matrix, int64_t rank, double scale,

@@ -101,7 +101,8 @@ const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char 
   return text;
 }
 
-/* Computes the bytes of a tensor from type and shape; false on overflow, or if the bits are not whole bytes. */
+/* Computes the bytes of a tensor from its type and shape; returns false on overflow, or if its bits are not a multiple
+ * of 8. */
 static bool tensor_bytes(const tri_safetensors_tensor *tensor, uint64_t *bytes) {
   uint64_t bits = (uint64_t)tri_safetensors_type_bits(tensor->type);
   bool overflow = false;
@@ -203,7 +204,7 @@ static tri_status check_metadata(const char *path, json_t *metadata) {
   return TRI_OK;
 }
 
-/* Orders by offset; an empty tensor comes before the tensor at the same offset. */
+/* Compares the places of two tensors: orders them by offset, an empty tensor before the tensor at the same offset. */
 static int compare_places(const void *left, const void *right) {
   const tri_safetensors_tensor *a = left, *b = right;
   if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;

@@ -44,7 +44,8 @@ typedef enum tri_safetensors_type {
   TRI_SAFETENSORS_TYPES,
 } tri_safetensors_type;
 
-/* Return the name of a type ("F32"); the bits of an element; the type for a tri_dtype. */
+/* tri_safetensors_type_name returns the name of a type ("F32"), tri_safetensors_type_bits the number of bits of an
+ * element, and tri_safetensors_type_of the type for a tri_dtype. */
 const char *tri_safetensors_type_name(tri_safetensors_type type);
 int tri_safetensors_type_bits(tri_safetensors_type type);
 tri_safetensors_type tri_safetensors_type_of(tri_dtype type);
@@ -61,7 +62,7 @@ typedef struct tri_safetensors_tensor {
   uint64_t bytes;
   const struct tri_four_bits *four_bits; /* description of a matrix in 4 bits (four_bits.h): the bytes are codes, type
                                             and shape are those of the dequantised matrix; NULL: plain values */
-  bool hidden;                           /* scratch of four_bits.c */
+  bool hidden; /* whether four_bits.c is about to remove the tensor from the header; false at all other times */
 } tri_safetensors_tensor;
 
 /* Writes "[768, 2304]". Returns text. */
@@ -73,7 +74,7 @@ typedef struct tri_safetensors_header {
   tri_safetensors_tensor *tensors;  /* [num_tensors], in the order of their bytes */
   tri_safetensors_tensor **by_name; /* [num_tensors], sorted by name */
   int64_t num_tensors;
-  uint64_t data_offset; /* end of the header, from the beginning of the file */
+  uint64_t data_offset; /* offset in the file of the end of the header, where the tensors' bytes begin */
   json_t *document;     /* the parsed header; owns the names in it */
   char *names;          /* owns names that were changed (wrapped_names.h); NULL: none */
 } tri_safetensors_header;
@@ -114,8 +115,8 @@ tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tr
  * dequantised; other conversions fail with TRI_UNSUPPORTED. */
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                 void *out);
-/* LOCAL. The same for elements [first, first + count). Adds these elements' part of the tensor's checksum
- * (element_sum.h) to *sum, unless NULL; nothing for a matrix in 4 bits. */
+/* LOCAL. Reads the elements [first, first + count) as tri_safetensors_read does. Adds their part of the tensor's
+ * checksum (element_sum.h) to *sum, unless `sum` is NULL or the tensor is a matrix in 4 bits. */
 tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
                                      tri_dtype type, int64_t first, int64_t count, void *out, uint64_t *sum);
 

@@ -29,7 +29,7 @@ static tri_status read_header(tri_safetensors_file *file) {
   tri_status status = TRI_OK;
   if (held == sizeof length && length <= file->file_bytes - held && length <= (1u << 30)) {
     held += length;
-  } else { /* enough to recognise another kind of file */
+  } else { /* the first bytes are enough to recognise another kind of file */
     held = file->file_bytes < TRI_FILE_KIND_BYTES ? file->file_bytes : TRI_FILE_KIND_BYTES;
   }
   TRI_TRY_GOTO(tri_alloc(file->input.path, held, 1, &data), free_data);
@@ -82,7 +82,7 @@ static float from_bf16(uint16_t value) {
   return out;
 }
 
-/* IEEE binary16: 1 sign, 5 exponent (bias 15), 10 fraction. */
+/* Converts an IEEE binary16 number (1 bit of sign, 5 of exponent with bias 15, 10 of fraction) to fp32. */
 static float from_f16(uint16_t value) {
   uint32_t sign = (uint32_t)(value & 0x8000u) << 16, exponent = value >> 10 & 0x1Fu, fraction = value & 0x3FFu;
   float out;

@@ -36,34 +36,35 @@
 
 enum { PIECE_BYTES = 1 << 18 };
 
-/* A file with the tensors [first, end) of the save. */
+/* A file with tensors of the save. */
 typedef struct stored_file {
   char name[64];
-  int64_t first, end;
-  char *header;
+  int64_t first, end; /* numbers of its tensors: [first, end) */
+  char *header;       /* [header_bytes]: length and JSON text, as they are in the file */
   size_t header_bytes;
   uint64_t file_bytes;
 } stored_file;
 
 struct tri_checkpoint_saving {
   tri_checkpoint_request request;
-  tri_group alone;
+  tri_group alone; /* group of only this rank, if the request has none */
   const tri_group *group;
-  char temporary[TRI_PATH_BYTES],
-      final[TRI_PATH_BYTES]; /* paths of the folder; final: on the first rank only, else "" */
-  tri_named_folder named;    /* used if the request names the folder */
-  int64_t num_tensors;       /* weights, then the optimizer's */
+  char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES]; /* paths of the folder during the save and after it; `final` is
+                                                            "" except on the first rank */
+  tri_named_folder named;                                /* the folder, if the request names it */
+  int64_t num_tensors; /* number of weights and optimizer's tensors, which are numbered in this order */
   tri_safetensors_tensor *tensors;
   char (*names)[TRI_PEFT_NAME_BYTES]; /* [num_weights]: PEFT's names of an adapter's weights; NULL: not an adapter */
-  uint64_t *sums;                     /* [num_tensors]: checksums; before the join, this rank's parts of them */
-  tri_checkpoint_slice *slices;       /* this rank's, sorted by tensor */
+  uint64_t *sums; /* [num_tensors]: checksums of the tensors; before tri_checkpoint_save_join, this rank's parts
+                     of them */
+  tri_checkpoint_slice *slices; /* [num_slices]: this rank's slices, sorted by tensor */
   tri_slice_extent window;
   int64_t num_slices;
   stored_file *files;
   int64_t num_files;
   tri_stream *stream;
   const stored_file *open; /* file to which the stream writes; NULL: none */
-  json_t *facts;           /* on the first rank: the files' entries of state.json */
+  json_t *facts;           /* the files' entries of state.json, on the first rank; NULL on others */
 };
 
 typedef tri_checkpoint_saving saving;
@@ -185,7 +186,8 @@ static tri_status save_plan(saving *s) {
 
 /* ---- the folder, on the first rank ------------------------------------------------------------------------------- */
 
-/* Sets the entry of a file in state.json; facts NULL: memory is exhausted. */
+/* Sets the entry of a file in state.json, and takes over `facts`. Fails if `facts` is NULL, because the memory for it
+ * was exhausted. */
 static tri_status save_describe(saving *s, const char *name, json_t *facts) {
   if (json_object_set_new(s->facts, name, facts) == 0) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the checksums of a checkpoint");
@@ -243,7 +245,7 @@ static tri_status write_index(saving *s, const char *stem, int64_t first_file, i
   return status;
 }
 
-/* A tri_extra_file_visit. */
+/* Copies an extra file into the folder of `context`, a saving, and describes it in state.json. */
 static tri_status copy_extra_file(void *context, const char *name) {
   saving *s = context;
   char from[TRI_PATH_BYTES], to[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
@@ -337,7 +339,7 @@ static tri_status create_folder(saving *s) {
 static void drop_folder(saving *s) {
   tri_saved_error failure = {TRI_OK, ""};
   if (!is_first(s) || s->temporary[0] == '\0') return;
-  tri_error_save(&failure, TRI_IO_FAILED); /* any code: the caller returns its own */
+  tri_error_save(&failure, TRI_IO_FAILED); /* the code does not matter, because the caller returns its own */
   const tri_status status =
       s->request.folder != NULL ? tri_named_folder_drop(&s->named) : tri_directory_remove(s->temporary);
   if (status != TRI_OK) tri_warn("%s", tri_status_message());
@@ -486,7 +488,7 @@ tri_status tri_checkpoint_save_publish(tri_checkpoint_saving *s) {
   TRI_TRY(note_sums(s));
   if (!s->request.plain) TRI_TRY(tri_state_save(s->temporary, &s->request.state, s->facts));
   TRI_TRY(rename_folder(s));
-  s->temporary[0] = '\0'; /* nothing is left to drop */
+  s->temporary[0] = '\0'; /* the temporary folder no longer exists, so that drop_folder does nothing */
   if (s->request.folder != NULL) return TRI_OK;
   if (tri_folder_keep(s->request.root, s->request.state.step, s->request.keep) != TRI_OK) {
     tri_warn("old checkpoints stay: %s", tri_status_message());

@@ -13,7 +13,8 @@
 
 /* ---- A A^T ------------------------------------------------------------------------------------------------------- */
 
-/* Columns of a block that stays in a cache; rows of a tile, PAIR x PAIR; partial sums of an element, for SIMD. */
+/* Columns of a block of the matrix that stays in a cache; rows and columns of a tile of the product; partial sums of
+ * each element of the product, for SIMD. */
 enum { COLUMNS = 256, PAIR = 2, LANES = 4 };
 
 typedef struct product {

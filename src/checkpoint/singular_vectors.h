@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /* LOCAL. Computes vectors[count, side]: the `count` singular vectors with the largest values of matrix[side, length]
- * along its first side, which must not be the longer one. The element of largest magnitude of each is
- * positive. */
+ * along its first side, which must not be the longer one. In each vector the element of largest magnitude is positive.
+ */
 tri_status tri_singular_vectors(int64_t side, int64_t length, const double *matrix, int64_t count, double *vectors);
 
 #endif

@@ -6,7 +6,7 @@ bool tri_slice_next(const tri_checkpoint_slice *slice, tri_slice_run *run) {
   run->at += run->count;
   if (run->at >= slice->count) return false;
   int64_t left = slice->count - run->at;
-  if (slice->part == NULL) { /* a whole tensor */
+  if (slice->part == NULL) { /* the slice is of a whole tensor */
     run->global = slice->first + run->at;
     run->count = left;
     return true;

@@ -18,7 +18,7 @@ bool tri_slice_next(const tri_checkpoint_slice *slice, tri_slice_run *run);
 /* Access to a slice's data piece by piece: in place, or through a copy if the data are in device memory. Begins as {0};
  * release with tri_slice_extent_release. */
 typedef struct tri_slice_extent {
-  char *copy; /* TRI_SLICE_COPY_BYTES, allocated when first needed */
+  char *copy; /* buffer of TRI_SLICE_COPY_BYTES bytes, allocated when first needed; NULL before */
 } tri_slice_extent;
 
 enum { TRI_SLICE_COPY_BYTES = 1 << 20 };
@@ -27,8 +27,8 @@ enum { TRI_SLICE_COPY_BYTES = 1 << 20 };
  * `element`: bytes of one element. */
 tri_status tri_slice_read(tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
                           int64_t *count, const void **out);
-/* The same for writing: the caller writes the elements to *out, and then calls tri_slice_written with the same `at` and
- * *count. */
+/* Sets *out to memory for the elements from `at` on, and lowers *count to their number. The caller writes the elements
+ * to *out, and then calls tri_slice_written with the same `at` and *count. */
 tri_status tri_slice_write(tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
                            int64_t *count, void **out);
 tri_status tri_slice_written(const tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element,

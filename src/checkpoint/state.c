@@ -175,7 +175,7 @@ tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpo
  * without tensors, is read by the rank whose part has its middle. */
 typedef struct share {
   const tri_state_scope *scope;
-  uint64_t seen, all; /* bytes before the current place; bytes of all files in the scope */
+  uint64_t seen, all; /* number of bytes before the current tensor or file, and of all files in the scope */
 } share;
 
 static bool is_mine(share *of, uint64_t bytes) {

@@ -23,15 +23,15 @@ tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state,
  * json_decref. */
 tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_state *out);
 
-/* LOCAL. The same for a folder that may be a Hugging Face folder; *document is then NULL. TRI_BAD_FILE if the folder
- * has only one of state.json and COMPLETE. */
+/* LOCAL. Reads state.json and COMPLETE as tri_state_load does, if the folder has them; for a Hugging Face folder, which
+ * has neither, *document is NULL. TRI_BAD_FILE if the folder has only one of state.json and COMPLETE. */
 tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpoint_state *out);
 
 /* The part of a checkpoint that a rank verifies. */
 typedef struct tri_state_scope {
   int rank, ranks; /* the rank reads part `rank` of `ranks` nearly equal parts of the bytes */
-  bool tensors;    /* read the tensors; else compare only sizes and headers of their files */
-  bool optimizer;  /* also the optimizer's files; else these may be missing */
+  bool tensors;    /* whether to read the tensors; if not, only the sizes and headers of their files are compared */
+  bool optimizer;  /* whether to verify the optimizer's files as well; if not, these may be missing */
 } tri_state_scope;
 
 /* LOCAL. Compares the files of the folder with the document of its state. Fails with TRI_BAD_FILE if one differs, or if
@@ -45,10 +45,12 @@ tri_status tri_state_facts(const char *folder, const json_t *document, const cha
 tri_status tri_state_verify_content(const char *folder, const json_t *document, const char *name, const void *content,
                                     size_t bytes);
 
-/* LOCAL. The same for a folder without its document. Does nothing for a Hugging Face folder, which has none. */
+/* LOCAL. Loads the document of a folder and compares the content of a file with it, as tri_state_verify_content does.
+ * Does nothing for a Hugging Face folder, which has no document. */
 tri_status tri_state_verify_read(const char *folder, const char *name, const void *content, size_t bytes);
 
-/* Convert a checksum to its form in state.json, and back; the latter returns false if the value is not a checksum. */
+/* tri_state_checksum converts a checksum to its form in state.json, and tri_state_parse_checksum converts it back; it
+ * returns false if the value is not a checksum. */
 json_t *tri_state_checksum(uint64_t checksum);
 bool tri_state_parse_checksum(const json_t *value, uint64_t *out);
 

@@ -16,31 +16,32 @@
 enum {
   PAGE = 4096,
   BUFFER_BYTES = (TRI_CHECKPOINT_BUFFER_BYTES - PAGE) / 2,
-  DIRECT_BYTES = 64 << 10, /* least bytes of a direct write */
+  DIRECT_BYTES = 64 << 10, /* smallest size of a write that bypasses the page cache */
   FLUSH_BYTES = 16 << 20   /* bytes written with the page cache before writeback is started */
 };
 
 typedef struct buffer {
-  char *bytes;
+  char *bytes;         /* [BUFFER_BYTES]: begins at a page */
   uint64_t base;       /* offset of bytes[0] in the file: a multiple of a page */
   uint64_t begin, end; /* range of the file in the buffer */
 } buffer;
 
 struct tri_stream {
-  char *owned; /* allocation of the buffers; NULL: they are the caller's */
+  char *owned; /* allocation of the buffers; NULL: the caller owns them */
   buffer buffers[2];
-  int filling; /* index of the caller's buffer; the thread uses the other while `writing` */
+  int filling; /* index of the buffer that the caller fills; the thread uses the other one while `writing` is true */
 
   tri_output output;
   char path[TRI_PATH_BYTES];
-  uint64_t unsent_begin, unsent_end, unsent_bytes; /* range, and bytes in it, written with the page cache since the last
-                                                      start of writeback */
+  uint64_t unsent_begin, unsent_end, unsent_bytes; /* range of the file, and number of bytes in it, that were written
+                                                      with the page cache since writeback was last started */
 
   pthread_t thread;
-  bool has_thread;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  bool writing, ending;
+  bool has_thread;         /* whether `thread` was started */
+  pthread_mutex_t mutex;   /* protects `writing`, `ending` and `failure` */
+  pthread_cond_t changed;  /* signals a change of `writing` or `ending` */
+  bool writing, ending;    /* writing: whether the thread has a buffer to write; ending: whether the thread ends when
+                              it has none */
   tri_saved_error failure; /* first failed write since the file was opened */
 };
 
@@ -134,7 +135,7 @@ tri_status tri_stream_open(tri_stream *s, const char *path, uint64_t bytes) {
   return TRI_OK;
 }
 
-/* Waits for the thread, and returns the status of its writes. */
+/* Waits until the thread has written its buffer, and returns the status of its writes. */
 static tri_status settle(tri_stream *s) {
   pthread_mutex_lock(&s->mutex);
   while (s->writing) pthread_cond_wait(&s->changed, &s->mutex);

@@ -81,7 +81,7 @@ void tri_tensor_list_release(tri_tensor_list *list) {
   tri_free(list->tensors);
 }
 
-/* The names include the tied output projection, because a tied model's file may have that as well. */
+/* The list's names include the tied output projection, because the file of a tied model may have it as well. */
 bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
   return bsearch(&name, list->names, (size_t)list->num_names, sizeof *list->names, compare_names) != NULL ||
          may_be_left(name);

@@ -8,7 +8,8 @@
 
 /* The tensors of a model. There may be many: one for each matrix of each expert. */
 typedef struct tri_tensor_list {
-  tri_parameter *tensors; /* [count], followed, only for `names`, by tied tensors and the matrices of stacks */
+  tri_parameter *tensors; /* [count]: the model's tensors; after them follow tied tensors and the matrices of stacks,
+                             which are only needed for `names` */
   int64_t count;
   const char **names; /* [num_names], sorted: each name with and without its part before the first dot, the
                          base model's prefix */

@@ -41,7 +41,7 @@ tri_status tri_tensor_sums(const tri_group *group, const tri_checkpoint *checkpo
   const int64_t count = tri_checkpoint_num_tensors(checkpoint);
   memset(sums, 0, (size_t)count * sizeof *sums);
   TRI_TRY(tri_common_status(group, sum_own(group, checkpoint, sums)));
-  return tri_all_sum_int64(group, count, (int64_t *)sums); /* one rank has each sum, the others 0 */
+  return tri_all_sum_int64(group, count, (int64_t *)sums); /* each sum is on one rank, and the other ranks have 0 */
 }
 
 uint64_t tri_tensor_files_hash(const tri_checkpoint *checkpoint) {

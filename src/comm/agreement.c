@@ -47,7 +47,7 @@ tri_status tri_common_failure(const tri_group *group, tri_status status) {
 }
 
 tri_status tri_must_agree(const tri_group *group, const char *what, const char *text, size_t length) {
-  uint64_t own = XXH3_64bits(text, length); /* finds accidental differences, not forged ones */
+  uint64_t own = XXH3_64bits(text, length); /* the hash detects accidental differences, not forged ones */
   uint64_t *all = NULL;
   int differs = -1;
   if (group->size == 1) return TRI_OK;

@@ -18,13 +18,14 @@
 
 enum {
   TAG = 3,                   /* exchange.c uses the lower tags */
-  IN_BUFFER_BYTES = 1 << 14, /* up to this size two copies are faster than two steps */
+  IN_BUFFER_BYTES = 1 << 14, /* largest size of parts that are copied through the buffer: two copies are then faster
+                                than two steps */
   SPAN_BYTES = 1 << 22       /* bytes read between two calls of tri_share_looking */
 };
 
 typedef enum parts_way {
   PARTS_IN_BUFFER = 1,
-  PARTS_IN_PLACE, /* in the send buffer, which the note locates */
+  PARTS_IN_PLACE, /* parts are in the send buffer, whose position is in the note */
   PARTS_BY_MESSAGES
 } parts_way;
 
@@ -160,7 +161,7 @@ static parts_way choose_parts_way(const tri_request *request, size_t bytes) {
   return fits ? PARTS_IN_BUFFER : PARTS_BY_MESSAGES;
 }
 
-/* Sets *first to the offset of the part for rank `to`. PARTS_IN_BUFFER: copies the part into the buffer, after the
+/* Sets *first to the offset of the part for rank `to`. With PARTS_IN_BUFFER, copies the part into the buffer, after the
  * `held` bytes of the parts before it. */
 static tri_status offer(tri_request *request, parts_way way, int to, char *buffer, size_t held, int64_t *first) {
   const size_t bytes = tri_parts_given_bytes(request, to);
@@ -272,7 +273,7 @@ tri_status tri_parts_begin(tri_request *request) {
   return TRI_OK;
 }
 
-/* Advances the current phase. *through: the phase is finished. */
+/* Advances the current phase. Sets *through to whether the phase is finished. */
 static tri_status advance_phase(tri_request *request, bool *through) {
   *through = tri_node_pass_behind(request->group) < 0;
   switch (request->parts_phase) {

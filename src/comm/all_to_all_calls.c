@@ -18,7 +18,7 @@ static tri_status make(const tri_request *description, tri_request **out) {
   const size_t tables = 2 * begins * sizeof(int64_t) + messages * sizeof(tri_part_message);
   TRI_TRY(tri_alloc("an all_to_all", 1, sizeof *request + tables, &request));
   *request = *description;
-  int64_t *copied = (int64_t *)(request + 1); /* the caller may free its own */
+  int64_t *copied = (int64_t *)(request + 1); /* a copy, because the caller may free its array */
   memcpy(copied, description->begins, begins * sizeof *copied);
   memcpy(copied + begins, description->to_begins, begins * sizeof *copied);
   request->begins = copied;

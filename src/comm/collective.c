@@ -20,13 +20,14 @@
  * first ranks in the group. It depends on where the ranks run and on nothing else. With one rank a node, or one node,
  * it is the order of the ranks.
  *
- * Requests of one group are worked on one after the other, in the order in which they were started; a blocking
- * operation is a request that is waited for at once. Requests of different groups go on side by side. */
+ * Requests of one group are processed one after the other, in the order in which they were started; a blocking
+ * operation starts a request and waits for it. Requests of different groups make progress at the same time. */
 #include "comm/internal.h"
 
 #include <string.h>
 
-/* Up to this size one step, in which every rank adds all values, is faster than two steps that share the work. */
+/* Largest size for which one step, in which every rank adds all values, is faster than two steps that share the work.
+ */
 enum { AT_ONCE_BYTES = 4096 };
 
 /* ---- the stages -------------------------------------------------------------------------------------------------- */
@@ -72,7 +73,7 @@ static tri_status exchange(tri_request *request, bool *through) {
   return TRI_OK;
 }
 
-/* Advances the current stage of a request across nodes. *through: the stage is finished. */
+/* Advances the current stage of a request across nodes. Sets *through to whether the stage is finished. */
 static tri_status across_nodes(tri_request *request, bool *through, bool *moved) {
   tri_group_impl *group = request->group;
   *through = true;

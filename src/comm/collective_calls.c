@@ -32,7 +32,7 @@ static tri_status start(const tri_request *description, tri_request **out) {
   TRI_TRY(tri_alloc("a collective in the background", 1, sizeof *request + entries * sizeof(int64_t), &request));
   *request = *description;
   if (entries > 0) {
-    int64_t *begins = (int64_t *)(request + 1); /* the caller may free its own */
+    int64_t *begins = (int64_t *)(request + 1); /* a copy, because the caller may free its array */
     memcpy(begins, description->begins, entries * sizeof *begins);
     request->begins = begins;
   }

@@ -1,8 +1,8 @@
 /* The ranks of a job, their groups, and communication between them.
  *
- * A run is one process (a "rank"), or several that a launcher started; tri_comm_open finds out and joins the job. The
- * ranks form a mesh (mesh.h), whose domains are groups. All communication between ranks goes through a group. No code
- * above this folder calls MPI.
+ * A run is one process (a "rank"), or several that a launcher started; tri_comm_open determines which, and joins the
+ * job. The ranks form a mesh (mesh.h), whose domains are groups. All communication between ranks goes through a group.
+ * No code above this folder calls MPI.
  *
  * What every collective guarantees:
  *  - All ranks of the group call it, in the same order, with equal sizes; a group of one returns at once. (In an
@@ -66,7 +66,7 @@ typedef struct tri_group {
   const char *name;     /* name of its domain ("tensor", "data", ...), for messages and timelines; outlives the group */
   int rank, size;       /* this rank's number in the group, and the number of ranks */
   tri_group_impl *impl; /* NULL if size is 1 */
-  const tri_device_collectives *device; /* collectives of the device library that the group has joined, or NULL */
+  const tri_device_collectives *device; /* collectives of the device library that the group has joined; NULL: none */
   void *member;                         /* this rank's handle of `device`; NULL if `device` is NULL */
 } tri_group;
 
@@ -89,8 +89,9 @@ size_t tri_group_staging_bytes(const tri_group *group);
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-/* All are COLLECTIVE over the group. `type` is fp32, bf16 or fp64. `begins` has size + 1 entries: part r of a buffer is
- * the elements [begins[r], begins[r + 1]); parts may be empty. Buffers are host memory, aligned for the type. */
+/* The following functions are COLLECTIVE over the group. `type` is fp32, bf16 or fp64. `begins` has size + 1 entries:
+ * part r of a buffer is the elements [begins[r], begins[r + 1]); parts may be empty. Buffers are host memory, aligned
+ * for the type. */
 
 /* Replaces values[count] by the sum over the ranks. */
 tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values);
@@ -132,8 +133,8 @@ void tri_comm_unshare(void *memory);
 
 /* A request makes progress in each call of tri_comm_progress (the engine calls it between instructions) and in every
  * wait. The caller must not touch the buffer until tri_request_wait returns. Requests of one group finish in the order
- * in which they were started, on all ranks. The _start functions are COLLECTIVE over the group, except those of
- * messages, which are LOCAL. */
+ * in which they were started, on all ranks. The functions whose names end in _start are COLLECTIVE over the group,
+ * except those for messages, which are LOCAL. */
 
 typedef struct tri_request tri_request; /* freed by tri_request_wait */
 
@@ -173,11 +174,11 @@ typedef struct tri_comm_wait {
   const char *group;
   uint64_t number; /* number of the collective in its group, from 1; 0 for a message */
   size_t bytes;
-  int behind;     /* the rank of the group that has not arrived; -1: not known */
+  int behind;     /* rank of the group for which this rank waits; -1: not known */
   double since_s; /* time at which the wait began (tri_clock_s) */
 } tri_comm_wait;
 
-/* LOCAL, from any thread. */
+/* LOCAL, from any thread. Returns the operation for which this rank is waiting. */
 tri_comm_wait tri_comm_state(void);
 
 #endif

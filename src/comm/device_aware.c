@@ -62,7 +62,7 @@ enum { TAG = 32767, HALF_BYTES = TRI_DEVICE_AWARE_SCRATCH_BYTES / 2, ALIGNMENT =
 
 /* The phases of one piece. */
 typedef enum reached_phase {
-  REACHED_BEGIN,    /* values and scratch may still be in use */
+  REACHED_BEGIN,    /* other work may still use values and scratch */
   REACHED_EXCHANGE, /* every rank sends each part of its values to the rank that adds it */
   REACHED_ADD,      /* the device adds; the result is then sent */
   REACHED_GATHER,   /* every rank sends its part to all others */
@@ -210,7 +210,7 @@ static tri_status finish_messages(tri_device_aware *d, bool wait, bool *through)
 
 /* A partial sum. */
 typedef struct growing {
-  const char *now; /* the sum so far, in `room` or elsewhere; NULL: no term yet */
+  const char *now; /* address of the sum so far, in `room` or elsewhere; NULL: no term so far */
   char *room;
 } growing;
 
@@ -239,8 +239,8 @@ static tri_status term_of(const tri_device_aware *d, int rank, int64_t first, in
   return TRI_OK;
 }
 
-/* Queues the sum over one node's ranks. *adds counts the additions so far. The last of all writes to the result's final
- * place, unless the type is narrow. */
+/* Queues the sum over one node's ranks. *adds counts the additions so far. The last addition of all writes to the
+ * result's final place, unless the type is narrow. */
 static tri_status add_node(const tri_device_aware *d, int node, int64_t first, int64_t count, int *adds, growing *out) {
   const tri_group *group = &d->call.group;
   *out = (growing){NULL, array_of(d, SUM_OF_NODE)};

@@ -16,13 +16,13 @@ bool tri_comm_is_device_aware(tri_device_peer peer);
 
 typedef struct tri_device_aware_call {
   tri_group group;
-  bool reduce, gather; /* both: all_reduce */
+  bool reduce, gather; /* the operation: reduce_scatter, all_gather, or both for an all_reduce */
   tri_dtype type;
   const int64_t *begins;  /* [size + 1]: the parts, as in comm.h; NULL: equal parts of `count` (tri_part_begin) */
   int64_t count;          /* elements of `values` */
   char *values;           /* device memory */
   tri_queue *queue;       /* queue of the additions */
-  tri_device_event ready; /* passes when `values` are written and no other work uses them */
+  tri_device_event ready; /* event that is passed when `values` are written and no other work uses them */
   char *scratch;          /* TRI_DEVICE_AWARE_SCRATCH_BYTES of device memory, in use until the call is done */
 } tri_device_aware_call;
 
@@ -32,8 +32,8 @@ typedef struct tri_device_aware tri_device_aware;
 
 /* COLLECTIVE over the group. All ranks start their calls in the same order, each after the previous one is done. */
 tri_status tri_device_aware_start(const tri_device_aware_call *call, tri_device_aware **out);
-/* LOCAL. Advances the call: with `wait` until it is done, else as far as possible without waiting. *done: all messages
- * are finished; the result is in `values` after the event *after. */
+/* LOCAL. Advances the call: if `wait` is true until it is done, else as far as possible without waiting. Sets *done to
+ * whether all messages are finished; the result is then in `values` after the event *after. */
 tri_status tri_device_aware_advance(tri_device_aware *reached, bool wait, bool *done, tri_device_event *after);
 /* LOCAL. Frees the call, which must be done. */
 void tri_device_aware_release(tri_device_aware *reached);

@@ -17,7 +17,7 @@ struct tri_device_collectives {
   /* COLLECTIVE over the group, once, before its first use. The ranks exchange the library's setup data over the group
    * itself. *member is this rank's handle. */
   tri_status (*join)(const tri_group *group, tri_device *device, void **member);
-  /* LOCAL. Releases the handle. Call it after the work of all its queues is finished. */
+  /* LOCAL. Releases the handle. Call it after all work of the handle in queues is finished. */
   void (*leave)(void *member);
 
   /* COLLECTIVE over the group. Do the same as the functions of these names in comm.h, but return when the work is

@@ -9,7 +9,7 @@
 
 enum {
   BUFFER_BYTES = 256 * 1024,      /* size of a shared staging buffer; each rank has two */
-  SLOT_BYTES = 8 * 1024,          /* least size of the part of a staging buffer for one rank of the node */
+  SLOT_BYTES = 8 * 1024,          /* smallest size of the part of a staging buffer for one rank of the node */
   ROUND_BUDGET = 8 * 1024 * 1024, /* most bytes of partial sums that this rank sends in a round */
   LARGEST_MESSAGE = 1024 * 1024,  /* larger messages are not faster, and cost memory */
   SMALLEST_MESSAGE = 16 * 1024,
@@ -195,7 +195,7 @@ static tri_status connect(tri_group_impl *group) {
 tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out) {
   tri_group_impl *group = NULL;
   tri_status status = tri_alloc("a group", 1, sizeof *group, &group);
-  if (status != TRI_OK) return status; /* a few hundred bytes; the caller ends the job */
+  if (status != TRI_OK) return status; /* the few hundred bytes are not freed, because the caller ends the job */
   *group = (tri_group_impl){
       .name = name, .messages = comm, .exchange = MPI_COMM_NULL, .node_comm = MPI_COMM_NULL, .window = MPI_WIN_NULL};
   MPI_Comm_rank(comm, &group->rank);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Elements read between two calls of tri_share_looking. */
+/* Number of elements that are read between two calls of tri_share_looking. */
 enum { SPAN_ELEMENTS = 1 << 20 };
 
 static void add_own(tri_request *request) {

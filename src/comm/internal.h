@@ -36,17 +36,17 @@ const char *tri_operation_name(tri_operation operation);
 typedef struct tri_note {
   uint64_t number, bytes;
   uint32_t operation;
-  uint32_t segment; /* the segment (share.c) that holds its buffer; 0: the buffer is not shared */
+  uint32_t segment; /* number of the segment (share.c) that has the rank's buffer; 0: the buffer is not shared */
   uint64_t offset;  /* offset of the buffer in the segment */
 } tri_note;
 
 /* A rank's part of the shared window of its group (node_steps.c); only this rank writes it. */
 typedef struct tri_flag {
-  _Alignas(2 * TRI_CACHE_LINE) _Atomic(uint64_t) step; /* the last step that the rank has published */
+  _Alignas(2 * TRI_CACHE_LINE) _Atomic(uint64_t) step; /* number of the last step that the rank has published */
   tri_note notes[2];                                   /* notes of even and of odd steps */
 } tri_flag;
 
-/* The memory in the window that one rank of the node writes. */
+/* The memory in the window that a single rank of the node writes. */
 typedef struct tri_staging {
   tri_flag *flag;
   char *buffers[2]; /* staging buffers of even and of odd steps, buffer_bytes each */
@@ -74,7 +74,7 @@ void tri_share_close(void);
 /* The position of a walk over the elements that one rank of the node owns. */
 typedef struct tri_owned_walk {
   int next;   /* index in owned_parts */
-  int64_t at; /* index of the element in that part, from the round's first */
+  int64_t at; /* index of the element in that part, counted from the part's first element of the round */
 } tri_owned_walk;
 
 /* Messages in flight between nodes. */
@@ -91,7 +91,7 @@ struct tri_group_impl {
   MPI_Comm messages;  /* messages of tri_send_start and tri_receive_start */
   MPI_Comm exchange;  /* collectives between nodes; MPI_COMM_NULL if the group is on one node */
   MPI_Comm node_comm; /* the group's ranks on this node */
-  bool of_job;        /* this is the world, which tri_comm_close destroys */
+  bool of_job;        /* whether this is the group of all ranks, which tri_comm_close destroys */
 
   /* Nodes are numbered in the order of their first ranks in the group; a rank's local number is its number among the
    * group's ranks of its node. On every node one rank owns part r: it sums the part over the node and sends it to rank
@@ -103,12 +103,13 @@ struct tri_group_impl {
   int *owned_begin, *owned_parts; /* local rank l owns the parts owned_parts[owned_begin[l] .. owned_begin[l + 1]) */
   int *peers;                     /* [num_nodes]: the owner of this rank's part on each node */
 
-  MPI_Win window;        /* memory shared by the group's ranks on this node; MPI_WIN_NULL if there is one rank */
+  MPI_Win window; /* memory that the group's ranks on this node share; MPI_WIN_NULL if only one of its ranks is on this
+                     node */
   tri_staging *staging;  /* [num_local]: pointers into the window */
   size_t buffer_bytes;   /* size of each staging buffer */
-  uint64_t step;         /* the last step that this rank has published */
+  uint64_t step;         /* number of the last step that this rank has published */
   tri_owned_walk *walks; /* [2 * num_local + 1]: positions of the active request */
-  const void **terms;    /* [max(num_local, num_nodes)]: the arrays to add */
+  const void **terms;    /* [max(num_local, num_nodes)]: addresses of the arrays to add */
   const char **theirs;   /* [num_local]: the ranks' buffers of the active request, if all are shared */
 
   size_t round_bytes;                       /* bytes of each part that are sent to other nodes in a round */
@@ -118,7 +119,7 @@ struct tri_group_impl {
 
   tri_request *first, *last; /* collectives in the order in which they were started; the first is the active one */
   tri_group_impl *next_busy; /* the next group in tri_job.busy, or in tri_job.retired */
-  bool busy;                 /* in tri_job.busy */
+  bool busy;                 /* whether the group is in tri_job.busy */
   uint64_t num_started;      /* number of collectives started so far */
 };
 
@@ -139,18 +140,18 @@ typedef enum tri_phase {
 typedef struct tri_node_pass {
   bool reduce, gather;
   tri_combine combine; /* adds the terms, or finds their maximum, if `reduce` */
-  char *partials;      /* destination of the sums, one owned part every round_bytes; NULL: `values` */
-  int64_t round;       /* covers the elements [round * round_elements, (round + 1) * round_elements) of each part */
+  char *partials; /* destination of the sums, with the owned parts round_bytes apart; NULL: the sums go to `values` */
+  int64_t round;  /* covers the elements [round * round_elements, (round + 1) * round_elements) of each part */
   tri_phase phase;
-  uint64_t noted_step;                          /* the step in which the ranks wrote their notes */
+  uint64_t noted_step;                          /* number of the step in which the ranks wrote their notes */
   int64_t slot_elements, iteration, num_pieces; /* progress through the staging buffers (staging.c) */
 } tri_node_pass;
 
 typedef enum tri_stage {
   TRI_STAGE_PARTS,   /* an all-to-all (all_to_all.c)                                    */
-  TRI_STAGE_AT_ONCE, /* inside a node, small: every rank adds all values in one step    */
+  TRI_STAGE_AT_ONCE, /* inside a node, for few values: every rank adds all values in one step */
   TRI_STAGE_NODE,    /* inside a node: one pass                                         */
-  TRI_STAGE_REDUCE,  /* across nodes: this and the following, in order, for every round */
+  TRI_STAGE_REDUCE,  /* across nodes: this stage and the following ones, in order, for every round */
   TRI_STAGE_EXCHANGE,
   TRI_STAGE_ARRIVE,
   TRI_STAGE_GATHER
@@ -175,13 +176,13 @@ enum { TRI_MOST_MESSAGE_BYTES = 1 << 30 };
 
 struct tri_request {
   tri_group_impl *group;
-  tri_request *next; /* the next of the group's collectives, or of the job's messages */
+  tri_request *next; /* next one of the group's collectives, or of the job's messages */
   tri_operation operation;
   size_t bytes;
   bool done;
   uint64_t ticket; /* number of its entry in the flight recorder */
 
-  /* members of a collective */
+  /* Members of a collective. */
   uint64_t number; /* number in its group, from 1 */
   const tri_sum *sum;
   bool reduce, gather, begun, background;
@@ -192,21 +193,22 @@ struct tri_request {
   int64_t round_elements, num_rounds, turn;
   tri_node_pass pass;
 
-  /* members of an all-to-all or a ring pass: it sends `values`, whose parts are `begins`, and receives into `to` */
+  /* Members of an all-to-all or a ring pass, which sends `values`, whose parts are `begins`, and receives into `to`. */
   char *to;
   const int64_t *to_begins; /* [size + 1]; NULL: not an all-to-all or a ring pass */
   tri_parts_phase parts_phase;
   tri_part_message *messages; /* in the order in which they were started */
   int num_messages;
 
-  /* members of a message */
+  /* Members of a message. */
   bool is_message, receives;
   int peer, tag;
   int num_pieces, num_finished; /* num_finished also counts the messages of an all-to-all */
   MPI_Request pieces[];         /* [num_pieces] */
 };
 
-/* LOCAL, as all functions below unless their comment differs. Returns the request's entry for the flight recorder. */
+/* LOCAL, as all functions below unless their comment differs. Returns the entry of the request for the flight recorder.
+ */
 tri_record tri_request_record(const tri_request *request);
 
 /* Advances a group's collectives as far as possible without waiting; sets *moved to true if anything happened. */
@@ -253,8 +255,8 @@ tri_status tri_exchange_arrived(tri_group_impl *group, tri_moving *moving, bool 
 /* ---- inside a node (pass.c, staging.c, in_place.c) --------------------------------------------------------------- */
 
 void tri_node_pass_begin(tri_request *request, const tri_node_pass *pass);
-/* Advances the pass. *through: the pass is finished; else it waits for other ranks. Sets *moved to true if anything
- * happened. */
+/* Advances the pass. Sets *through to whether the pass is finished; if not, it waits for other ranks. Sets *moved to
+ * true if anything happened. */
 tri_status tri_node_pass_advance(tri_request *request, bool *through, bool *moved);
 /* Does the pass in one step, in which every rank adds all values of all ranks. The values must fit into a staging
  * buffer. */
@@ -266,11 +268,11 @@ int tri_node_pass_behind(const tri_group_impl *group);
 typedef struct tri_owned_span {
   int owned;      /* index in owned_parts */
   int64_t begin;  /* index of the first element in `values` */
-  int64_t within; /* its index from the part's first element of the round */
+  int64_t within; /* index of this element, counted from the part's first element of the round */
   int64_t length;
 } tri_owned_span;
 
-/* Gets the next elements that local rank `local` owns, at most `room`. Returns false after the last. */
+/* Sets *out to the next elements that local rank `local` owns, at most `room`. Returns false after the last ones. */
 bool tri_owned_next(const tri_request *request, tri_owned_walk *walk, int local, int64_t room, tri_owned_span *out);
 /* Adds group->terms, the values of the node's ranks for a span. */
 void tri_node_pass_add(const tri_request *request, const tri_owned_span *span);
@@ -296,18 +298,18 @@ typedef struct tri_segment tri_segment;
 typedef struct tri_job {
   bool joined;
   int rank, size, local_rank, local_size;
-  bool crowded;     /* this node has more ranks than cores */
+  bool crowded;     /* whether this node has more ranks than cores */
   int *node_of;     /* [size]: the node of each rank of the job; a node's number is the lowest rank on it */
   MPI_Comm machine; /* the ranks on this machine, in the order of tri_comm_local_rank */
   tri_group world;
   tri_segment *shared;     /* list of segments (share.c) */
-  uint32_t last_segment;   /* number of the newest one */
+  uint32_t last_segment;   /* number of the newest segment */
   size_t looked_bytes;     /* bytes of other ranks' memory that may be resident in this process */
   tri_group_impl *retired; /* list of destroyed groups, whose MPI objects are freed when the job ends */
   tri_group_impl *busy;    /* list of groups with collectives in progress */
   tri_request *messages;   /* list of messages in progress */
-  bool failed;             /* every later call fails */
-  bool secondary;          /* an MPI call failed, probably because another rank is gone */
+  bool failed;             /* whether a failure has occurred, after which every call fails */
+  bool secondary;          /* whether an MPI call failed, probably because another rank is gone */
   char failure[1024];      /* message of the first failure; later calls fail with it */
 } tri_job;
 

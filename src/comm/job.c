@@ -108,7 +108,7 @@ static tri_status find_crowding(void) {
   cpu_set_t mine, all;
   CPU_ZERO(&mine);
   if (sched_getaffinity(0, sizeof mine, &mine) != 0)
-    CPU_SET(0, &mine); /* over 1024 cores: unknown, so taken as crowded */
+    CPU_SET(0, &mine); /* the system has over 1024 cores; the cores are unknown, so the node counts as crowded */
   TRI_MPI("job", MPI_Allreduce(&mine, &all, (int)sizeof mine, MPI_BYTE, MPI_BOR, job->machine));
   job->crowded = CPU_COUNT(&all) < job->local_size;
   return TRI_OK;

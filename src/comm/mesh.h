@@ -9,16 +9,16 @@
 typedef struct tri_mesh {
   tri_mesh_shape shape;
   tri_mesh_coordinates place;           /* coordinates of this rank */
-  tri_group world;                      /* the whole mesh: its parent */
+  tri_group world;                      /* group of all ranks of the mesh, which is the parent of its groups */
   tri_group groups[TRI_NUM_DOMAINS];    /* [domain]; a group of one rank if the domain has no group */
   tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: the domain with the same ranks whose group it uses; often itself */
-  tri_group tied; /* the first and the last stage of this rank's pipeline, for tied embeddings; on other stages a group
-                     of one */
+  tri_group tied; /* group of the first and the last stage of this rank's pipeline, for tied embeddings; on other stages
+                     a group of one rank */
 } tri_mesh;
 
-/* COLLECTIVE over `parent`, which must outlive the mesh. The product of the shape's sizes must be the number of its
- * ranks (else TRI_BAD_LAYOUT, with the product). Domains of the expert mesh have groups only if shape->expert is at
- * least 1. Release with tri_mesh_destroy. */
+/* COLLECTIVE over `parent`, which must outlive the mesh. The product of the shape's sizes must be the number of the
+ * parent's ranks (else TRI_BAD_LAYOUT, with the product). Domains of the expert mesh have groups only if shape->expert
+ * is at least 1. Release with tri_mesh_destroy. */
 tri_status tri_mesh_create(const tri_group *parent, const tri_mesh_shape *shape, tri_mesh *out);
 /* LOCAL. Returns a mesh of one rank without a job. */
 tri_mesh tri_mesh_alone(void);

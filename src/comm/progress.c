@@ -91,7 +91,7 @@ static tri_status go_on(bool *moved) {
   return TRI_OK;
 }
 
-/* Part of the work is done on this thread: it computes the sums. */
+/* Advances all requests. This thread also computes the sums of collectives. */
 tri_status tri_comm_progress(void) {
   bool moved = false;
   const tri_job *job = tri_comm_job();
@@ -124,9 +124,10 @@ static inline void relax(void) {
 
 typedef struct patience {
   int64_t turns;          /* turns of the loop since the last progress */
-  double begin_s, idle_s; /* times of the first look at the clock: since the wait began; since the last progress */
+  double begin_s, idle_s; /* times at which the clock was first read: since the wait began, and since the last
+                             progress */
   bool yields;
-  double sleep_s; /* sleep in each turn; 0: none */
+  double sleep_s; /* seconds of sleep in each turn; 0: no sleep */
 } patience;
 
 static void sleep_for(double seconds) {

@@ -21,7 +21,7 @@
 
 struct tri_segment {
   tri_segment *next;
-  uint32_t number; /* from 1 */
+  uint32_t number; /* number of the segment, from 1 */
   const void *given;
   bool shared;
   char *begin; /* address of this rank's pages */
@@ -29,8 +29,8 @@ struct tri_segment {
   struct view {
     const char *begin;
     size_t bytes;
-    size_t first, end; /* range of offsets read since the pages were last dropped */
-    bool shares;       /* the rank shares the segment, perhaps with no bytes */
+    size_t first, end; /* range of offsets that were read since the pages were last dropped */
+    bool shares;       /* whether the rank shares the segment, perhaps with no bytes */
   } * views;           /* [local_size]: mappings of the files of the other ranks that share the segment */
 };
 
@@ -292,7 +292,7 @@ void tri_share_looking(const char *at, size_t bytes) {
   job->looked_bytes += (to - from) - (view->end - view->first);
   view->first = from;
   view->end = to;
-#ifdef MADV_POPULATE_READ /* all pages at once: faster than one after the other */
+#ifdef MADV_POPULATE_READ /* populates all pages at once, which is faster than one after the other */
   madvise((void *)(uintptr_t)(view->begin + first), end - first, MADV_POPULATE_READ);
 #endif
 }

@@ -66,7 +66,7 @@ static const tri_sum *choose(tri_dtype type, const tri_sum *fp32, const tri_sum 
     case TRI_FP32: return fp32;
     case TRI_FP64: return fp64;
     case TRI_BF16: return bf16;
-    case TRI_INT32: break; /* token ids are never added */
+    case TRI_INT32: break; /* this is the type of token ids, which are never added */
   }
   return NULL;
 }

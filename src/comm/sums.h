@@ -14,15 +14,15 @@ typedef void (*tri_combine)(int terms, const void *const *x, int64_t count, void
 /* A reduction: how the values of several ranks become one value. A "partial" is the sum over the ranks of one node, in
  * a type wide enough that bf16 is rounded only once, however many nodes there are. */
 typedef struct tri_sum {
-  size_t bytes, partial_bytes; /* bytes of an element: of a value, of a partial */
-  tri_combine values;          /* values of all ranks -> value      */
-  tri_combine to_partial;      /* values of a node's ranks -> partial */
-  tri_combine partials;        /* partials of all nodes -> value    */
+  size_t bytes, partial_bytes; /* bytes of a value; bytes of a partial */
+  tri_combine values;          /* combines the values of all ranks to one value */
+  tri_combine to_partial;      /* combines the values of a node's ranks to a partial */
+  tri_combine partials;        /* combines the partials of all nodes to a value */
 } tri_sum;
 
 /* Returns the sum for fp32, bf16 or fp64, and NULL for other types. */
 const tri_sum *tri_sum_of(tri_dtype type);
-/* Returns the maximum for the same types. The maximum is NaN if any value is NaN. */
+/* Returns the reduction to the maximum, for the same types. The maximum is NaN if any value is NaN. */
 const tri_sum *tri_maximum_of(tri_dtype type);
 const tri_sum *tri_sum_int64(void);
 /* Returns a placeholder for operations that only move elements, of 1, 2, 4 or 8 bytes. */

@@ -35,7 +35,7 @@ static tri_status allocate(tri_group_impl *group, size_t bytes, void *base) {
   return TRI_OK;
 }
 
-/* The second flag's size is room for aligning the first. */
+/* Returns the bytes of this rank's part of the window. The size of the second flag is room to align the first. */
 size_t tri_window_bytes(const tri_group_impl *group) { return 2 * sizeof(tri_flag) + 2 * group->buffer_bytes; }
 
 tri_status tri_window_create(tri_group_impl *group) {

@@ -17,7 +17,7 @@
 typedef struct tri_completions {
   tri_preference_settings preference;
   int64_t sequences, tokens; /* sequences of a micro-batch; tokens of a sequence */
-  int64_t pairs;             /* maximum pairs of a sequence */
+  int64_t pairs;             /* maximum number of pairs of a sequence */
 } tri_completions;
 
 #define TRI_COMPLETIONS_PAIRED_(VALUE, name, paired, ...)                                                              \
@@ -68,8 +68,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_completions_value(const tri_preference
   return value;
 }
 
-/* Processes pair number `pair` of a micro-batch, sequence after sequence: sets slopes[2 pair], slopes[2 pair + 1] and
- * losses[pair], times the step's scale. */
+/* Computes slopes[2 pair], slopes[2 pair + 1] and losses[pair] of pair number `pair` of a micro-batch, multiplied by
+ * values->segment_scale. Pairs are numbered sequence after sequence. */
 TRI_HOST_AND_GPU void tri_completions_pair(const tri_completions *of, int64_t pair, const int32_t *segments,
                                            const double *log_probs, const double *reference,
                                            const tri_step_values *values, double *slopes, double *losses) {
@@ -94,8 +94,8 @@ TRI_HOST_AND_GPU int64_t tri_completions_count(int64_t tokens, const int32_t *se
   return last < 0 ? 0 : segments[last] / 2 + 1;
 }
 
-/* Computes factors[r] of row r, and its part of the cross entropy, losses[r]. places[r]: position of the row among the
- * rows of the whole sequences; NULL: r. */
+/* Computes factors[r] of row r, and losses[r], the row's part of the cross entropy. places[r] is the index of the row
+ * among the rows of the whole sequences; NULL: the index is r. */
 TRI_HOST_AND_GPU void tri_completions_row(const tri_completions *of, int64_t r, const int32_t *labels,
                                           const float *weights, const int32_t *places, const int32_t *segments,
                                           const double *slopes, const double *log_probs, const tri_step_values *values,

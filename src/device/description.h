@@ -10,18 +10,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* c[m,n] (+)= a[m,k] * b[k,n] (+ bias[n]), accumulated in fp32 or better.
- * a is stored [m,k] with leading dimension lda, or, if a_transposed, [k,m]; b is stored [k,n], or, if b_transposed,
- * [n,k]. `bias` is wide. With b_packed, b is a buffer that matmul_pack filled and ldb is ignored. */
+/* A GEMM: c[m,n] (+)= a[m,k] * b[k,n] (+ bias[n]), accumulated in fp32 or better. a is stored [m,k] with leading
+ * dimension lda, or, if a_transposed, [k,m]; b is stored [k,n], or, if b_transposed, [n,k]. `bias` is wide. With
+ * b_packed, b is a buffer that matmul_pack filled and ldb is ignored. */
 typedef struct tri_matmul {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
   tri_dtype a_type, b_type, c_type;
   bool a_transposed, b_transposed;
   bool b_packed;
-  bool b_unpacked; /* b is never packed ahead, since it does not stay in memory; ignored by the kernel matmul */
-  bool generating; /* in a list for generation: usually few rows, and the result of a row should not depend on their
-                      number. A device may have other kernels and another packed b for this */
+  bool b_unpacked; /* b is never packed before the GEMM, since it does not stay in memory; the kernel matmul ignores
+                      this member */
+  bool generating; /* the GEMM is in a list for generation: it usually has few rows, and the result of a row should not
+                      depend on their number. A device may use other kernels and another packed form of b */
   bool accumulate; /* c += ...; never together with bias */
   bool bias;
 } tri_matmul;
@@ -36,11 +37,11 @@ typedef struct tri_matmul {
  * The result of a row depends only on the row and on b_g, not on the row's index or on other rows. The order of the sum
  * over the rows of a group depends on their number, not on their position. So other groups do not change any bit. */
 typedef struct tri_grouped_matmul {
-  tri_matmul product; /* GEMM of one group, without bias. m is the maximum number of rows of all groups together; in a
-                         gradient k is, and a_transposed is set */
+  tri_matmul product; /* GEMM of one group, without bias. m, in a gradient k, is the maximum number of rows of all
+                         groups together; a_transposed is set in a gradient */
   int64_t groups;
-  int64_t stride; /* distance of the groups' matrices, in elements: of b in a product, of c in a gradient. Packed
-                     (b_packed): in bytes */
+  int64_t stride; /* distance between the matrices of two groups, b in a product and c in a gradient, in elements; in
+                     bytes if b is packed */
 } tri_grouped_matmul;
 
 /* Some queries and their keys, a band: query i of the slice attends to the slice's keys i + from .. i + to, if they
@@ -66,7 +67,8 @@ static inline tri_attention_slice tri_slice_causal(int64_t first_query, int64_t 
   return slice;
 }
 
-/* The same, but each query attends only to the last `window` of these keys; `window` may be more than `keys`. */
+/* Returns a causal slice in which each query attends only to the last `window` of its keys; `window` may be more than
+ * `keys`. */
 static inline tri_attention_slice tri_slice_window(int64_t first_query, int64_t queries, int64_t first_key,
                                                    int64_t keys, int64_t window) {
   tri_attention_slice slice = tri_slice_causal(first_query, queries, first_key, keys);
@@ -74,8 +76,9 @@ static inline tri_attention_slice tri_slice_window(int64_t first_query, int64_t 
   return slice;
 }
 
-/* The form of logits, from the products of the output projection: scale product; with a soft cap, soft_cap tanh(scale
- * product / soft_cap), whose magnitude is below soft_cap (Gemma 2, arXiv 2408.00118, section 2). soft_cap 0: no cap. */
+/* How logits are computed from the products of the output projection: scale product; with a soft cap, soft_cap
+ * tanh(scale product / soft_cap), whose magnitude is below soft_cap (Gemma 2, arXiv 2408.00118, section 2). soft_cap 0:
+ * no cap. */
 typedef struct tri_logit_form {
   double scale, soft_cap;
 } tri_logit_form;
@@ -88,9 +91,10 @@ typedef struct tri_logit_form {
  * of head h of row r of q is q[r * q_row + h * q_head + d]; k and v, of key/value head h / (heads / kv_heads), and out
  * have their own strides. Gradients have the strides of their arrays. log_sum_exp is [heads, query_rows].
  *
- * The terms of a query from several slices are summed in the order of the list, those of a key in an order that depends
- * only on the call and the list; both in the wide type or better, and rounded once. With `merge` or `accumulate`, the
- * partial sums between calls are stored in out and the gradients; hence these have types of their own. */
+ * The terms of a query from several slices are summed in the order of the list; the terms of a key, in an order that
+ * depends only on the call and the list. Both sums are in the wide type or better, and rounded once. With `merge` or
+ * `accumulate`, the partial sums between calls are stored in out and the gradients; hence these have types of their
+ * own. */
 typedef struct tri_attention {
   tri_dtype type;                    /* type of q, k, v and the gradient of out */
   tri_dtype out_type, gradient_type; /* type of out, and of the gradients of q, k and v: `type` or wide */
@@ -100,25 +104,26 @@ typedef struct tri_attention {
   int64_t query_rows, key_rows; /* rows of q and out; rows of k and v */
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides in elements                  */
 
-  /* Maximum number of slices of a list, and of queries and keys of a slice. A workspace for these also serves a call
-   * with fewer slices; in the forward also one with smaller slices. */
+  /* Maximum number of slices of a list, and of queries and keys of a slice. A workspace for these numbers also serves a
+   * call with fewer slices, and in the forward also a call with smaller slices. */
   int64_t num_slices, most_queries, most_keys;
   /* Whether a query, or a key, may be in several slices. If not, slices that are not empty must be in ascending order;
    * they run in parallel, which is faster. */
   bool shares_queries, shares_keys;
 
-  /* The queries have keys in other calls, too. The forward reads out and log_sum_exp as earlier calls left them (0 and
-   * -infinity: no keys yet) and updates them; queries in no slice are not changed. In the backward, out and log_sum_exp
-   * are those over the keys of all calls. */
+  /* Whether the queries have keys in other calls, too. The forward then updates out and log_sum_exp, which have the
+   * results of earlier calls (0 and -infinity if there were no keys so far); queries in no slice are not changed. In
+   * the backward, out and log_sum_exp are the results over the keys of all calls. */
   bool merge;
-  bool accumulate; /* the backward adds to the gradients of q, k and v; else it writes all rows of them */
+  bool accumulate; /* whether the backward adds to the gradients of q, k and v; false: it overwrites all of their
+                      rows */
 
-  /* Keys are in pages (kernels.def): key_rows and first_key count the rows of the table of pages, and k_row ... v_head
-   * are the strides of the rows that are appended. Only for attention_pages and append_keys. */
+  /* Whether keys are in pages (kernels.def), only for attention_pages and append_keys. key_rows and first_key then
+   * count the rows of the table of pages, and k_row ... v_head are the strides of the rows that are appended. */
   bool paged;
 } tri_attention;
 
-/* Rows of a page of keys and values. */
+/* Number of rows of a page of keys and values. */
 enum { TRI_PAGE_ROWS = 64 };
 
 /* Checks the numbers of a call. */
@@ -128,10 +133,10 @@ tri_status tri_attention_slices_check(const tri_attention *call, const tri_atten
 
 typedef struct tri_device_description tri_device_description;
 struct tri_device_description {
-  void *facts;      /* private to the kind of device, which owns it */
+  void *facts;      /* data of the kind of device, which owns it */
   int threads;      /* number of threads, if the device divides its work over threads, else 1 */
-  bool packs_plain; /* a packed b has the layout of b in `product`, only in b_type: one packed b serves all GEMMs of a
-                       weight */
+  bool packs_plain; /* a packed b differs from the dense one only in its type, b_type, and not in its layout, so one
+                       packed b serves all GEMMs of a weight */
 
   size_t queue_bytes; /* device memory that the queue of kernels holds as long as the device exists */
 

@@ -32,7 +32,7 @@ bool tri_device_has_kinds_for_tests(void) {
   return false;
 }
 
-/* Finds the kind in a device's name. *options: the text after the colon. NULL for an unknown name. */
+/* Returns the kind in a device's name, and sets *options to the text after the colon. NULL: the kind is unknown. */
 static const tri_device_kind *find_kind(const char *name, const char **options) {
   *options = "";
   for (const tri_device_kind *kind = tri_device_kinds; kind->name != NULL; kind++) {

@@ -13,9 +13,9 @@ typedef struct tri_dropout {
   double probability;
   int64_t site;            /* number of the dropout in the model, below 2^16 */
   int64_t sample_elements; /* elements of one sequence */
-  int64_t first;
-  int64_t width;        /* elements of a row of the call; only used with row numbers or row_elements */
-  int64_t row_elements; /* elements of the whole row; 0: the same as width */
+  int64_t first;           /* index of the call's first element in the first sequence */
+  int64_t width;           /* elements of a row of the call; only used with row numbers or row_elements */
+  int64_t row_elements;    /* elements of the whole row; 0: the same as width */
 } tri_dropout;
 
 /* For kernels: return the distance of two rows in the indices; and whether the elements of a call have consecutive

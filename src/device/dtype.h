@@ -52,7 +52,7 @@ static inline void tri_wide_set(tri_dtype wide, void *values, int64_t i, double 
   }
 }
 
-/* Rounds to nearest even; NaN stays NaN. */
+/* Returns the nearest bf16 number; ties are rounded to even, and NaN stays NaN. */
 static inline uint16_t tri_bf16_of(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);

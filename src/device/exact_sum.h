@@ -20,7 +20,7 @@ enum { TRI_EXACT_SUM_LIMBS = 68 };
 typedef struct tri_exact_sum {
   int64_t limbs[TRI_EXACT_SUM_LIMBS]; /* limb i counts units of 2^(32 i - 1088)                            */
   int64_t not_finite;                 /* number of infinite or NaN terms: the sum is then NaN              */
-  int64_t pending;                    /* terms since carries were propagated                               */
+  int64_t pending;                    /* number of terms since carries were propagated */
 } tri_exact_sum;
 
 /* Maximum number of terms, each below 2^32, between two propagations of carries: limbs stay far below 2^63. */
@@ -29,7 +29,7 @@ enum { TRI_EXACT_MOST_PENDING = 1 << 29 };
 /* A term, split for addition: parts[i] is added to limb first + i. */
 typedef struct tri_exact_term {
   int32_t first;      /* 0 .. TRI_EXACT_SUM_LIMBS - 3 */
-  int32_t not_finite; /* 1: the rest is undefined     */
+  int32_t not_finite; /* 1: the other members are undefined */
   int64_t parts[3];   /* all with the same sign, below 2^32; all 0 for zero */
 } tri_exact_term;
 

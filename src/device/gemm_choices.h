@@ -12,7 +12,7 @@
 
 enum { TRI_DEVICE_GEMM_LIBRARY_BYTES = 192 };
 
-/* Allows fp32 GEMMs to round their operands to TF32 (10 bits of mantissa), which is faster. To be called before any
+/* Allows fp32 GEMMs to round their operands to TF32 (10 bits of mantissa), which is faster. Must be called before any
  * other use of the device. */
 void tri_device_allow_tf32(tri_device *device);
 
@@ -24,12 +24,12 @@ void tri_device_gemm_library(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRAR
  * order. Release *out with tri_free. */
 tri_status tri_device_gemms_asked(tri_device *device, char **out);
 
-/* Chooses an algorithm for each of these GEMMs, and uses it from then on: the first in the library's ranking, or with
- * `timed` the fastest of the first eight. Timing temporarily allocates memory for random operands. Release *choices
- * with tri_free. */
+/* Chooses an algorithm for each of these GEMMs, and uses it for all later ones: the first in the library's ranking or,
+ * with `timed`, the fastest of the first eight. Timing temporarily allocates memory for random operands. Release
+ * *choices with tri_free. */
 tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
 
-/* Uses these choices from then on. TRI_BAD_FILE for lines that are not choices. */
+/* Uses these choices for all later GEMMs. TRI_BAD_FILE for lines that are not choices. */
 tri_status tri_device_gemms_use(tri_device *device, const char *choices);
 
 #endif

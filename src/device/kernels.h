@@ -35,7 +35,7 @@
 #include "device/queue.h"
 #include "device/step_values.h"
 
-/* Optimizers. `lr_scale` multiplies the step's learning rate. */
+/* Settings of optimizers. `lr_scale` multiplies the step's learning rate. */
 typedef struct tri_adamw {
   double beta1, beta2, eps, weight_decay, lr_scale;
 } tri_adamw;
@@ -60,8 +60,8 @@ typedef struct tri_matrix_copy {
   int64_t rows, columns, in_row, out_row, out_column;
 } tri_matrix_copy;
 
-/* A step of a parameter: its element [r, c] is parameter[r * parameter_row + c], and that of its step x[r * x_row + c *
- * x_column]; either x_row or x_column is 1. */
+/* An update of a parameter by a step x. Element [r, c] of the parameter is parameter[r * parameter_row + c], and
+ * element [r, c] of the step is x[r * x_row + c * x_column]; either x_row or x_column is 1. */
 typedef struct tri_matrix_step {
   int64_t rows, columns, parameter_row, x_row, x_column;
   double weight_decay, lr_scale;
@@ -87,14 +87,16 @@ typedef struct tri_adafactor_sums {
   double rows, parameter, direction;
 } tri_adafactor_sums;
 
-/* The part of a gradient [rows, columns] outside of a subspace; by_rows: rows were projected, else columns. */
+/* The part of a gradient [rows, columns] outside of a subspace. by_rows: whether rows were projected; false: columns.
+ */
 typedef struct tri_low_rank_rest {
   int64_t rows, columns;
   bool by_rows;
   double scale;
 } tri_low_rank_rest;
 
-/* Rows of the parameter are parameter_row elements apart, those of its step x_row. */
+/* An update of a parameter [rows, columns] by a step x. Rows of the parameter are parameter_row elements apart, rows of
+ * x are x_row elements apart. */
 typedef struct tri_low_rank_step {
   int64_t rows, columns, parameter_row, x_row;
   double beta1, beta2, weight_decay, lr_scale, scale;
@@ -106,18 +108,18 @@ typedef struct tri_matrix_polynomial {
   double factors[3];
 } tri_matrix_polynomial;
 
-/* Elements of a block with its own scale, for states in 8 bits. */
+/* Number of elements of a block that has its own scale, for optimizer states in 8 bits. */
 enum { TRI_QUANTISED_BLOCK = 256 };
 
 /* Rows 0 .. min(*count, capacity) - 1 of an array; `count` is in device memory, or NULL: all rows.
  *
- * For the rows of an expert, and for the part of a sequence that a batch gives a rank: memory plans and recorded steps
- * only know their maximum number, and the kernels read the actual one. Kernels take a tri_rows if they would be wrong
- * without it (they sum over rows, or read tables by ids or positions that were not set), or to save work in an expert's
- * feed-forward part. Other kernels do not need it: attention reads the rows of its slices, the loss those that have
- * labels; convert, scale, dropout and fill_zero process the whole array, and the results beyond the count are not read.
- * For GEMMs of a counted number of rows use grouped_matmul with one group, since plans and packed weights of `matmul`
- * depend on m. */
+ * Examples are the rows of an expert, and the part of a sequence that a rank gets in a batch: memory plans and recorded
+ * steps only know the maximum number of these rows, and the kernels read the actual one. Kernels take a tri_rows if
+ * they would be wrong without it (they sum over rows, or read tables by ids or positions that were not set), or to save
+ * work in an expert's feed-forward part. Other kernels do not need it: attention reads the rows of its slices, the loss
+ * those that have labels; convert, scale, dropout and fill_zero process the whole array, and the results beyond the
+ * count are not read. For GEMMs of a counted number of rows use grouped_matmul with one group, since plans and packed
+ * weights of `matmul` depend on m. */
 typedef struct tri_rows {
   int64_t capacity;
   const int32_t *count;

@@ -9,10 +9,10 @@
 typedef struct tri_device_kind {
   const char *name;
   unsigned types; /* as in tri_device_info */
-  bool for_tests; /* for testing the program; never recommended */
+  bool for_tests; /* whether the kind exists only to test the program; messages never recommend it */
   /* LOCAL. Checks the options as far as possible without the machine. May be NULL. */
   tri_status (*check)(const char *options);
-  /* LOCAL. Sets the members of a device, whose info.types is set already. NULL: the kind is not in this program. */
+  /* LOCAL. Sets the members of a device; the caller has set info.types. NULL: the kind is not in this program. */
   tri_status (*create)(const char *options, const tri_device_request *request, tri_device *out);
   /* LOCAL. Returns whether this machine has such a device; prints nothing. NULL for kinds that every machine has. */
   bool (*is_visible)(void);

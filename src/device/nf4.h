@@ -34,7 +34,7 @@
 
 #include <stdint.h>
 
-/* Bits of the offset and of all scales if a value is not finite. */
+/* Bit pattern (NaN) of the offset and of all scales if a value is not finite. */
 #define TRI_NF4_NOT_A_NUMBER 0x7fc00000u
 
 enum { TRI_NF4_CODES = 16, TRI_NF4_ZERO = 7, TRI_NF4_BLOCK_ELEMENTS = 64 };
@@ -120,7 +120,7 @@ TRI_HOST_AND_GPU float tri_nf4_inverse(float largest) {
 enum { TRI_NF4_BLOCK = TRI_NF4_BLOCK_ELEMENTS, TRI_NF4_BLOCK_BYTES = 32, TRI_NF4_GROUP = 256, TRI_NF4_SUMS = 256 };
 
 typedef struct tri_nf4_layout {
-  int64_t blocks;
+  int64_t blocks;                 /* number of blocks */
   size_t largest, scales, offset; /* offset of each part, in bytes; the codes begin at 0 */
   size_t bytes;                   /* bytes of all parts */
 } tri_nf4_layout;
@@ -167,11 +167,11 @@ static inline size_t tri_nf4_wide_bytes(int64_t count, size_t element_bytes) {
 }
 
 /* Scratch memory for quantising a matrix and keeping a cut of it: the matrix's values from byte 0 on, then codes of the
- * whole, then codes of the cut. Codes that are written directly to their destination have size 0 here: those of the
- * whole if it is the cut and all of its bytes are kept, those of the cut if it is the whole or all of its bytes are
- * kept. */
+ * whole, then codes of the cut. Codes that are written directly to their destination have size 0 here: the codes of the
+ * whole if the whole is the cut and all of its bytes are kept, and the codes of the cut if the cut is the whole or all
+ * of its bytes are kept. */
 typedef struct tri_nf4_scratch {
-  size_t whole, whole_bytes, cut, cut_bytes; /* offsets and sizes */
+  size_t whole, whole_bytes, cut, cut_bytes; /* offsets and sizes in bytes of the codes of the whole and of the cut */
   size_t bytes;
 } tri_nf4_scratch;
 
@@ -185,8 +185,8 @@ static inline tri_nf4_scratch tri_nf4_scratch_of(const tri_nf4_cut *cut, size_t 
   return s;
 }
 
-/* Returns the mean of the largest magnitudes in double, from 256 sums that are then added in a tree: in this order on
- * every device. Not finite if a magnitude is not. */
+/* Returns the mean of the largest magnitudes, computed in double from 256 sums that are then added in a tree. Every
+ * device adds in this order. The mean is not finite if a magnitude is not. */
 static inline float tri_nf4_mean(int64_t blocks, const float *largest) {
   double sums[TRI_NF4_SUMS] = {0};
   for (int64_t b = 0; b < blocks; b++) sums[b % TRI_NF4_SUMS] += (double)largest[b];

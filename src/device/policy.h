@@ -45,20 +45,21 @@ typedef enum tri_policy_importance {
   TRI_POLICY_SEQUENCE_MASK
 } tri_policy_importance;
 
-/* A limit from here on does not exist. */
+/* A limit that is this number or above it means that there is no limit. */
 #define TRI_POLICY_NO_LIMIT 1e300
 
 typedef struct tri_policy_settings {
   int32_t objective;   /* a tri_policy_objective */
   int32_t importance;  /* a tri_policy_importance */
   int32_t by_sequence; /* r is one number for a completion */
-  int32_t has_old;     /* the column `old` exists; else old is lp */
+  int32_t has_old;     /* whether the column `old` exists; false: old is lp */
   double epsilon, epsilon_high;
   double delta; /* upper bound of r in the clipped objective; TRI_POLICY_NO_LIMIT: no such bound */
   double beta;  /* factor of the KL divergence from the reference; 0: no reference */
   double importance_min, importance_max;
   double entropy_coef; /* factor of the mean entropy of the labels' distributions, which is subtracted from the loss */
-  double off_policy_limit; /* P of a completion with A < 0 is 0 if the mean of (behaviour - lp) is above */
+  double off_policy_limit; /* P of a completion with A < 0 is 0 if the mean of (behaviour - lp) over its labels is above
+                              this limit */
 } tri_policy_settings;
 
 /* The stored values of a label. */
@@ -68,14 +69,15 @@ typedef struct tri_policy_label {
 
 /* Sums over the labels of a completion (tri_policy_has_sums). */
 typedef struct tri_policy_sums {
-  double labels;
+  double labels;     /* number of labels */
   double log_ratio;  /* mean of lp - old */
   double importance; /* sum of old - behaviour */
   double drift;      /* mean of behaviour - lp */
   double slope;      /* with by_sequence: mean of the labels' tri_policy_value.through_ratio */
 } tri_policy_sums;
 
-/* The loss of a label, and its derivatives with respect to the logarithm of r, and to lp where r is constant. */
+/* The loss of a label, its derivative with respect to the logarithm of r, and its derivative with respect to lp with r
+ * constant. */
 typedef struct tri_policy_value {
   double loss, through_ratio, direct;
 } tri_policy_value;
@@ -172,7 +174,8 @@ TRI_HOST_AND_GPU void tri_policy_add_kl(const tri_policy_settings *settings, con
   if (x == given) out->direct += settings->beta * ratio * (1.0 - exp(x));
 }
 
-/* Returns the value of a label. `sums`: those of its completion; not read without tri_policy_has_sums. */
+/* Returns the value of a label. `sums` are the sums over its completion; they are read only if tri_policy_has_sums is
+ * true. */
 TRI_HOST_AND_GPU tri_policy_value tri_policy_value_of(const tri_policy_settings *settings,
                                                       const tri_policy_label *label, double lp,
                                                       const tri_policy_sums *sums) {
@@ -253,8 +256,8 @@ TRI_HOST_AND_GPU int64_t tri_policy_count(int64_t tokens, const int32_t *segment
 }
 
 /* Computes the loss of row r and the factor of its logits' gradient, factor (p - onehot). places[r]: index of the row
- * among the rows of the whole sequences; NULL: r. log_probs: of this rank's rows. A label of no completion has no
- * loss. */
+ * among the rows of the whole sequences; NULL: r. log_probs has the log-probabilities of this rank's rows. A label that
+ * belongs to no completion has no loss. */
 TRI_HOST_AND_GPU void tri_policy_row(const tri_policy_batch *of, int64_t r, const int32_t *labels,
                                      const int32_t *places, const int32_t *segments, const tri_policy_columns *columns,
                                      const tri_policy_sums *sums, const double *log_probs, double *factors,

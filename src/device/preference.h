@@ -93,8 +93,8 @@ TRI_HOST_AND_GPU double tri_preference_labels(const tri_completion_sums *sums) {
   return sums->labels > 1.0 ? sums->labels : 1.0;
 }
 
-/* Returns a loss with this slope along a margin that grows by `chosen` with S of the chosen completion and falls by
- * `rejected` with S of the rejected one. */
+/* Returns the value of a loss that has this slope with respect to a margin. The margin grows by `chosen` per unit of S
+ * of the chosen completion, and falls by `rejected` per unit of S of the rejected one. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_of_margin(double loss, double slope, double chosen,
                                                                double rejected) {
   tri_preference_value out;

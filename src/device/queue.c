@@ -60,7 +60,7 @@ tri_status tri_queue_finish(tri_queue *queue) {
 
 void tri_queue_drain(tri_queue *queue) {
   tri_saved_error before = {.status = TRI_OK};
-  tri_error_save(&before, TRI_INTERNAL); /* any earlier error of this thread */
+  tri_error_save(&before, TRI_INTERNAL); /* keeps an earlier error of this thread */
   (void)tri_queue_finish(queue);
   (void)tri_saved_error_restore(&before);
 }

@@ -13,14 +13,14 @@
 typedef struct tri_origin {
   const char *name; /* a string constant; NULL: not set yet */
   const char *pass; /* a string constant, or NULL */
-  int64_t index;    /* -1: none */
+  int64_t index;    /* index of the call; -1: none */
 } tri_origin;
 
 struct tri_queue {
   tri_device *device;
   tri_origin origin; /* origin of work that is queued from now on */
-  uint64_t number;   /* number among the device's queues */
-  void *state;       /* private to the device */
+  uint64_t number;   /* index among the device's queues */
+  void *state;       /* data of the kind of device */
 };
 
 /* Writes "kernel `matmul` of call 12 (linear, forward)", for what = "kernel `matmul`". Returns text. */
@@ -41,7 +41,7 @@ static inline void tri_queue_at(tri_queue *queue, const char *name, int64_t inde
   queue->origin = (tri_origin){name, pass, index};
 }
 
-/* Sets *out to the place after all work that is in the queue now. */
+/* Sets *out to an event that is passed when all work that is in the queue now is complete. */
 tri_status tri_queue_mark(tri_queue *queue, tri_device_event *out);
 /* Makes work that is queued from now on wait until the event, of another queue, is passed. */
 tri_status tri_queue_wait(tri_queue *queue, const tri_device_event *event);
@@ -61,10 +61,10 @@ void tri_queue_drain(tri_queue *queue);
 
 typedef enum tri_side { TRI_SIDE_HOST, TRI_SIDE_DEVICE } tri_side;
 
-/* A copy of `rows` rows of row_bytes each, whose first bytes are to_stride and from_stride apart. Source and
- * destination must not overlap. The host must not access its memory until it has waited for the copy; other copies of
- * this memory may be queued after it, in the same queue or in one that waits for it. Copies are fast only from and to
- * memory of tri_device_host_create. */
+/* A copy of `rows` rows of row_bytes bytes each. The first bytes of two rows are to_stride apart in the destination,
+ * and from_stride in the source. Source and destination must not overlap. The host must not access its memory until it
+ * has waited for the copy; other copies of this memory may be queued after it, in the same queue or in one that waits
+ * for it. Copies are fast only from and to memory of tri_device_host_create. */
 typedef struct tri_copy {
   void *to;
   const void *from;
@@ -74,17 +74,18 @@ typedef struct tri_copy {
 
 tri_status tri_queue_copy(tri_queue *queue, const tri_copy *copy);
 
-/* The same for contiguous bytes: from the host, to the host, and within the device. */
+/* Queue a copy of contiguous bytes: tri_queue_upload from the host, tri_queue_download to the host, tri_queue_move
+ * within the device. */
 tri_status tri_queue_upload(tri_queue *queue, void *to, const void *from_host, size_t bytes);
 tri_status tri_queue_download(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 tri_status tri_queue_move(tri_queue *queue, void *to, const void *from, size_t bytes);
 
-/* The same, and waits for the queue. */
+/* Queue the same copies, and wait for the queue. */
 tri_status tri_queue_upload_now(tri_queue *queue, void *to, const void *from_host, size_t bytes);
 tri_status tri_queue_download_now(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 
-/* Queues that the contents of this device memory are no longer needed, and undefined until they are written again. The
- * devices for tests then detect reads of it. */
+/* Queues the mark that the contents of this device memory are no longer needed, and are undefined until they are
+ * written again. Devices for tests detect reads of memory that is marked. */
 tri_status tri_queue_mark_uninitialised(tri_queue *queue, void *memory, size_t bytes);
 
 #endif

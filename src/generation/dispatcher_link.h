@@ -1,6 +1,6 @@
-/* A connection between the first rank of a dispatcher, which sends verbs, and another rank, which sends events. Neither
- * waits for the other; for generation/ only. tri_link_flush sends all bytes appended so far as one message: the length,
- * then the bytes. */
+/* A connection between the first rank of a dispatcher, which sends verbs, and another rank, which sends events; for
+ * generation/ only. Neither rank waits for the other. tri_link_flush sends all bytes appended so far as one message:
+ * the length, then the bytes. */
 #ifndef TRI_GENERATION_DISPATCHER_LINK_H
 #define TRI_GENERATION_DISPATCHER_LINK_H
 
@@ -15,12 +15,12 @@ typedef struct tri_link_bytes {
 typedef struct tri_link {
   const tri_group *group;
   int peer;                        /* rank of the group at the other end */
-  tri_link_bytes filling, sending; /* appended bytes; the message in transit */
+  tri_link_bytes filling, sending; /* bytes appended for the next message; bytes of the message in transit */
   int64_t sent_length;             /* length of the message in transit */
-  tri_request *sends[2];           /* sends of the length and of the bytes; NULL: sent */
+  tri_request *sends[2];           /* sends of that length and of `sending`; NULL: completed, or none was started */
   int64_t length;                  /* length of the message that is being received */
-  tri_request *receives[2];        /* NULL: not started, or received */
-  tri_link_bytes received;
+  tri_request *receives[2];        /* receives of `length` and of the bytes; NULL: not started, or completed */
+  tri_link_bytes received;         /* bytes of the message that is being received, or of the last complete one */
 } tri_link;
 
 /* Appends data[bytes] to the next message. */

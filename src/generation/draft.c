@@ -1,7 +1,7 @@
 #include "generation/draft.h"
 
-/* Returns how many leading tokens of the draft's sequence agree with the text. Only the last TRI_MOST_GUESSES can
- * differ. */
+/* Returns how many leading tokens of the draft model's sequence equal those of the text. Only its last TRI_MOST_GUESSES
+ * tokens can differ, because it may have sampled these itself. */
 static int64_t shared_tokens(const tri_sequence *sequence, const tri_guess *g) {
   int64_t count = 0;
   const int32_t *ids = tri_sequence_ids(sequence, &count);

@@ -12,28 +12,29 @@ enum { TRI_MOST_STOPS = 64 };
 
 /* The model to use, and how its texts are sampled and end. A negative number means that the value is not given. */
 typedef struct tri_generation_request {
-  const char *checkpoint;
+  const char *checkpoint;            /* the model's folder */
   const char *stops[TRI_MOST_STOPS]; /* [num_stops], a text ends before the first of these strings */
   int num_stops;
-  int64_t tokens; /* largest number of tokens to write; 0: not set, and the folder's number is ignored */
+  int64_t tokens; /* largest number of tokens to write; 0: the caller chooses a number for each text, and the folder's
+                     is ignored */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
-  int64_t lookup;       /* largest number of tokens guessed by prompt lookup; 0: no lookup */
-  const char *draft;    /* folder of a draft model; NULL: no draft model */
-  int64_t draft_tokens; /* largest number of tokens that the draft model guesses */
-  bool ignore_end;
-  bool stops_when_asked; /* texts end with the finish `cancelled` once tri_stop_asked returns true */
+  int64_t lookup;        /* largest number of tokens guessed by prompt lookup; 0: no lookup */
+  const char *draft;     /* folder of a draft model; NULL: no draft model */
+  int64_t draft_tokens;  /* largest number of tokens that the draft model guesses */
+  bool ignore_end;       /* the tokenizer's end tokens do not end a text */
+  bool stops_when_asked; /* texts end with TRI_FINISH_CANCELLED once tri_stop_asked returns true */
   bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
   tri_model_options model;
   const tri_group *group;       /* ranks that generate together; NULL: this rank alone */
-  int64_t tensor;               /* ranks of each replica (replicas.h); 0 or 1: one */
+  int64_t tensor;               /* ranks of each replica (replicas.h); 0: one */
   const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: unused */
-  tri_device *lent;             /* used instead of the device that `model` names; NULL: unused */
+  tri_device *lent;             /* device to use instead of the one that `model` names; NULL: none */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
-  bool without_weights;         /* the caller writes the weights after tri_generation_load; those of an adapter only,
-                                   whose base is loaded */
-  bool unmerged;                /* an adapter's factors stay beside the base; false: they are added to it */
+  bool without_weights; /* the caller writes the weights after tri_generation_load; with an adapter, only its factors:
+                           the base is loaded */
+  bool unmerged;        /* an adapter's factors are kept apart from the base; false: they are added to the base */
 } tri_generation_request;
 
 typedef struct tri_generation tri_generation;
@@ -56,7 +57,7 @@ struct tri_generation {
   tri_dispatcher *dispatcher;
   int64_t positions; /* largest number of positions of a text */
   int64_t step;      /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
-  bool slid;         /* a text was longer than `positions`; only the first one is logged */
+  bool slid; /* whether a text was longer than `positions`; a log line is written for the first such text only */
   tri_generation_request draft_request;
   tri_generation *draft_model; /* NULL: no draft model */
   tri_draft draft;

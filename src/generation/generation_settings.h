@@ -12,10 +12,10 @@
 typedef struct tri_generation_settings {
   double temperature, top_p, min_p, repetition_penalty;
   int64_t top_k;
-  int64_t max_new_tokens; /* largest number of tokens to write */
+  int64_t max_new_tokens; /* largest number of tokens to sample */
   int64_t max_length;     /* largest number of tokens of prompt and text together; unused if max_new_tokens is given */
   bool draws;       /* do_sample: whether temperature, top_p, min_p and top_k apply; the other numbers always apply */
-  bool usual_top_k; /* `draws` is set and the file has no top_k: top_k is transformers' default */
+  bool usual_top_k; /* whether top_k is transformers' default, because `draws` is set and the file has no top_k */
 } tri_generation_settings;
 
 /* Reads the file. All numbers are negative if the folder does not have the file. Fails with TRI_BAD_FILE if a number is

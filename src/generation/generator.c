@@ -7,9 +7,9 @@
  *
  * The idea: no sequence owns a part of the cache. Keys and values are in pages of TRI_PAGE_ROWS positions with
  * reference counts (pages.h). A verb only changes host memory: the tokens of a sequence, its references to pages, and
- * `target`, the number of tokens to read before the next is sampled or the sequence ends. tri_generator_step then lists
- * all sequences that have tokens left to read or refer to pages, lets the scheduler give them rows (scheduler.h), runs
- * the model once on all these rows, and samples.
+ * `target`, the number of tokens to read before the next token is sampled or the sequence ends. tri_generator_step then
+ * lists all sequences that have tokens left to read or refer to pages, lets the scheduler give them rows (scheduler.h),
+ * runs the model once on all these rows, and samples.
  *
  * Invariants, between steps:
  * - tokens [offset, offset + held) of a sequence are read, at positions from 0; its pages hold their keys and values;
@@ -137,7 +137,8 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_must_read(s);
   tri_sequence_keep_positions(s, g->pages, most, g->window);
-  if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages); /* find_pages gets the cached ones back */
+  if (s->kept > s->num_pages)
+    tri_sequence_drop_pages(s, g->pages); /* the next step's find_pages looks the cached ones up again */
 }
 
 static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_options *options) {

@@ -33,7 +33,7 @@ typedef enum tri_finish {
   TRI_FINISH_LENGTH,    /* all tokens that were asked for are sampled */
   TRI_FINISH_END,       /* the last token is one of `ends` */
   TRI_FINISH_STOP,      /* stopped by its observer */
-  TRI_FINISH_CANCELLED, /* by tri_generator_cancel */
+  TRI_FINISH_CANCELLED, /* ended by tri_generator_cancel */
   TRI_FINISH_FAILED     /* its logits were not finite; tri_generator_step fails with the reason */
 } tri_finish;
 /* Returns "none", "read", "length", "end", "stop", "cancelled" or "failed". */
@@ -54,7 +54,7 @@ typedef struct tri_sequence_options {
   tri_sampling sampling;
   const int32_t *ends; /* [num_ends], tokens that end the sequence; this array must outlive the sequence */
   int num_ends;
-  int64_t wanted;                 /* tokens to sample; 0: none */
+  int64_t wanted;                 /* number of tokens to sample; 0: none */
   tri_sampling_request requested; /* numbers to compute for each sampled token */
   int64_t scored; /* number of given tokens, counted from the last, whose log-probabilities are computed */
   double *scores; /* [scored], receives the log-probabilities; must be valid until all given tokens are read */
@@ -134,7 +134,7 @@ bool tri_sequence_has_slid(const tri_sequence *sequence); /* whether it was long
  * read, `found_rows` rows that were not read because they were in cached pages, and `preempted` preemptions. */
 typedef struct tri_generator_counts {
   int64_t steps, rows, found_rows, preempted;
-  int64_t guessed, kept;         /* tokens read as guesses, and the correct ones */
+  int64_t guessed, kept;         /* number of tokens that were read as guesses; number of these that were correct */
   int64_t free_pages, sequences; /* current numbers, not counters */
 } tri_generator_counts;
 tri_generator_counts tri_generator_count(const tri_generator *generator);

@@ -1,6 +1,6 @@
 /* Evaluates a run's logits: log-probabilities of given tokens, and sampled tokens. The device answers queries about the
- * whole distribution; logits are copied to the host only for likeliest tokens, and if sampling leaves out or penalises
- * tokens. */
+ * whole distribution. Logits are copied to the host only if likeliest tokens are requested, or if sampling leaves out
+ * or penalises tokens. */
 #include "base/memory.h"
 #include "generation/generator_internal.h"
 

@@ -10,13 +10,13 @@
 /* The rows of one sequence in a step. They have logit rows [first_logit, first_logit + logits) of the run. If `samples`
  * is set, tokens are sampled from the last 1 + guesses of these logit rows. */
 typedef struct tri_reading {
-  tri_sequence *of; /* NULL: cancelled or released during this step */
+  tri_sequence *of; /* the sequence; NULL: it was cancelled or released during this step */
   int64_t logits, first_logit;
   bool samples;
   int64_t guesses;
   int64_t first_query;               /* index of its first query in the run */
-  int64_t failed_row, failed_behind; /* a scored logit row that is not finite, and the number of tokens that it follows;
-                                        failed_row -1: all are finite */
+  int64_t failed_row, failed_behind; /* a scored logit row with a logit that is not finite, and the number of tokens
+                                        before its prediction; failed_row -1: all scored rows are finite */
 } tri_reading;
 
 static inline int64_t tri_reading_first_sample(const tri_reading *r) {
@@ -31,25 +31,25 @@ struct tri_generator {
   int64_t vocab_size;
   int64_t window;      /* tri_runner_window */
   tri_prefix root;     /* root of the cached pages of the present version of the weights */
-  bool draining;       /* no sequence starts (tri_generator_drain) */
+  bool draining;       /* tri_generator_drain is in progress: waiting sequences do not start */
   tri_sequence **list; /* [count], in the order in which they were begun or extended; NULL: released or moved to the end
                           since the last step began */
   int64_t count, capacity;
   tri_generator_counts counts;
 
   tri_proposer proposer;
-  int64_t most_guesses; /* 0: no proposer */
+  int64_t most_guesses; /* largest number of guesses per sequence and step; 0: there is no proposer */
   tri_guess_policy policy;
-  tri_guess *asked; /* [sizes.sequences] */
+  tri_guess *asked; /* [sizes.sequences], requests to the proposer */
 
   /* State of the step in progress. */
-  tri_schedule_entry *entries; /* [room] */
+  tri_schedule_entry *entries; /* [room], the sequences as the scheduler reads them */
   tri_sequence **of;           /* [room], the sequence of each entry */
   int64_t room;
-  int32_t *holders;   /* [sizes.pages], the scheduler's copy of the reference counts */
-  tri_reading *reads; /* [num_reads <= sizes.sequences] */
-  int64_t num_reads;
-  tri_logit_query *queries; /* [sizes.logit_rows] */
+  int32_t *holders;         /* [sizes.pages], the scheduler's copy of the reference counts */
+  tri_reading *reads;       /* [num_reads <= sizes.sequences] */
+  int64_t num_reads;        /* sequences that have rows in the step */
+  tri_logit_query *queries; /* [sizes.logit_rows], queries that the device answers about the run's logits */
   tri_sampled *sampled;     /* [sizes.logit_rows], token sampled from each logit row; id -1: logits are not finite */
   const void **copies; /* [sizes.logit_rows], the row's logits in host memory, if the host samples from them or looks up
                           the likeliest tokens */
@@ -59,7 +59,7 @@ struct tri_generator {
 
 /* Computes the scores and samples the tokens of all readings of this step. */
 tri_status tri_generator_answer(tri_generator *generator);
-/* Fails with the reason why logit row `row`, which follows `behind` tokens, is not finite. */
+/* Reports that logit row `row`, the prediction after `behind` tokens, is not finite. Returns TRI_DIVERGED. */
 tri_status tri_generator_not_finite(tri_generator *generator, int64_t row, int64_t behind);
 
 /* Ends a sequence and calls its observer. */

@@ -19,7 +19,7 @@ struct tri_pages {
   int32_t *holders;          /* [count], reference counts */
   page_state *state;         /* [count] */
   int32_t *ids;              /* [count, rows], tokens of cached pages */
-  int32_t *buckets;          /* [num_buckets], first page of each; num_buckets is a power of 2 */
+  int32_t *buckets; /* [num_buckets], first cached page of each bucket, -1: none; num_buckets is a power of 2 */
   uint64_t num_buckets;
   int32_t oldest, newest; /* ends of the list of unused pages; the oldest is allocated first */
   tri_prefix last_prefix; /* the largest number given to a prefix */

@@ -8,18 +8,19 @@
 #include "model/model.h"
 
 typedef struct tri_replicas {
-  tri_group all;     /* all ranks */
-  tri_mesh mesh;     /* the ranks of this rank's replica, along the tensor axis; only if there are several */
+  tri_group all; /* all ranks */
+  tri_mesh mesh; /* ranks of this rank's replica along the tensor axis; created only if a replica has several ranks */
   tri_group replica; /* the ranks of this rank's replica */
-  tri_group leaders; /* the first ranks of all replicas; on another rank, the ranks at its place in all replicas */
+  tri_group leaders; /* ranks with this rank's index in their replicas; on the first rank of a replica these are all
+                        first ranks */
 } tri_replicas;
 
 /* Returns one replica of this rank alone. */
 tri_replicas tri_replicas_alone(void);
 /* COLLECTIVE over `all`, which must outlive the replicas. Fails with TRI_BAD_LAYOUT if `tensor` does not divide the
  * number of ranks, or if that many ranks cannot share each layer of the model, with a message that names the option
- * --tensor on one rank. Fails if two ranks have opened different models; `weights` NULL: not compared. Release with
- * tri_replicas_destroy. */
+ * --tensor on one rank. Fails if two ranks have opened different models; with `weights` NULL the models are not
+ * compared. Release with tri_replicas_destroy. */
 tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, const tri_merged *weights,
                                tri_replicas *out);
 void tri_replicas_destroy(tri_replicas *replicas);

@@ -71,7 +71,7 @@ static tri_status create_cache(tri_runner *runner, tri_lent_memory lent) {
   return TRI_OK;
 }
 
-/* `shares`: another executor reads the weights. */
+/* Creates the list of operations. `shares`: the runner reads another executor's weights in place. */
 static tri_status create_list(tri_runner *runner, bool shares) {
   const tri_runner_sizes *sizes = &runner->sizes;
   tri_list_request list = tri_list_request_whole(&runner->model, TRI_LIST_GENERATE, 1, sizes->rows, runner->precision);

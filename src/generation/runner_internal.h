@@ -10,7 +10,7 @@ struct tri_runner {
   tri_dtype precision;
   tri_runner_sizes sizes;
   tri_mesh_position position; /* coordinates of this rank among the tensor ranks */
-  const tri_group *tensor;    /* NULL: one tensor rank, or a runner for tri_runner_plan */
+  const tri_group *tensor;    /* group of the tensor ranks; NULL: one tensor rank, or a runner for tri_runner_plan */
   int64_t first_id, own_ids;  /* this rank's slice of the vocabulary: ids [first_id, first_id + own_ids) */
   int64_t pages_each;         /* largest number of pages of a sequence */
   tri_parameter_table *table;
@@ -23,14 +23,14 @@ struct tri_runner {
   tri_device_event uploaded; /* marks the end of the copy of the batch to the device */
   int64_t version;           /* version of the weights that the runs read; -1 before the first tri_runner_publish */
   void *logits;              /* [logit_rows, vocab_size] in host memory; NULL: the host reads device memory */
-  void *queries,
-      *device_queries; /* [query_bytes], queries of a run and their answers, in host memory and in device memory */
-  const void *made;    /* logits of the last run, [logit rows of the run, own_ids], in device memory */
-  char *exchanged;     /* [exchanged_bytes], values that the tensor ranks exchange, in host memory; NULL: alone */
+  void *queries, *device_queries; /* queries of a run and their answers, in host memory and in device memory; same
+                                     layout (runner.c) */
+  const void *made;               /* logits of the last run, [logit rows of the run, own_ids], in device memory */
+  char *exchanged; /* [exchanged_bytes], values that the tensor ranks exchange, in host memory; NULL: alone */
 
   /* The run in preparation. */
-  tri_batch host;
-  int64_t rows, sequences;
+  tri_batch host;          /* the batch in host memory */
+  int64_t rows, sequences; /* numbers of rows and sequences added so far */
   char *sent; /* [sent_bytes], on the first of several tensor ranks: the rows of the run; on the others: the data of the
                  last call received */
   size_t sent_bytes, sent_room;

@@ -22,10 +22,11 @@ static const double LONGEST_WAIT_S = 1;
 
 typedef enum call_kind { CALL_RUN, CALL_QUERY, CALL_LOGITS, CALL_COPY_PAGE, CALL_PUBLISH, CALL_DISMISS } call_kind;
 
-/* A call that the first rank sends. `bytes` of data follow: rows of sequences, or queries. */
+/* A call that the first rank sends, with `bytes` bytes of data: rows of sequences, or queries. Data after the first
+ * SHORT_BYTES is sent in a broadcast after the call. */
 typedef struct call {
   call_kind kind;
-  int32_t from, to;     /* pages, of CALL_COPY_PAGE */
+  int32_t from, to;     /* CALL_COPY_PAGE: numbers of the two pages */
   int64_t first, count; /* CALL_LOGITS: logit rows [first, first + count); CALL_QUERY: `count` queries, and `first` is 1
                            if they are second queries, else 0 */
   int64_t bytes;
@@ -49,7 +50,7 @@ static tri_status send_call(tri_runner *r, call *c, const void *data) {
   return tri_broadcast(r->tensor, 0, bytes - SHORT_BYTES, (char *)(uintptr_t)data + SHORT_BYTES);
 }
 
-/* Waits for a call. There may be none for as long as the first rank has nothing to run. */
+/* Waits for the first rank's next call, for as long as that rank has nothing to run. */
 static tri_status await_call(tri_runner *r, call *c) {
   tri_request *request = NULL;
   bool done = false;
@@ -82,7 +83,7 @@ static tri_status run_all(tri_runner *r) {
   return tri_runner_run_own(r);
 }
 
-/* Makes the first rank's run, from its rows in r->sent. */
+/* Runs this rank's part of the first rank's run, whose rows are in r->sent. */
 static tri_status follow_run(tri_runner *r) {
   int64_t head[3];
   TRI_TRY(tri_runner_begin_own(r));
@@ -128,7 +129,7 @@ static tri_status gather_answers(tri_runner *r, const tri_logit_query *queries, 
 }
 
 /* Logarithms of the sums of exp(logit / temperature) over a slice. `model`: at temperature 1; `sampled`: at the query's
- * temperature. */
+ * temperature, 0 if that is 0. */
 typedef struct slice_sums {
   double model, sampled;
 } slice_sums;
@@ -314,7 +315,8 @@ static tri_status query_all(tri_runner *r, const tri_logit_query *queries, int64
   if (status == TRI_OK) status = tri_alloc("queries", (size_t)count, sizeof *memory.known, &memory.known);
   if (status == TRI_OK) status = tri_alloc("queries", (size_t)count, sizeof *memory.seconds, &memory.seconds);
   if (status == TRI_OK) status = ask_all(r, queries, count, &memory);
-  if (status == TRI_OK) status = tri_runner_query_own(r, queries, 0, ids, numbers); /* only the addresses */
+  if (status == TRI_OK)
+    status = tri_runner_query_own(r, queries, 0, ids, numbers); /* sets only the addresses *ids and *numbers */
   if (status == TRI_OK)
     write_results(r, queries, count, memory.of, memory.known, (int32_t *)(uintptr_t)*ids,
                   (double *)(uintptr_t)*numbers);
@@ -407,7 +409,7 @@ tri_status tri_runner_follow(tri_runner *r) {
   return TRI_OK;
 }
 
-/* Weights are packed on all ranks at the same time: the norms of DoRA are sums over them. */
+/* All tensor ranks pack the weights at the same time, because the norms of DoRA are sums over these ranks. */
 tri_status tri_runner_publish(tri_runner *r) {
   call c = {.kind = CALL_PUBLISH};
   if (r->tensor != NULL) TRI_TRY(send_call(r, &c, ""));

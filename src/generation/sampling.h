@@ -11,10 +11,11 @@
 
 /* How the tokens of a text are sampled. */
 typedef struct tri_sampling {
-  double temperature;        /* 0 takes the most likely token */
-  int64_t top_k;             /* 0: all tokens */
-  double top_p;              /* 1: all tokens */
-  double min_p;              /* tokens with less than this share of the highest probability are left out; 0: none */
+  double temperature; /* 0: the most likely token is taken */
+  int64_t top_k;      /* number of likeliest tokens that are candidates; 0: all tokens */
+  double top_p; /* probability that the smallest set of likeliest candidates must reach; less likely ones are left out;
+                   1: none */
+  double min_p; /* tokens with less than this share of the highest probability are left out; 0: none */
   double repetition_penalty; /* 1: no penalty */
   /* The random numbers of a text are a function of the position and of the following three members. */
   uint64_t seed;
@@ -42,16 +43,17 @@ enum { TRI_MOST_LIKELY = 20 };
 
 typedef struct tri_sampled {
   int32_t id;
-  int64_t version;                       /* version of the weights that computed the logits */
-  double log_prob;                       /* log-probability of the token in the model's own distribution */
-  double entropy;                        /* entropy of that distribution, in nats */
-  double sampled_log_prob;               /* in the distribution that the token was sampled from; 0 at temperature 0 */
+  int64_t version;         /* version of the weights that computed the logits */
+  double log_prob;         /* log-probability of the token in the model's own distribution */
+  double entropy;          /* entropy of that distribution, in nats */
+  double sampled_log_prob; /* log-probability of the token in the distribution that it was sampled from; 0 at
+                              temperature 0 */
   tri_likely likeliest[TRI_MOST_LIKELY]; /* the first tri_sampling_request.likeliest are set */
 } tri_sampled;
 
 /* Members of tri_sampled to compute. */
 typedef struct tri_sampling_request {
-  bool log_prob;     /* log_prob and entropy */
+  bool log_prob;     /* whether to compute log_prob and entropy */
   int64_t likeliest; /* number of likeliest tokens, up to TRI_MOST_LIKELY; if not 0, log_prob and entropy are set too */
 } tri_sampling_request;
 

@@ -11,10 +11,10 @@
  *  - guesses get the rows and pages that are left.
  *
  * If there is no page for a row of the first two groups, another sequence is preempted: it releases its pages, and
- * reads all its tokens again later unless it has ended. This is the newest sequence that holds pages, has no rows yet,
- * and either is newer than the sequence without a page or has nothing to read. For the oldest sequence that has a
- * place, it may be any other; that sequence itself is never preempted for another one. So each sequence ends, if it
- * fits by itself (tri_schedule_pages). */
+ * reads all its tokens again later unless it has ended. The scheduler chooses the newest sequence that holds pages, has
+ * no rows yet, and either is newer than the sequence that needs the page or has nothing to read. If the oldest sequence
+ * that has a place needs the page, the age of the other does not matter. The oldest sequence itself is never preempted
+ * for another one, so each sequence ends if it fits by itself (tri_schedule_pages). */
 #ifndef TRI_GENERATION_SCHEDULER_H
 #define TRI_GENERATION_SCHEDULER_H
 
@@ -33,7 +33,7 @@ typedef struct tri_schedule_entry {
   const int32_t *pages; /* [num_holds], pages that it has a reference to: its own, then a page to copy, if any */
   int64_t num_holds;
   bool copies_page; /* the last of `pages` is another sequence's, which is copied when this one begins to read */
-  /* Result: */
+  /* Results of tri_schedule_rows: */
   int64_t rows;       /* rows to read in this step */
   int64_t guess_rows; /* guesses to read in this step; only after a single unread token */
   bool preempted;     /* the caller must release its pages before the step; it has no place any more */

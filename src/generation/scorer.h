@@ -26,13 +26,13 @@ const tri_parameter_table *tri_scorer_parameters(const tri_scorer *scorer);
 typedef struct tri_scored_text {
   const int32_t *ids;
   int64_t count, first;
-  double *out; /* [count - first], natural logarithms */
+  double *out; /* [count - first], log-probabilities (natural logarithms) of the scored tokens */
 } tri_scored_text;
 
-/* COLLECTIVE over all ranks, with the same texts on all ranks, which all get the results. Scores all texts. If
- * consecutive texts have equal tokens before their scored ones (such as the choices of one question), these tokens are
- * read once. A text's result does not depend on the others (generator.h). On the first rank, calls `progress` (may be
- * NULL) with the number of texts done. */
+/* COLLECTIVE over all ranks, which pass the same texts and all get the results. Scores all texts. If consecutive texts
+ * have equal tokens before their scored ones (such as the choices of one question), these tokens are read once. A
+ * text's result does not depend on the others (generator.h). On the first rank, calls `progress` (may be NULL) with the
+ * number of texts done. */
 tri_status tri_scorer_score(tri_scorer *scorer, const tri_scored_text *texts, int64_t count,
                             void (*progress)(int64_t done, int64_t all));
 

@@ -12,7 +12,7 @@ struct tri_sequence {
   int64_t sampled;                   /* tokens sampled since the sequence was begun or extended */
   int32_t guesses[TRI_MOST_GUESSES]; /* [num_guesses], guesses of the next tokens, for the step in progress */
   int64_t num_guesses;
-  void *guess_state; /* the proposer's state, freed by tri_proposer.forget; NULL: none */
+  void *guess_state; /* the proposer's state of this sequence, freed by tri_proposer.forget; NULL: none */
   int64_t target;    /* once ids [0, target) are read, the next token is sampled, or the sequence ends */
   tri_finish finish;
   bool slid;     /* whether the sequence was longer than the runner's positions */
@@ -25,8 +25,8 @@ struct tri_sequence {
   int64_t num_pages, pages_room;
   int64_t gone;      /* number of leading pages that are released because no later token attends to them */
   int64_t kept;      /* number of leading full pages that are cached or were found in the cache */
-  tri_prefix root;   /* the generator's root, a new one after each tri_generator_publish */
-  tri_prefix prefix; /* the prefix that ends with the last of the `kept` pages; `root` without them */
+  tri_prefix root;   /* root of the prefixes of this sequence's pages; tri_generator_publish sets a new one */
+  tri_prefix prefix; /* the prefix that ends with the last of the `kept` pages; `root` if there are no such pages */
   int32_t copied; /* another sequence's page, with a reference to it, that is copied into the next new page; -1: none */
 };
 

@@ -61,7 +61,8 @@ static tri_status check_dynamic(const tri_texts *t) {
 static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
   const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision,
                                             tri_larger(1, t->generation->request->tensor));
-  /* Last pages of two prompts; such a page is in use until all samples of its prompt have copied it. */
+  /* Number of pages for the partly filled last pages of two prompts. Such a page is in use until all samples of its
+   * prompt have copied it. */
   const int64_t copied = t->samples > 1 ? 2 : 0;
   const int64_t window = tri_runner_window(&t->generation->model);
   const int64_t all = tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * t->batch + copied;

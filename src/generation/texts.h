@@ -10,7 +10,7 @@
 typedef struct tri_texts_request {
   const tri_prompt *prompts; /* [num_prompts]; they must outlive the texts */
   int64_t num_prompts;
-  int64_t samples; /* samples of each prompt; 0: one */
+  int64_t samples; /* number of texts for each prompt; 0: one */
   int64_t batch;   /* largest number of texts at a time */
   int64_t tokens;  /* largest number of tokens to sample; 0: as many as the folder's max_length leaves after the prompt,
                       or 100 if the folder has no max_length; but at most as many as there are positions left after
@@ -27,7 +27,8 @@ typedef struct tri_texts {
   tri_texts_request asked;
   tri_written *list; /* [count] */
   int64_t count, batch, samples;
-  int64_t started, ended, reported; /* numbers of texts; reported: leading texts that `done` was called for */
+  int64_t started, ended, reported; /* number of texts that are started; that have ended; that `done` was called for, in
+                                       the order of the list */
   tri_status (*done)(void *context, tri_written *written);
   void *context;
 } tri_texts;

@@ -31,10 +31,11 @@ struct tri_written {
   int64_t sampled_room;
   double *prompt_scores; /* [prompt_tokens - 1], log-probabilities of the prompt's tokens from the second on; NULL: not
                             computed */
-  const double *prompt_log_probs; /* prompt_scores of the prompt's first sample, which owns them; NULL: none */
+  const double *prompt_log_probs; /* prompt_scores of the first text with the same prompt, which owns the array; NULL:
+                                     not computed */
   tri_decoder *decoder;
   tri_stop_text text;
-  size_t shown; /* bytes of the text that are written to standard output */
+  size_t shown; /* bytes of the text that have been written to standard output */
   tri_finish finish;
   bool streams; /* each piece is written to standard output as soon as it is certain */
   tri_status (*done)(void *context, tri_written *written); /* called when the text has ended; may be NULL */
@@ -56,9 +57,9 @@ tri_status tri_written_start(tri_written *written, const tri_sequence *prompt);
 /* Starts the text and runs steps until it ends. */
 tri_status tri_written_write(tri_written *written);
 
-/* Returns a line of samples.jsonl: {"step", "number", "sample", "prompt"} and the members of tri_written_json.
- * `unmerged` is true if an adapter's factors are beside the base. The step is the checkpoint's, null if the folder is
- * not a checkpoint. NULL if memory is exhausted. */
+/* Returns a line of samples.jsonl: {"step", "number", "sample", "prompt"} and the members of tri_written_json, and
+ * "unmerged": true if an adapter's factors are kept apart from the base. "step" is the checkpoint's step, null if the
+ * folder is not a checkpoint. Returns NULL if memory is exhausted. */
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* Returns {"text", "tokens", "finish", "stop"}; bytes that are not UTF-8 become U+FFFD. If log-probabilities were asked
  * for, also "prompt_ids", "ids" (the last may be the token that ended the text) and "logprobs", an object of lists:

@@ -17,9 +17,9 @@ typedef struct tri_rank_news {
   char host[64];
 } tri_rank_news;
 
-/* The error message of a rank. */
+/* An error message of a rank. */
 typedef struct tri_words {
-  bool said; /* a message was received */
+  bool said; /* whether a message was received */
   tri_status status;
   char text[TRI_MESSAGE_BYTES];
 } tri_words;
@@ -33,28 +33,28 @@ typedef struct tri_noise {
 
 typedef struct tri_ending {
   int64_t num_ranks;
-  const tri_rank_news *ranks;   /* [num_ranks] */
-  bool resumes;                 /* the same command resumes the run from its newest checkpoint */
-  int64_t steps;                /* steps that the run has done; -1 before the run began */
-  int64_t texts, all_texts;     /* texts that are in the output (-1 before the job began), and texts to write */
-  tri_words own;                /* first error message of a rank that failed by itself */
-  tri_words secondary;          /* first error message of a rank that failed because another rank had ended */
-  tri_words interrupted;        /* first error message of a rank that stopped because of a signal */
-  tri_words launcher_error;     /* first error message that came through the launcher, with the launcher's status */
-  int64_t crashed;              /* rank that crashed, -1: not known; only if crash_signal is not 0 */
-  int crash_signal;             /* signal of a crash that was reported while `own` was empty; 0: none */
-  bool silent;                  /* the connection of a rank closed without a message */
-  int64_t silent_rank;          /* the first such rank; -1: not known */
-  bool all_left;                /* every rank has ended regularly, with exit status 0 */
-  int asked;                    /* number of signals that asked the supervisor to stop, without scheduler's requests */
-  bool requested;               /* a scheduler's request, which may be repeated (base/stop.h), has arrived */
-  bool ended;                   /* the supervisor has ended the job */
+  const tri_rank_news *ranks; /* [num_ranks] */
+  bool resumes;               /* whether the same command resumes the run from its newest checkpoint */
+  int64_t steps;              /* number of steps that the run has done; -1 before the run began */
+  int64_t texts, all_texts;   /* number of texts in the output, -1 before the job began; number of texts to write */
+  tri_words own;              /* first error message of a rank that failed by itself */
+  tri_words secondary;        /* first error message of a rank that failed because another rank had ended */
+  tri_words interrupted;      /* first error message of a rank that stopped because of a signal */
+  tri_words launcher_error;   /* first error message that came through the launcher, with the launcher's status */
+  int64_t crashed;            /* rank that crashed; -1: not known; valid only if crash_signal is not 0 */
+  int crash_signal;           /* signal of a crash that was reported while `own` was empty; 0: none */
+  bool silent;                /* whether the connection of a rank closed without a message */
+  int64_t silent_rank;        /* the first such rank; -1: not known */
+  bool all_left;              /* whether every rank has ended regularly, with exit status 0 */
+  int asked;      /* number of signals that asked the supervisor to stop, a scheduler's requests not included */
+  bool requested; /* whether a scheduler's request, which may be repeated (base/stop.h), has arrived */
+  bool ended;     /* whether the supervisor has ended the job */
   char hang[TRI_MESSAGE_BYTES]; /* message of the supervisor's watchdog, or "" */
-  int launcher_result;          /* from waitpid */
+  int launcher_result;          /* exit status of the launcher, as waitpid returns it */
   tri_noise noise;
 } tri_ending;
 
-/* Returns whether the job has done a part of its work: then a request to stop is passed on to its ranks. */
+/* Returns whether the job has done a part of its work, so that a request to stop is passed on to its ranks. */
 bool tri_ending_has_begun(const tri_ending *ending);
 /* Returns whether a signal or a scheduler's request has asked the supervisor to stop. */
 bool tri_ending_was_asked(const tri_ending *ending);

@@ -25,12 +25,12 @@ bool tri_launcher_speaks(const tri_launcher *launcher, const char *library);
 
 typedef struct tri_launch_options {
   int64_t ranks, max_restarts;
-  bool resumes;          /* the same command resumes from the newest checkpoint: error messages say so */
-  bool elastic;          /* restart with fewer ranks if `ranks` are not available any more */
+  bool resumes; /* whether the same command resumes from the newest checkpoint, which error messages then mention */
+  bool elastic; /* whether a restart may have fewer ranks if `ranks` are not available any more */
   double hang_timeout_s; /* timeout of the run's watchdogs; the supervisor waits somewhat longer (supervisor.h). 0: no
                             limit */
-  const char *output;    /* output folder of the run, or NULL */
-  bool gives_streams;    /* rank 0 uses this process's standard input and output (tri_parent_use_streams) */
+  const char *output;    /* output folder of the run; NULL: none */
+  bool gives_streams;    /* whether rank 0 uses this process's standard input and output (tri_parent_use_streams) */
 } tri_launch_options;
 
 /* LOCAL. Starts this program's command line on options->ranks ranks through the launcher in $PATH, and waits for the

@@ -7,7 +7,7 @@
 typedef struct tri_rank_death {
   int rank;   /* -1: not known */
   long pid;   /* 0: not known */
-  int signal; /* 0: not by signal */
+  int signal; /* signal that ended the process; 0: it did not end by a signal */
   int exit_status;
   char node[64];
 } tri_rank_death;

@@ -143,7 +143,8 @@ static void hear_speaker(tri_listener *listener, tri_speaker *from, tri_hearing 
 static bool is_own(int caller) {
   struct ucred peer;
   socklen_t bytes = sizeof peer;
-  if (getsockopt(caller, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return true; /* then only the token is checked */
+  if (getsockopt(caller, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+    return true; /* the caller is not known, so only the token is checked */
   return peer.uid == geteuid() || peer.uid == 0;
 }
 

@@ -13,16 +13,16 @@
 /* Connection of a rank's process to the supervisor. */
 typedef struct tri_speaker {
   int socket;        /* -1: closed */
-  bool known;        /* the process has sent the token */
-  bool left;         /* the process has ended regularly */
+  bool known;        /* whether the process has sent the token */
+  bool left;         /* whether the process has ended regularly */
   int exit_status;   /* valid if left */
-  bool spoke;        /* the process has sent its error message, or reported its crash */
-  bool waits;        /* the process waits for an acknowledgement */
-  long pid;          /* as seen by the process itself */
+  bool spoke;        /* whether the process has sent its error message, or reported its crash */
+  bool waits;        /* whether the process waits for an acknowledgement */
+  long pid;          /* process number, as the process itself sees it */
   int64_t rank;      /* -1: not known */
   int64_t num_local; /* number of the job's ranks on its host; 0: not known */
   char host[64];
-  double silent_s; /* seconds since its last message; the caller adds elapsed time */
+  double silent_s; /* seconds since the last message of the process; the caller adds elapsed time */
 } tri_speaker;
 
 typedef struct tri_listener {
@@ -31,11 +31,11 @@ typedef struct tri_listener {
   tri_speaker *speakers; /* [count]: connections; closed ones are kept unless they never sent the token */
   size_t count, room;
   char *packet;       /* [TRI_PARENT_TEXT_BYTES + sizeof(tri_parent_head) + 1], the message that is read */
-  bool full;          /* the last connection could not be accepted: too many open files */
-  bool gives_streams; /* rank 0 gets this process's standard input and output (tri_parent_use_streams) */
+  bool full;          /* whether the last connection could not be accepted, because too many files are open */
+  bool gives_streams; /* whether rank 0 gets this process's standard input and output (tri_parent_use_streams) */
 } tri_listener;
 
-/* Called for each message. `gone`: the connection was closed; then kind, number and text have no meaning. */
+/* Called for each message. `gone`: whether the connection was closed; kind, number and text then have no meaning. */
 typedef void (*tri_hearing)(void *context, tri_speaker *from, bool gone, tri_parent_kind kind, int number,
                             const char *text);
 

@@ -61,9 +61,11 @@ static const double GRACE_S = 3;    /* wait for the first cause after a secondar
 static const double PATIENCE_S = 5; /* wait for a launcher that was asked to end, before it is killed */
 static const double SETTLED_S = 30; /* longest wait for a launcher whose job is over */
 static const double DRAIN_S = 2;    /* wait for the remaining output of dead processes */
-static const double TOUCH_S = 600;  /* between touches of the error files' folder, which show that it is in use */
-static const double LATE_S = 30;    /* in addition to limit_s: from the first connection of any rank to the last one */
-static const double START_S = 300;  /* in addition to limit_s: until a process of any rank connects */
+static const double TOUCH_S =
+    600; /* time between two touches of the error files' folder, which show that the folder is in use */
+static const double LATE_S =
+    30; /* longest time from the first connection of any rank to the last one, in addition to limit_s */
+static const double START_S = 300; /* longest time until a process of any rank connects, in addition to limit_s */
 
 /* State of one start. */
 typedef struct supervisor {
@@ -73,18 +75,19 @@ typedef struct supervisor {
   tri_listener listener;
   int signals, output; /* descriptors; output -1: closed */
   pid_t launcher;
-  bool reaped, stopped, alive; /* the launcher has ended; the launcher is stopped; some rank has sent something */
-  double beat_s, limit_s;      /* time between heartbeats; longest silence of a rank, 0: no limit */
-  /* Seconds, counted by keep_clock. ending_s: since end_job. grace_s: for which secondary messages wait. settled_s:
-   * since the job was over (end_settled). stopped_s: for which the launcher is stopped. quiet_s: since the last report
-   * of steps or texts. late_s: for which some ranks of this host are connected, and others are not. */
+  bool reaped, stopped, alive; /* whether the launcher has ended; whether it is stopped; whether some rank has sent a
+                                  message */
+  double beat_s, limit_s;      /* seconds between heartbeats; longest silence of a rank in seconds, 0: no limit */
+  /* Seconds, counted by keep_clock. ending_s: since end_job was called. grace_s: since secondary messages have been
+   * waiting. settled_s: since the job was over (end_settled). stopped_s: since the launcher was stopped. quiet_s: since
+   * the last report of steps or texts. late_s: since some ranks of this host are connected and others are not. */
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s;
   double touched_s;            /* seconds since the folder was touched */
-  bool stop_waits;             /* a stop request waits until all ranks are connected, or until the first step */
-  char folder[TRI_PATH_BYTES]; /* for error messages that cannot be sent; "" if unused */
+  bool stop_waits;             /* whether a stop request waits until all ranks are connected, or until the first step */
+  char folder[TRI_PATH_BYTES]; /* folder for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];       /* [held], output of the launcher that has not been split into lines yet */
   size_t held;
-  bool skips; /* skip the rest of a line that is too long */
+  bool skips; /* whether the rest of a line that is too long is skipped */
 } supervisor;
 
 double tri_supervisor_limit_s(double hang_timeout_s) {
@@ -169,7 +172,7 @@ static void read_report(supervisor *a, const char *line) {
 
 static void record_failure(tri_ending *e, bool secondary, int exit_status, const char *text) {
   tri_status status = tri_status_of_exit(exit_status);
-  if (status == TRI_OK) status = TRI_COMM; /* a rank without a failure sends no error message */
+  if (status == TRI_OK) status = TRI_COMM; /* a rank that has not failed does not send an error message */
   tri_words *words = secondary ? &e->secondary : &e->own;
   if (status == TRI_INTERRUPTED) words = &e->interrupted;
   if (*text == '\0' || words->said || e->ended || (words == &e->own && e->crash_signal != 0)) return;
@@ -555,7 +558,7 @@ static void become_launcher(const supervisor *a, int output, pid_t parent, bool 
   setpgid(0, 0);
   dup2(output, STDERR_FILENO);
   dup2(output, STDOUT_FILENO);   /* MPICH's launcher prints its banner there; results do not go through the launcher */
-  if (a->start->gives_streams) { /* else the launcher would read what rank 0 should read */
+  if (a->start->gives_streams) { /* otherwise the launcher would read input that is meant for rank 0 */
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   }

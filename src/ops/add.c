@@ -1,6 +1,6 @@
-/* y = x + branch: the residual connection. The gradient of both is that of y. The memory plan lets all three gradients
- * share memory where that is safe, and then the backward does nothing. A norm that directly follows computes this sum
- * in its own forward. */
+/* y = x + branch: the residual connection. The gradients of x and of branch both equal the gradient of y. If it is
+ * safe, the memory plan lets all three share memory, and the backward does nothing. A norm that directly follows
+ * computes this sum in its own forward. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

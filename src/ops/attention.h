@@ -1,4 +1,5 @@
-/* Shared by the attention operations: over a whole sequence, over gathered keys, and ring attention. For ops/ only.
+/* Functions that all attention operations share: attention over whole sequences, over gathered keys, and ring
+ * attention. For ops/ only.
  *
  * Each row of the input holds q of H heads, then k and v of G heads. */
 #ifndef TRI_OPS_ATTENTION_H
@@ -15,9 +16,10 @@ int64_t tri_attention_key_width(tri_heads heads);
 /* Returns the address of the first row's keys in qkv; the row's values follow them. */
 void *tri_attention_keys(const tri_op_call *call, tri_heads heads, void *qkv);
 
-/* Returns the description of attention on `rows` rows of q, k and v, with the most slices. */
+/* Returns the description of attention on `rows` rows of q, k and v, with the maximum number of slices. */
 tri_attention tri_attention_of(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t rows);
-/* Sets the number of slices in *p. Returns the slices of the call's window and of block `block` of `blocks`. */
+/* Returns the slices of the call's window and of block `block` of `blocks` blocks of keys, and sets their number in *p.
+ */
 const tri_attention_slice *tri_attention_set_slices(const tri_run *run, const tri_op_call *call, int64_t blocks,
                                                     int64_t block, tri_attention *p);
 
@@ -26,12 +28,12 @@ const tri_attention_slice *tri_attention_set_slices(const tri_run *run, const tr
 tri_status tri_attention_shape(const tri_op_call *call, tri_heads heads, const tri_shape *input,
                                tri_shape outputs[TRI_OP_OUTPUTS]);
 
-/* Sets the cost of attention over sequences of `tokens`: of the causal half of the scores, only the part that masks
- * leave (call->attention_fraction). The backward recomputes the scores. */
+/* Sets the cost of attention over sequences of `tokens` tokens. The cost counts the part of the causal half of the
+ * scores that masks leave (call->attention_fraction). The backward recomputes the scores. */
 void tri_attention_cost(const tri_op_call *call, tri_heads heads, tri_scores scores, int64_t tokens, tri_pass pass,
                         tri_cost *out);
 
-/* Append attention that exchanges keys and values between the outer context ranks (context.h): gathered, or round a
+/* Append attention that exchanges keys and values between the outer context ranks (context.h): by a gather, or round a
  * ring. */
 tri_status tri_op_attention_gather(tri_op_list *list, tri_heads heads, tri_scores scores, int32_t qkv, int32_t *out);
 tri_status tri_op_attention_ring(tri_op_list *list, tri_heads heads, tri_scores scores, int32_t qkv, int32_t *out);

@@ -3,8 +3,9 @@
  *
  * Each of the outer ranks has some tokens of every sequence. Keys and values arrive in the order of the ranks and are
  * put in the order of the sequence, so that a query's keys are adjacent and processed in the same order as on one rank,
- * with the same result. The gathered keys are not kept: the backward gathers them again. Its gradients of the gathered
- * keys come only from this rank's queries, so they are reduce-scattered: each rank receives the sum for its own rows.
+ * with the same result. The gathered keys are not kept: the backward gathers them again. The gradients of the gathered
+ * keys that a rank computes come only from its own queries, so they are reduce-scattered: each rank receives the sum
+ * for its own rows.
  *
  * With masked documents a rank needs only the keys of its own documents, and receives no others: each rank sends to
  * each other rank the keys that it needs, and receives gradients for the keys that it sent (GroupCast and GroupReduce
@@ -83,7 +84,8 @@ static gathered lay_out(const tri_run *run, const tri_op_call *call) {
   return (gathered){k, k + half, gradient_k, gradient_k + half, sum, sum + sum_bytes(call)};
 }
 
-/* Returns the address of this rank's keys and values in the transfer buffer, which has those of all ranks. */
+/* Returns the address of this rank's keys and values in the transfer buffer, which has the keys and values of all
+ * ranks. */
 static char *own_part(const tri_run *run, const tri_op_call *call) {
   const attention_gather *at = call->attributes;
   return (char *)run->transfer + (size_t)at->begins[at->rank] * tri_dtype_bytes(call->type);
@@ -123,8 +125,8 @@ static tri_status scatter_all(tri_run *run, const tri_op_call *call, const gathe
 
 /* ---- only the keys that are needed ------------------------------------------------------------------------------- */
 
-/* Sends this rank's keys, in the second part of the transfer buffer, to the ranks that need them, and receives into the
- * first part; or `back`, in the reverse direction. */
+/* Sends this rank's keys from the second part of the transfer buffer to the ranks that need them, and receives other
+ * ranks' keys into the first part. If `back` is true, gradients go in the reverse direction. */
 static tri_status pass_needed(tri_run *run, const tri_op_call *call, bool back) {
   const attention_gather *at = call->attributes;
   int64_t width = tri_attention_key_width(at->heads), *send = run->begins, *receive = send + at->ranks + 1;
@@ -149,7 +151,7 @@ static tri_status gather_needed(tri_run *run, const tri_op_call *call, void *qkv
   return TRI_OK;
 }
 
-/* Sums each row's gradients over the ranks that it was sent to, in the order of the ranks. */
+/* Sums the gradients of each row over the ranks that the row was sent to, in the order of the ranks. */
 static tri_status scatter_needed(tri_run *run, const tri_op_call *call, const gathered *from, void *gradient_qkv) {
   const attention_gather *at = call->attributes;
   int64_t width = tri_attention_key_width(at->heads), sends = run->send_begins[at->ranks];
@@ -222,7 +224,7 @@ static void op_attention_gather_cost(const tri_op_call *call, tri_pass pass, tri
   const tri_cost_exchange gather = {
       .collective = TRI_COLLECTIVE_ALL_GATHER, .domain = TRI_DOMAIN_CONTEXT_OUTER, .bytes = all};
   double own = (double)(call->rows * tri_attention_key_width(at->heads)) * (double)tri_dtype_bytes(call->type);
-  out->copied = 2 * (all + own) * tri_pass_choose(pass, 1, 2, 0); /* packed, and put in order; gradients too */
+  out->copied = 2 * (all + own) * tri_pass_choose(pass, 1, 2, 0); /* keys are packed, and put in order; gradients too */
   if (at->masked) {
     needed_cost(call, pass, all, out);
     return;

@@ -15,7 +15,7 @@ typedef struct attention_ring {
   tri_heads heads;
   tri_scores scores;
   tri_op_context context;
-  int64_t batch, most_rows; /* sequences; rows of the largest block */
+  int64_t batch, most_rows; /* sequences of a micro-batch; rows of the largest block of keys */
   bool windowed;            /* a query may have several slices in a block, one for each range of adjacent tokens */
 } attention_ring;
 
@@ -102,8 +102,8 @@ static int64_t block_rows(const attention_ring *at, int64_t owner) {
   return at->batch * tri_op_context_joined_rows(&at->context, owner);
 }
 
-/* Starts to send `owner`'s block at `from` to the next rank; the next block, of the rank before the owner, is received
- * into `to`. */
+/* Starts to send the block of rank `owner`, at `from`, to the next rank, and to receive the block of the rank before
+ * the owner into `to`. */
 static tri_status start_pass(tri_run *run, const tri_op_call *call, tri_dtype type, int64_t owner, const void *from,
                              void *to, tri_transfer **out) {
   const attention_ring *at = call->attributes;
@@ -191,7 +191,8 @@ static tri_status backward_block(tri_run *run, const tri_op_call *call, const ri
   return TRI_OK;
 }
 
-/* Adds this rank's gradients `partial` to the gradients of a block, which arrived with the sums of earlier ranks. */
+/* Adds this rank's gradients `partial` to the gradients of the block of rank `owner`, which are the sums of the ranks
+ * that had the block before. */
 static tri_status add_to_block(tri_run *run, const tri_op_call *call, int64_t owner, const char *partial,
                                char *gradients) {
   const attention_ring *at = call->attributes;
@@ -200,8 +201,8 @@ static tri_status add_to_block(tri_run *run, const tri_op_call *call, int64_t ow
   return TRI_OK;
 }
 
-/* In each step, computes on the block that is here, and passes on the block and the sums of its gradients. After the
- * last step the sums are with the block's owner. */
+/* In each step, computes on the block that this rank has, and sends the block and the sums of its gradients to the next
+ * rank. After the last step the owner of each block has its sums. */
 static tri_status pass_round(tri_run *run, const tri_op_call *call, const ring_memory *m) {
   const attention_ring *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);
@@ -257,10 +258,10 @@ static void op_attention_ring_cost(const tri_op_call *call, tri_pass pass, tri_c
   if (pass == TRI_PASS_BACKWARD_INPUT) {
     out->exchanges[1] = keys;
     out->exchanges[1].bytes = elements * wide;
-    out->exchanges[1].times = ranks; /* the last transfer brings the gradients of the own keys */
+    out->exchanges[1].times = ranks; /* the last transfer receives the gradients of this rank's own keys */
   }
-  /* Own keys are packed; each further block reads and writes the queries' merged results. The backward also packs the
-   * queries, clears the gradients, adds them to a block's, and copies them back. */
+  /* This rank's keys are packed; each further block reads and writes the queries' merged results. The backward also
+   * packs the queries, clears the gradients, adds them to the gradients of a block, and copies the sums back. */
   double own = (double)(call->rows * key_width(call));
   double packed = tri_pass_choose(pass, 2 * own * narrow, 2 * (own + queries) * (2 * narrow + wide), 0);
   out->copied = packed + (ranks - 1) * tri_pass_choose(pass, 2 * queries * wide, 2 * queries * wide, 0) +

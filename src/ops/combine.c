@@ -32,7 +32,7 @@ static tri_status op_combine_shape(const tri_op_call *call, const tri_shape inpu
 
 /* The workspace, in order. */
 typedef struct scratch {
-  char *places;  /* [pairs, width]: rows of this rank's pairs */
+  char *places;  /* [pairs, width]: [pairs, width], rows of this rank's pairs */
   char *numbers; /* [pairs], wide */
   int32_t *here, *arrivals;
   char *x, *weights; /* rows of a later window and their weights */
@@ -146,10 +146,10 @@ static window window_of(tri_run *run, const tri_op_call *call) {
   return w;
 }
 
-/* Makes window `number` the current one. The device tables of `dispatch` are those of window 0, so the tables of a
- * later window are computed and uploaded here. Before window 1 overwrites the host tables, the queue is finished,
- * because the device may still be reading those of window 0: if the rows of that window do not leave the rank, nothing
- * else has waited for the device. */
+/* Makes window `number` the current one. The device tables that `dispatch` has uploaded are those of window 0, so the
+ * tables of a later window are computed and uploaded here. Before window 1 overwrites the host tables, this waits for
+ * the queue, because the device may still read the tables of window 0: if no row of that window leaves the rank, no
+ * earlier call has waited for the device. */
 static tri_status open_window(window *w, int64_t number) {
   const tri_expert_rows *rows = &w->at->rows;
   const tri_expert_host_state *n = &w->host_state;
@@ -206,7 +206,7 @@ static tri_rows live_rows(const window *w) {
   return (tri_rows){w->at->rows.capacity, w->memory.here + w->at->rows.num_experts};
 }
 
-/* Gets the rows of the current window and their weights, and computes the forward up to the activation. */
+/* Receives the rows of the current window and their weights, and computes the forward up to the activation. */
 static tri_status forward_to_active(const window *w) {
   const scratch *m = &w->memory;
   tri_run *run = w->run;
@@ -276,8 +276,8 @@ static tri_status op_combine_forward(tri_run *run, const tri_op_call *call) {
   return add_up(run, call, rows, out, false);
 }
 
-/* Starts the gradient of X with the contributions of later windows. The gradient of the weights need not be cleared:
- * each pair's is written by the window of the pair. */
+/* Sets the gradient of X to the contributions of the later windows. The gradient of the weights need not be cleared,
+ * because each pair's gradient is written once, by the window of the pair. */
 static tri_status later_inputs(window *w) {
   const tri_op_call *call = w->call;
   tri_run *run = w->run;
@@ -312,8 +312,8 @@ static tri_status op_combine_backward_weight(tri_run *run, const tri_op_call *ca
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
-/* Sets the cost of the first window: rows are sent back and summed over a holder's ranks, and for each token; the
- * backward sends gradients. */
+/* Sets the cost of the first window. Rows are sent back, summed over a holder's ranks, and then summed for each token;
+ * the backward sends gradients. */
 static void first_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const combine *at = call->attributes;
   const tri_expert_rows *rows = &at->rows;
@@ -358,7 +358,8 @@ static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   if (windows == 0) return;
   const double each = (rows->expected - tri_expert_rows_first(rows)) / windows, count = (double)rows->num_experts;
   const double width = (double)rows->width, ffn = (double)at->ffn, element = (double)tri_dtype_bytes(call->type);
-  const double gated = tri_pass_choose(pass, 3.0, 8.0, 8.0) * ffn * element; /* bytes of a row */
+  /* Number of bytes of the gated activation for one row. */
+  const double gated = tri_pass_choose(pass, 3.0, 8.0, 8.0) * ffn * element;
   out->rows = each / count;
   out->inner = width;
   out->columns = 2.0 * ffn;
@@ -383,7 +384,8 @@ static void op_combine_cost(const tri_op_call *call, tri_pass pass, tri_cost *ou
 
 static const tri_op op_combine = {FUNCTIONS, .keeps_inputs = 1u << TABLES};
 
-/* If there may be later windows, a part of the experts' gradients is computed here. */
+/* The operation of a layer whose pools may have later windows: it also computes a part of the gradients of the experts'
+ * matrices. */
 static const tri_op op_combine_windows = {
     FUNCTIONS,
     .keeps_inputs = 1u << TABLES | 1u << X | 1u << WEIGHTS,

@@ -13,12 +13,13 @@
 
 typedef struct tri_op_context {
   tri_context_exchange exchange;
-  bool masked;                 /* documents of a sequence do not attend to each other */
-  double row_pairs;            /* mesh/document_cut.h */
-  int64_t tokens;              /* tokens of a sequence, all context ranks */
+  bool masked;      /* documents of a sequence do not attend to each other */
+  double row_pairs; /* cost of a row of keys from another rank, in pairs of a query and a key (mesh/document_cut.h) */
+  int64_t tokens;   /* tokens of a sequence on all context ranks together */
   int64_t ranks, inner, outer; /* numbers of context ranks: ranks = inner * outer */
-  int64_t rank, inner_rank, outer_rank;
-  tri_op_windows windows;
+  int64_t rank, inner_rank,
+      outer_rank;         /* index of this rank among the context ranks, the inner ranks and the outer ranks */
+  tri_op_windows windows; /* sliding windows of the list */
 } tri_op_context;
 
 tri_op_context tri_op_list_context(const tri_op_list *list);
@@ -34,7 +35,7 @@ bool tri_op_context_gathers(const tri_op_context *context);
 bool tri_op_context_rings(const tri_op_context *context);
 /* Returns the number of blocks of keys that attention processes one after the other: `outer` for a ring, else 1. */
 int64_t tri_op_context_blocks(const tri_op_context *context);
-/* Returns the number of lists of slices of a micro-batch: one for each window and block. */
+/* Returns the number of lists of attention slices of a micro-batch: one for each window and block. */
 int64_t tri_op_context_lists(const tri_op_context *context);
 /* Returns the maximum number of slices in such a list. With masked documents, which may be as short as a token, it is
  * one for each query. */

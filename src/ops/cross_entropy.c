@@ -11,7 +11,7 @@
  * ranks are simply summed.
  *
  * Other losses (tri_label_loss) multiply a row's gradient by a factor that is a function of the label's log-probability
- * and of columns of the batch. It is computed for each chunk between the statistics and the gradient.
+ * and of columns of the batch. The factor is computed for each chunk after its statistics and before its gradient.
  *
  * If the factor depends on all labels of a completion, and of the other completion of a pair (device/completions.h,
  * tri_policy_has_sums), there are two passes. First the statistics of all chunks are computed; then the sums of
@@ -37,16 +37,16 @@ static const int64_t chunk_target_bytes = 128ll << 20;
 enum { CHUNK_MIN_ROWS = 64 };
 
 typedef struct cross_entropy {
-  tri_weight weight; /* this rank's slice of the vocabulary, stored as [V, C] */
+  tri_weight weight; /* weight of this rank's slice of the vocabulary, stored as [V, C] */
   int64_t first_id;  /* first token id of the slice */
-  int64_t slices;    /* number of slices */
+  int64_t slices;    /* number of slices of the vocabulary */
   tri_lora_up factors;
   tri_logit_form form;
-  tri_label_loss_kind kind; /* cross entropy in a list that scores */
+  tri_label_loss_kind kind; /* kind of the loss; cross entropy in a list of scores */
   bool two_passes;
-  tri_completions completions;   /* preferences */
-  tri_policy_batch policy;       /* policy-gradient losses */
-  int64_t context, context_rank; /* ranks that share the sequences */
+  tri_completions completions;   /* the completions of preferences */
+  tri_policy_batch policy;       /* the completions of policy-gradient losses */
+  int64_t context, context_rank; /* number of ranks that share the sequences; index of this rank among them */
 } cross_entropy;
 
 static bool has_bias(const tri_op_call *call) { return call->parameters[1] >= 0; }
@@ -125,7 +125,7 @@ typedef struct chunk_memory {
   char *logits, *maximum, *sum, *label_logit, *losses, *own_maximum, *spread, *scratch;
 } chunk_memory;
 
-/* The part of the workspace before chunk_memory, with other losses than cross entropy. log_probs, factors, row_losses,
+/* The part of the workspace before chunk_memory, for losses other than cross entropy. log_probs, factors, row_losses,
  * entropy_slopes, entropy_means: one number per row; `whole`: log-probabilities per token of the whole sequences, if
  * context ranks share them; slopes, pair_losses: two numbers and one per pair; sums: a tri_policy_sums per token of the
  * whole sequences. */
@@ -145,7 +145,7 @@ static bool is_cross_entropy(const cross_entropy *at) {
   return false;
 }
 
-/* Returns a column from element `first` on; NULL if it is NULL. */
+/* Returns the address of element `first` of a column; NULL if the column is NULL. */
 static const double *column(const double *values, int64_t first) { return values == NULL ? NULL : values + first; }
 
 static double *allocate_doubles(char *base, size_t *used, int64_t count) {
@@ -433,7 +433,8 @@ static tri_status find_log_probs(tri_run *run, const tri_op_call *call, completi
   return TRI_OK;
 }
 
-/* The first context rank adds the losses of pairs, and each rank those of its own labels. */
+/* Computes the factors and losses of preferences. The first context rank adds the losses of pairs, and each rank adds
+ * the losses of its own labels. */
 static tri_status find_preference_factors(tri_run *run, const tri_op_call *call, const completions_memory *c,
                                           const double *log_probs) {
   const cross_entropy *at = call->attributes;
@@ -465,7 +466,7 @@ static tri_status find_policy_factors(tri_run *run, const tri_op_call *call, con
 static tri_status find_factors(tri_run *run, const tri_op_call *call, const completions_memory *c) {
   const cross_entropy *at = call->attributes;
   const double *log_probs = at->context > 1 ? c->whole : c->log_probs;
-  if (at->context > 1) { /* each number comes from one rank, the others have zeros */
+  if (at->context > 1) { /* one rank has each number, and the others have 0 in its place */
     TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_INNER, TRI_FP64, whole_rows(at), c->whole));
     TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_OUTER, TRI_FP64, whole_rows(at), c->whole));
   }
@@ -517,7 +518,7 @@ static tri_status op_cross_entropy_forward(tri_run *run, const tri_op_call *call
   return TRI_OK;
 }
 
-/* Copies the gradients of h and of the factors' u from the outputs, where the forward has left them. */
+/* Copies the gradients of h and of the factors' u from the outputs, into which the forward has written them. */
 static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->weight.in, call->type,
@@ -535,7 +536,7 @@ static double copied_bytes(const tri_op_call *call) {
   return (has_form(call) ? 2.0 * wide : 0.0) + (sums ? (double)tri_dtype_bytes(call->type) : 0.0);
 }
 
-/* Returns the fraction of logits that are computed twice: with two passes all chunks but one. */
+/* Returns the fraction of logits that are computed twice: all chunks but one with two passes, else 0. */
 static double products_again(const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   if (!at->two_passes || !call->training) return 0;
@@ -549,15 +550,16 @@ static double whole_bytes(const tri_op_call *call) {
 }
 
 /* If a backward follows, the forward computes the gradients too: three GEMMs of one size, two if the weight is frozen.
- * The ranks of a tensor group reduce three numbers a row. A scale or cap of the logits and the gradient of a bias need
- * one more pass over them each. */
+ * The ranks of a tensor group reduce three numbers a row. A scale of the logits, a cap, and the gradient of a bias each
+ * need one more pass over the logits. */
 static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const cross_entropy *at = call->attributes;
   double rows = (double)call->rows, width = (double)at->weight.in, vocabulary = (double)at->weight.out;
   double element = (double)tri_dtype_bytes(call->type), products = !call->training             ? 1.0
                                                                    : tri_op_is_frozen(call, 0) ? 2.0
                                                                                                : 3.0;
-  const double ranks = (double)at->factors.b.in, thin = call->training ? 3.0 : 1.0; /* GEMMs with B */
+  const double ranks = (double)at->factors.b.in,
+               thin = call->training ? 3.0 : 1.0; /* rank of the factors, and number of GEMMs with B */
   products += products_again(call);
   if (pass == TRI_PASS_BACKWARD_INPUT) {
     out->bytes = 2.0 * rows * (width + ranks) * element;

@@ -55,8 +55,8 @@ static tri_status sort(tri_run *run, const tri_op_call *call, const int32_t *exp
   return TRI_OK;
 }
 
-/* Changes `begins` of all ranks to the values after dropping: of an expert's rows, the first most_of_expert in the
- * order of the ranks are kept. */
+/* Changes `begins` of all ranks to the values after dropping. The first most_of_expert rows of each expert, in the
+ * order of the ranks, are kept. */
 static void keep_first(const tri_expert_rows *at, const tri_expert_host_state *n) {
   for (int64_t e = 0; e < at->experts; e++) n->left[e] = (int32_t)at->most_of_expert;
   for (int64_t r = 0; r < at->ranks; r++) {
@@ -70,7 +70,8 @@ static void keep_first(const tri_expert_rows *at, const tri_expert_host_state *n
   }
 }
 
-/* Sets the expert of this rank's dropped pairs to -1: of the pairs with the same expert, those after the kept ones. */
+/* Sets the expert of this rank's dropped pairs to -1. Among the pairs with the same expert, the kept ones come first.
+ */
 static void drop_rest(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t pairs) {
   const int32_t *own = n->begins + at->rank * (at->experts + 1);
   for (int64_t e = 0; e < at->experts; e++) n->left[e] = own[e + 1] - own[e];
@@ -161,8 +162,8 @@ static tri_status op_dispatch_forward(tri_run *run, const tri_op_call *call) {
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* Sums for each token the gradients of the rows of its pairs. If there are several windows, `combine` has added the
- * gradients of the later ones, and their places are 0 here. */
+/* Sums for each token the gradients of the rows of its pairs. If there are several windows, `combine` has already added
+ * the gradients of rows of later windows, and the rows at their places are 0 here. */
 static tri_status add_rows(tri_run *run, const tri_op_call *call, const void *at_places, bool accumulate) {
   const tri_expert_rows *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, sum_rows, call->type, tri_all_rows(tri_run_rows(run, call)), at->chosen, at->width,
@@ -170,7 +171,7 @@ static tri_status add_rows(tri_run *run, const tri_op_call *call, const void *at
   return TRI_OK;
 }
 
-/* Clears the weights' gradients if rows may be dropped: dropped pairs get no gradient. */
+/* Clears the weights' gradients if rows may be dropped, because no other call writes those of dropped pairs. */
 static tri_status clear_weights(tri_run *run, const tri_op_call *call) {
   const tri_expert_rows *at = call->attributes;
   size_t bytes = (size_t)(tri_run_rows(run, call) * at->chosen) * tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -205,8 +206,8 @@ static tri_status op_dispatch_backward_input(tri_run *run, const tri_op_call *ca
                                     run->gradients[call->inputs[WEIGHTS]]);
 }
 
-/* Sets the cost of sorting, and of copies in the order of the experts, one for each rank of a holder. The ranks gather
- * all counts, then exchange the weights; `arrive` waits for the rows. */
+/* Sets the cost of sorting pairs, and of copying rows in the order of the experts, once for each rank of a holder. The
+ * ranks gather all counts, then exchange the weights; `arrive` waits for the rows. */
 static void forward_cost(const tri_op_call *call, const tri_expert_rows *at, tri_cost *out) {
   const double pairs = (double)at->pairs, counts = (double)(at->ranks * (at->experts + 1));
   const double sent = tri_expert_rows_travel(at) ? tri_expert_rows_sent(at) : pairs;
@@ -220,8 +221,8 @@ static void forward_cost(const tri_op_call *call, const tri_expert_rows *at, tri
   out->exchanges[1] = tri_expert_exchange(at, tri_expert_rows_first(at), tri_expert_number_bytes(call), 1);
 }
 
-/* Sets the cost of the backward: the transfer of rows that `arrive` has started, and the weights' gradients; the parts
- * of a holder's ranks are summed, then the rows of a token. */
+/* Sets the cost of the backward: the transfer of rows that `arrive` has started, the exchange of the weights'
+ * gradients, and the sums over the ranks of a holder and then over the rows of a token. */
 static void backward_cost(const tri_op_call *call, const tri_expert_rows *at, tri_cost *out) {
   const double row = tri_expert_row_bytes(call, at), pairs = (double)at->pairs, rows = tri_expert_rows_first(at);
   out->copied = (pairs + (double)call->rows) * row;
@@ -294,8 +295,8 @@ static tri_status op_arrive_backward_input(tri_run *run, const tri_op_call *call
   return tri_expert_return_start(run, &rows, run->gradients[call->outputs[0]], host_state.transfer);
 }
 
-/* Sets the cost of putting rows in order, or back. The forward waits for its rows; for those of the backward,
- * backward_input of `dispatch` waits. */
+/* Sets the cost of putting rows into the order of the experts, or back. The forward waits for its rows; backward_input
+ * of `dispatch` waits for the rows of the backward. */
 static void op_arrive_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const arrive *at = call->attributes;
   const double row = tri_expert_row_bytes(call, &at->rows), rows = tri_expert_rows_first(&at->rows);

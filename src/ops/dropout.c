@@ -7,8 +7,9 @@
 
 typedef struct dropout {
   double probability;
-  int64_t width, tokens, site; /* a row's elements here; a sequence's tokens; the dropout's number in the model */
-  int64_t row_elements, first; /* elements of a whole row, and the first one on this rank */
+  int64_t width, tokens, site; /* elements of a row on this rank; tokens of a sequence; number of the dropout in the
+                                  model */
+  int64_t row_elements, first; /* elements of a whole row; index of the first one on this rank */
 } dropout;
 
 static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, void *y) {
@@ -34,8 +35,8 @@ static tri_status op_dropout_forward(tri_run *run, const tri_op_call *call) {
   return apply(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
 }
 
-/* The gradient of the output is not read after this call: if the input's gradient accumulates, the mask is applied to
- * the output's gradient in place, which is then added. */
+/* The gradient of the output is not read after this call. So if the input's gradient accumulates, the mask is applied
+ * to the output's gradient in place, and the result is added to the input's gradient. */
 static tri_status op_dropout_backward_input(tri_run *run, const tri_op_call *call) {
   const dropout *at = call->attributes;
   void *dy = run->gradients[call->outputs[0]], *dx = run->gradients[call->inputs[0]];

@@ -3,7 +3,7 @@
  * This is the first call of a list: it has no inputs and its gradient ends in the tables. Under tensor parallelism a
  * rank has a slice of the vocabulary: ids of other slices give rows of zeros, and the ranks' rows are summed
  * (leave_tensor); one rank adds the positions, whose gradient is the same on all. The table of positions may have
- * unused rows before that of position 0. */
+ * unused rows before the row of position 0. */
 #include "device/kernels.h"
 #include "ops/lora.h"
 #include "ops/ops.h"
@@ -11,7 +11,7 @@
 
 typedef struct embedding {
   int64_t width, max_sequence, position_offset;
-  int64_t first_id, table_rows; /* this rank's slice of the vocabulary */
+  int64_t first_id, table_rows; /* first token id of this rank's slice of the vocabulary; number of rows of the slice */
   bool adds_positions;
 } embedding;
 

@@ -1,8 +1,8 @@
 /* The exchange of heads for tokens between ranks that share sequences (DeepSpeed-Ulysses, Jacobs et al. 2023).
  *
  * Before attention a rank has all heads of its own tokens; during attention it has the tokens of all inner ranks for
- * its part of the heads, in the order of the sequence; after attention all heads of its tokens again. Each way is one
- * all-to-all, and its gradient is the same in the other direction.
+ * its part of the heads, in the order of the sequence; after attention it has all heads of its own tokens again. Each
+ * direction is one all-to-all, and its gradient is the all-to-all in the other direction.
  *
  *   split   [own rows, (H + 2 G) D]  ->  [joined rows, (h + 2 g) D]      h = H / ranks
  *   join    [joined rows, h D]       ->  [own rows, H D]
@@ -19,11 +19,11 @@
 typedef struct exchange_heads {
   bool splits;
   int64_t ranks, own_rows;
-  tri_heads all, part;          /* heads in rows of own tokens and in joined rows; kv_heads 0: queries alone */
-  int64_t copies;               /* ranks that have the same head of keys and values */
-  const int64_t *row_begins;    /* [ranks + 1]: joined rows, rank after rank */
-  const int64_t *own_begins;    /* [ranks + 1]: parts of own rows, in elements: each rank's heads */
-  const int64_t *joined_begins; /* [ranks + 1]: parts of joined rows, in elements: each rank's rows */
+  tri_heads all, part;       /* heads in a row of own tokens, and in a joined row; kv_heads 0: rows have queries only */
+  int64_t copies;            /* number of ranks that have the same head of keys and values */
+  const int64_t *row_begins; /* [ranks + 1], first joined row of each rank's tokens */
+  const int64_t *own_begins; /* [ranks + 1], first element of the part of own rows that has each rank's heads */
+  const int64_t *joined_begins; /* [ranks + 1], first element of the part of joined rows that has each rank's tokens */
 } exchange_heads;
 
 static int64_t own_width(const exchange_heads *at) { return tri_attention_width(at->all); }
@@ -75,12 +75,12 @@ static tri_status op_exchange_heads_memory(const tri_op_call *call, const tri_de
 
 /* A range of columns of some rows. */
 typedef struct columns {
-  const int32_t *rows; /* NULL: 0, 1, ... */
+  const int32_t *rows; /* indices of the rows; NULL: 0, 1, ... */
   char *at;
   int64_t stride;
 } columns;
 
-/* Copies columns `here` to `there`; with `back`, `there` to `here`. */
+/* Copies columns `here` to columns `there`; if `back` is true, `there` to `here`. */
 static tri_status move(const tri_run *run, const tri_op_call *call, bool back, int64_t rows, int64_t width,
                        columns here, columns there) {
   const columns from = back ? there : here, to = back ? here : there;
@@ -90,8 +90,8 @@ static tri_status move(const tri_run *run, const tri_op_call *call, bool back, i
   return TRI_OK;
 }
 
-/* Return the columns of queries in a part of `rows` rows, of keys and values together, which follow the queries, and of
- * values alone. */
+/* Return, in a part of `rows` rows, the columns of queries; of keys and values together, which follow the queries; and
+ * of values alone. */
 static columns part_queries(const tri_op_call *call, char *part) {
   const exchange_heads *at = call->attributes;
   return (columns){NULL, part, tri_attention_query_width(at->part)};
@@ -115,13 +115,13 @@ static columns own_columns(const tri_op_call *call, void *own, int64_t first_hea
   return (columns){NULL, element_at(call, own, first_head * at->all.head_dim), own_width(at)};
 }
 
-/* Returns the columns, from element `first` on, of the joined rows that are rank r's. */
+/* Returns the columns, from element `first` on, of the joined rows that have rank r's tokens. */
 static columns joined_columns(const tri_run *run, const tri_op_call *call, int64_t r, void *joined, int64_t first) {
   const exchange_heads *at = call->attributes;
   return (columns){run->inner_order + at->row_begins[r], element_at(call, joined, first), joined_width(at)};
 }
 
-/* Copies the heads of keys and values of rank r, between rows of own tokens and r's part. */
+/* Copies rank r's heads of keys and values from rows of own tokens to r's part, or back. */
 static tri_status move_keys(const tri_run *run, const tri_op_call *call, bool back, int64_t r, void *own, char *part) {
   const exchange_heads *at = call->attributes;
   int64_t rows = at->own_rows, width = at->part.kv_heads * at->part.head_dim;
@@ -137,7 +137,7 @@ static tri_status move_queries(const tri_run *run, const tri_op_call *call, bool
               own_columns(call, own, r * at->part.heads), part_queries(call, part));
 }
 
-/* Copies between joined rows and rank r's part. */
+/* Copies rank r's tokens from joined rows to r's part, or back. */
 static tri_status move_joined(const tri_run *run, const tri_op_call *call, bool back, int64_t r, void *joined,
                               char *part) {
   const exchange_heads *at = call->attributes;
@@ -255,14 +255,15 @@ static tri_status keep_begins(tri_op_list *list, const tri_op_context *context, 
   return status;
 }
 
-/* Returns a rank's share of all heads; it has at least one copy of a head of keys and values, if there are any. */
+/* Returns a rank's share of all heads. If rows have keys and values, the share has at least one head of them, which may
+ * be a copy. */
 static tri_heads part_of(tri_heads all, int64_t ranks) {
   const bool copied = all.kv_heads > 0 && all.kv_heads < ranks;
   return (tri_heads){all.heads / ranks, copied ? 1 : all.kv_heads / ranks, all.head_dim};
 }
 
-/* Appends the exchange. The calls that follow work on the tokens of all inner ranks, or, after a join, on this rank's
- * own. */
+/* Appends the exchange. The next calls work on the tokens of all inner ranks or, after a join, on this rank's own
+ * tokens. */
 static tri_status append(tri_op_list *list, bool splits, tri_heads all, int32_t x, int32_t *out) {
   const tri_op_context context = tri_op_list_context(list);
   const int64_t ranks = context.inner;

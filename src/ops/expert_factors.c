@@ -20,7 +20,7 @@ typedef struct expert_factors {
   tri_weight down, up; /* A and B of an expert */
   int64_t count, capacity, begins;
   double scale;
-  double expected; /* rows that the cost assumes */
+  double expected; /* number of rows that the cost assumes */
 } expert_factors;
 
 static tri_status op_expert_factors_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],

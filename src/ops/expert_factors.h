@@ -9,15 +9,17 @@
 tri_status tri_op_expert_factors(tri_op_list *list, const tri_expert_rows *at, int64_t in, int32_t parameter, int32_t x,
                                  int32_t tables, int32_t *y, int32_t *call);
 
-/* The same products for rows that are not the call's own; all scratch memory is in `workspace`. `add`: y += scale (x
- * A^T) B^T; `back`: adds the factors' part of the input's gradient to gradient_x; `accumulate`: computes the gradients
- * of the factors. */
+/* Compute the products of the call for rows of a later window (combine.c); `begins` has the first row of each expert,
+ * and all scratch memory is in `workspace`. tri_expert_factors_add computes y += scale (x A^T) B^T,
+ * tri_expert_factors_back adds the factors' part of the input's gradient to gradient_x, and
+ * tri_expert_factors_accumulate computes the gradients of the factors. */
 tri_status tri_expert_factors_add(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *x, void *y,
                                   void *workspace);
 tri_status tri_expert_factors_back(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *gradient_y,
                                    void *gradient_x, void *workspace);
 tri_status tri_expert_factors_accumulate(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *x,
                                          const void *gradient_y, void *workspace);
+/* Computes the bytes of that workspace. */
 tri_status tri_expert_factors_workspace(const tri_op_call *call, const tri_device_description *device, size_t *bytes);
 
 #endif

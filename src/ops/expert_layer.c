@@ -1,9 +1,9 @@
 /* The calls of a layer of experts, in their order.
  *
  * Each rank routes its own rows. Ranks that split a layer and all have the same rows first take a slice each, and
- * gather their results at the end. The shared experts are an ordinary dense part; they are computed while rows are in
- * transfer, so that both overlap, unless they need rows that were not sliced: then they come first, since the operation
- * that takes a slice cannot add its gradient to another.
+ * gather their results at the end. The shared experts are an ordinary dense part. They are computed while rows are in
+ * transfer, so that both overlap. If they need rows that were not sliced, they come first, since the operation that
+ * takes a slice cannot add its gradient to an existing one.
  *
  * In generation the number of rows differs from run to run, so no slices are taken: each tensor rank routes all rows to
  * its parts of all experts, and the ranks' results are summed. */

@@ -159,7 +159,8 @@ int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_host_stat
 
 /* The intersection of a window with consecutive rows of a pool, of one expert and source. */
 typedef struct row_range {
-  int64_t into, count; /* rows [into, into + count) of the consecutive rows; they begin at row `row` of the window */
+  int64_t into, count; /* the intersection is rows [into, into + count) of the consecutive rows, and begins at row `row`
+                          of the window */
   int64_t row;
 } row_range;
 
@@ -210,7 +211,7 @@ void tri_expert_window(const tri_expert_rows *at, const tri_expert_host_state *n
 void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t window, int32_t *here,
                          int32_t *arrivals) {
   const int64_t first = window * at->capacity, end = first + at->capacity;
-  int64_t *next = n->received_elements; /* number of the next arriving row of each source */
+  int64_t *next = n->received_elements; /* index of the next row that arrives from each source */
   int64_t row = 0;
   for (int64_t r = 0; r < at->ranks; r++) next[r] = n->received[r];
   for (int64_t i = 0; i < at->num_experts; i++) {
@@ -282,7 +283,7 @@ static void set_elements(const tri_travel *t) {
   }
 }
 
-/* Copies the rows for adjacent ranks with one kernel if their places are adjacent, too. */
+/* Copies the rows for several adjacent ranks with one kernel if their places are adjacent, too. */
 tri_status tri_expert_send_start(tri_run *run, const tri_travel *t, const int32_t *map, const void *x,
                                  tri_transfer **out) {
   const tri_expert_host_state *n = t->host_state;
@@ -346,7 +347,8 @@ tri_status tri_expert_return(tri_run *run, const tri_travel *travel, const void 
   return tri_expert_return_end(run, travel, &transfer, places, out);
 }
 
-/* A holder's places are adjacent, and so are its rows of a window among them. */
+/* Copies each holder's numbers with one kernel: the places of a holder are adjacent, and so are those of its rows in a
+ * window. */
 tri_status tri_expert_pairs_of_places(tri_run *run, const tri_travel *t, const int32_t *order, const void *places,
                                       void *pairs) {
   const tri_expert_host_state *n = t->host_state;

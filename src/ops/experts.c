@@ -14,7 +14,7 @@ enum { X, TABLES, ROW_WEIGHTS };
 typedef struct experts {
   tri_weight weight;
   int64_t count, capacity, begins;
-  double expected; /* rows that the cost assumes */
+  double expected; /* number of rows that the cost assumes */
 } experts;
 
 static const int32_t *begins_of(const tri_run *run, const tri_op_call *call) {
@@ -50,7 +50,7 @@ static tri_status op_experts_memory(const tri_op_call *call, const tri_device_de
   gemm = gemm_of(call, TRI_DIRECTION_BACKWARD);
   gemm.accumulate = call->accumulate[X];
   TRI_TRY(tri_weight_stack_memory(call, device, &gemm, at->count, TRI_DIRECTION_BACKWARD, out));
-  if (gemm.accumulate) { /* for later windows the backward does not accumulate */
+  if (gemm.accumulate) { /* the products of later windows do not accumulate */
     gemm.accumulate = false;
     TRI_TRY(tri_weight_stack_memory(call, device, &gemm, at->count, TRI_DIRECTION_BACKWARD, out));
   }
@@ -164,7 +164,8 @@ tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *rows, int64_
 /* ---- the activation ---------------------------------------------------------------------------------------------- */
 
 typedef struct weighted_gated {
-  int64_t width, capacity, end; /* end: offset in the tables of the number of rows */
+  int64_t width, capacity, end; /* elements of a row; rows of a window; offset in the tables of the element with the
+                                   number of rows */
   double expected;
   tri_activation kind;
 } weighted_gated;

@@ -18,13 +18,13 @@
 
 typedef struct tri_expert_layer {
   tri_router router;
-  int64_t width;             /* width of the residual stream */
-  int64_t ffn_size;          /* hidden width of an expert, all expert tensor ranks */
-  int64_t shared_ffn_size;   /* hidden width of the shared experts, all tensor ranks; 0: no shared experts */
+  int64_t width;           /* width of the residual stream */
+  int64_t ffn_size;        /* hidden width of an expert, on all expert tensor ranks together */
+  int64_t shared_ffn_size; /* hidden width of the shared experts, on all tensor ranks together; 0: no shared experts */
   tri_activation activation; /* activation of the gates of experts and shared experts */
   tri_balance_experts balance;
-  double balance_rate;
-  double z_loss; /* coefficient of the mean of the squares of log(sum of exp(logits)); 0: no z-loss */
+  double balance_rate; /* coefficient of the loss or of the update that balances the experts (base/router.h) */
+  double z_loss;       /* coefficient of the mean of the squares of log(sum of exp(logits)); 0: no z-loss */
 } tri_expert_layer;
 
 /* Parameters' numbers in the list; -1: absent. Matrices are [out, in]. */
@@ -37,14 +37,14 @@ typedef struct tri_expert_parameters {
   int32_t shared_down; /* [width, shared_ffn_size] */
 } tri_expert_parameters;
 
-/* Appends the layer. Input: x[R, width], after the norm; output: the value to add to the residual stream. */
+/* Appends the layer. x[R, width] is the input after the norm; *out is the value to add to the residual stream. */
 tri_status tri_op_expert_layer(tri_op_list *list, const tri_expert_layer *layer,
                                const tri_expert_parameters *parameters, int32_t x, int32_t *out);
 
 /* The load of experts that is assumed for a list's cost; all 0 for a list without experts. */
 typedef struct tri_expert_load {
   double rows;          /* rows of a micro-batch on the rank with the most loaded experts */
-  int64_t room, rounds; /* capacity in rows; number of windows (experts_internal.h) that `rows` take */
+  int64_t room, rounds; /* capacity in rows; number of windows (experts_internal.h) that `rows` rows take */
   double times; /* `rows` as a multiple of the rows under perfect balance; less than the requested imbalance if that is
                    impossible, since a token uses an expert only once */
 } tri_expert_load;

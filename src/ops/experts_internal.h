@@ -23,14 +23,16 @@ tri_status tri_op_route(tri_op_list *list, const tri_expert_layer *layer, int32_
 
 /* Sizes that are known when a list is created; the same for all calls of a layer. */
 typedef struct tri_expert_rows {
-  int64_t ranks, rank, tensor_ranks; /* size of the domain EXPERT and this rank in it; ranks of a holder */
-  int64_t experts, chosen, width;    /* experts of the layer; experts of a token; width of the residual stream */
-  int64_t first_expert, num_experts; /* experts of this rank */
+  int64_t ranks, rank, tensor_ranks; /* size of the domain EXPERT; index of this rank in it; number of ranks of a
+                                        holder */
+  int64_t experts, chosen, width;    /* number of experts of the layer, and of experts that a token uses; width of the
+                                        residual stream */
+  int64_t first_expert, num_experts; /* this rank has experts [first_expert, first_expert + num_experts) */
   const int64_t *holder_begins;      /* [holders + 1]: holder h has experts [holder_begins[h], holder_begins[h + 1]) */
   int64_t pairs, most_pairs; /* pairs of this rank, and of the rank with the most pairs, in the planned micro-batch */
   int64_t capacity, most;    /* rows of a window; maximum rows of a pool */
-  int32_t router;            /* number of the router in the list */
-  double expected;           /* rows of the largest pool that the cost assumes */
+  int32_t router;            /* index of the router among the routers of the list */
+  double expected;           /* rows that the cost assumes for the largest pool */
   int64_t most_of_expert;    /* maximum rows of an expert, all ranks; further rows are dropped; 0: no limit */
   /* The tables share one slot of int32; below are the offset of each table, and the total length. */
   int64_t kept;     /* [pairs]: the router's experts, without the experts of dropped rows; only if most_of_expert > 0 */
@@ -58,8 +60,8 @@ static inline double tri_expert_rows_first(const tri_expert_rows *at) {
 }
 /* Returns the expected number of further windows. */
 double tri_expert_rows_later_windows(const tri_expert_rows *at);
-/* Returns the rows of the holder with the most experts, which the other holders wait for, under the requested
- * imbalance; `expected` is the same, limited to the possible maximum. */
+/* Returns the number of rows of the holder with the most experts under the requested imbalance; the other holders wait
+ * for this one. `expected` is this number, limited to the rows that a pool can have. */
 double tri_expert_rows_asked(const tri_op_list *list, const tri_expert_rows *at);
 
 /* Row counts of a micro-batch in host memory: the host state of the layer's dispatch call. */
@@ -68,13 +70,15 @@ typedef struct tri_expert_host_state {
   int64_t *windows;        /* number of windows */
   int32_t *begins;         /* [ranks, experts + 1]: first place of each expert, on each rank */
   /* The members below are for the current window (tri_expert_window). */
-  int64_t *first_place;     /* [ranks]: first one of this rank's places that are sent to each rank */
-  int64_t *sent, *received; /* [ranks + 1]: first row of each rank in the send buffer; in the receive buffer */
-  int64_t *sent_elements, *received_elements; /* [ranks + 1]: the same, in elements */
-  int32_t *here, *arrivals;                   /* host copies of the tables, to be uploaded to the device */
-  int32_t *experts, *left;                    /* [pairs], [experts]: scratch, only if rows may be dropped */
+  int64_t *first_place;     /* [ranks]: [ranks], first of this rank's places that are sent to each rank */
+  int64_t *sent, *received; /* [ranks + 1], first row of each rank in the send buffer, and in the receive buffer */
+  int64_t *sent_elements, *received_elements; /* [ranks + 1], the same numbers in elements */
+  int32_t *here, *arrivals; /* host copies of the tables of the same names, which are uploaded to the device */
+  int32_t *experts, *left;  /* [pairs], [experts]: scratch, only if rows may be dropped */
 } tri_expert_host_state;
 
+/* Return the bytes of the arrays of a tri_expert_host_state, 0 if rows are neither exchanged nor dropped; and the state
+ * whose arrays are in `host_state`, memory of that size. */
 size_t tri_expert_notes_bytes(const tri_expert_rows *at);
 tri_expert_host_state tri_expert_host_state_of(const tri_expert_rows *at, void *host_state);
 
@@ -92,14 +96,15 @@ void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state 
 
 typedef struct tri_travel {
   const tri_expert_rows *at;
-  const tri_expert_host_state *host_state; /* its current window is the one to exchange */
-  const int32_t *arrivals;                 /* table of that window, in device memory */
+  const tri_expert_host_state *host_state; /* the current window of this state is exchanged */
+  const int32_t *arrivals;                 /* table `arrivals` of that window, in device memory */
   tri_dtype type;
   int64_t width;      /* elements of each row: the width of the residual stream, or 1 for weights */
   char *own, *window; /* parts of the transfer buffer: rows of this rank's pairs, and rows of a window */
 } tri_travel;
 
-/* Return the exchange of rows of the residual stream, and of one number of the wide type for each row. */
+/* Return the description of an exchange of rows of the residual stream, and of an exchange of one number of the wide
+ * type for each row. */
 tri_travel tri_expert_travel(const tri_run *run, const tri_op_call *call, const tri_expert_rows *at,
                              const tri_expert_host_state *host_state, const int32_t *arrivals);
 tri_travel tri_expert_numbers_travel(tri_travel travel);
@@ -107,16 +112,16 @@ tri_travel tri_expert_numbers_travel(tri_travel travel);
 /* Returns the bytes of the transfer buffer. */
 size_t tri_expert_passing_bytes(const tri_op_call *call, const tri_expert_rows *at);
 
-/* Sends rows to the holders: rows map[place] of x become rows of the window. Between `start` and `end` no other rows
- * may be exchanged; tri_expert_send does both. */
+/* Send rows to the holders: row map[place] of x is sent for each place, and received as a row of the window. No other
+ * rows may be exchanged between tri_expert_send_start and tri_expert_send_end; tri_expert_send calls both. */
 tri_status tri_expert_send_start(tri_run *run, const tri_travel *travel, const int32_t *map, const void *x,
                                  tri_transfer **out);
 tri_status tri_expert_send_end(tri_run *run, const tri_travel *travel, tri_transfer **transfer, void *window);
 tri_status tri_expert_send(tri_run *run, const tri_travel *travel, const int32_t *map, const void *x, void *window);
 
-/* Sends the rows of a window back to their places. *out: the rows [pairs, width] by place. They are in `places` or, if
- * there is only one window and holders have one rank each, in the transfer buffer, valid until the next exchange of
- * rows. The rows that several ranks of a holder return are summed. */
+/* Send the rows of a window back to their places. *out is set to the rows [pairs, width] by place. They are in `places`
+ * or, if there is only one window and holders have one rank each, in the transfer buffer, valid until the next exchange
+ * of rows. The rows that several ranks of a holder return are summed. */
 tri_status tri_expert_return_start(tri_run *run, const tri_travel *travel, const void *window, tri_transfer **out);
 tri_status tri_expert_return_end(tri_run *run, const tri_travel *travel, tri_transfer **transfer, void *places,
                                  const void **out);
@@ -129,7 +134,7 @@ tri_status tri_expert_pairs_of_places(tri_run *run, const tri_travel *travel, co
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
-/* Return the bytes of a row, and of the one number that belongs to it. */
+/* Return the bytes of a row, and of the number that is exchanged with it. */
 static inline double tri_expert_row_bytes(const tri_op_call *call, const tri_expert_rows *at) {
   return (double)at->width * (double)tri_dtype_bytes(call->type);
 }
@@ -158,17 +163,18 @@ typedef struct tri_dispatched {
   int32_t call;
 } tri_dispatched;
 
-/* Append the call that starts to send rows, and the call that waits for them and sets dispatched->rows. */
+/* tri_op_dispatch appends the call that starts to send rows; tri_op_arrive appends the call that waits for them, and
+ * sets dispatched->rows. tri_op_experts appends the GEMMs of all experts with the stack `parameter`. */
 tri_status tri_op_dispatch(tri_op_list *list, const tri_expert_rows *at, int32_t x, tri_routed routed,
                            tri_dispatched *out);
 tri_status tri_op_arrive(tri_op_list *list, const tri_expert_rows *at, tri_dispatched *dispatched);
 
 tri_status tri_op_experts(tri_op_list *list, const tri_expert_rows *at, int64_t in, int64_t out_width, int32_t rows,
                           int32_t tables, int32_t parameter, int32_t *out);
-/* Appends the gated activation, times the row's weight. */
+/* Appends the gated activation of each row, times the row's weight. */
 tri_status tri_op_weighted_gated(tri_op_list *list, const tri_expert_rows *at, tri_activation kind, int64_t width,
                                  int32_t x, int32_t weights, int32_t tables, int32_t *out);
-/* Compute the products of an `experts` call for rows that are not the call's own. */
+/* Compute the products of an `experts` call for rows of a later window; `begins` has the first row of each expert. */
 tri_status tri_experts_multiply(tri_run *run, const tri_op_call *experts, const int32_t *begins, const void *x, void *y,
                                 void *workspace);
 tri_status tri_experts_multiply_back(tri_run *run, const tri_op_call *experts, const int32_t *begins,
@@ -177,7 +183,7 @@ tri_status tri_experts_accumulate(tri_run *run, const tri_op_call *experts, cons
                                   const void *gradient_y, void *workspace);
 tri_status tri_experts_workspace(const tri_op_call *experts, const tri_device_description *device, size_t *bytes);
 
-/* Numbers of the layer's calls that `combine` needs to process further windows; -1: no LoRA factors. */
+/* Indices of the layer's calls whose work `combine` repeats for later windows; factors -1: no LoRA factors. */
 typedef struct tri_expert_calls {
   int32_t dispatch, gate_up, down;
   int32_t gate_up_factors, down_factors;

@@ -1,5 +1,5 @@
-/* y[R, sum of widths]: concatenates the columns of the inputs, which are parts of a GEMM that were computed one by one.
- * The gradient of each input is its columns of y's gradient. */
+/* y[R, sum of widths] = the concatenated columns of the inputs, which are results of a GEMM that was computed in parts.
+ * The gradient of each input is its range of columns of y's gradient. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

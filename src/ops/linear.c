@@ -17,7 +17,7 @@
 typedef struct linear {
   tri_weight weight;
   bool adds_bias;
-  bool bias_elsewhere; /* another call computes the bias's gradient */
+  bool bias_elsewhere; /* whether another call computes the bias's gradient */
 } linear;
 
 static bool has_bias(const tri_op_call *call) {

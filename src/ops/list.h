@@ -2,7 +2,7 @@
  *
  * The functions of ops.h append one call each; tri_op_list_finish then derives everything that follows from the order
  * of the calls: which slots a backward pass reads, which gradients are sums. The list is a plain description: it has no
- * device memory, and may be created for a rank of a machine that does not exist. */
+ * device memory, and may be created for any rank of any machine. */
 #ifndef TRI_OPS_LIST_H
 #define TRI_OPS_LIST_H
 
@@ -15,12 +15,13 @@ typedef struct tri_slot {
   int32_t last_consumer; /* last call that reads it in the forward; `producer` if no call does */
   bool kept;             /* a backward pass reads it */
   bool pinned;           /* a recomputed call reads it, so no other slot may be written over it */
-  bool trained;          /* it depends on parameters that are trained */
+  bool trained;          /* its value depends on trained parameters */
   bool has_gradient;     /* its gradient is computed */
-  bool recomputed;   /* set on the slot that owns the memory: not kept, but recomputed before its layer's backward */
+  bool recomputed;   /* only on the slot that owns the memory: the memory is not kept, but recomputed before its layer's
+                        backward */
   int32_t memory_of; /* slot whose memory it uses (in place), or itself */
-  int32_t next_in_memory; /* slot that is written over it, or -1. This chain, from memory_of on, has all slots of that
-                             memory */
+  int32_t next_in_memory; /* next slot that is written over this one in the same memory, or -1. The chain that begins
+                             with memory_of has all slots of that memory */
 } tri_slot;
 
 /* Read-only data that calls share, computed on the host when a program is set up. */
@@ -43,13 +44,14 @@ typedef struct tri_op_shard {
   tri_mesh_position position;
   bool sequence_parallel;
   tri_context_exchange context_exchange;
-  double context_row_pairs; /* mesh/document_cut.h */
+  double context_row_pairs; /* cost of a row of keys from another rank, in pairs of a query and a key
+                               (mesh/document_cut.h) */
   double expert_capacity;   /* capacity for the rows of experts, as a multiple of a rank's rows under perfect balance;
                                0: 1.5 */
   bool capacity_drop;       /* rows beyond the capacity are dropped, the last rows of each expert first; else they take
                                further rounds */
-  double expert_imbalance;  /* only for costs: rows of the busiest rank's experts, as a multiple of the rows under
-                               perfect balance; 0: 1 */
+  double expert_imbalance; /* imbalance that costs assume: rows of the busiest rank's experts, as a multiple of the rows
+                              under perfect balance; 0: 1 */
 } tri_op_shard;
 
 /* Sliding windows of a list: each has its own attention slices and its own fraction of the work. */
@@ -66,7 +68,7 @@ typedef struct tri_op_parameter {
   double scale;       /* scale of a LoRA factor (model/parameters.h) */
   int32_t index;      /* index in the parameter table, which has LoRA factors in between */
   int32_t factors[2]; /* numbers of its LoRA factors A and B, or -1 */
-  int32_t firsts[2];  /* numbers of the initial values of the factors, if these are subtracted, or -1 */
+  int32_t firsts[2];  /* numbers of the factors' initial values if these are subtracted, or -1 */
   int32_t magnitude;  /* number of its DoRA magnitudes, or -1 */
   tri_stored stored;
   bool frozen;
@@ -86,8 +88,8 @@ typedef struct tri_op_list {
   int64_t num_slots, slots_room;
   tri_constant *constants;
   int64_t num_constants, constants_room;
-  int64_t tokens;          /* tokens of a sequence, all context ranks */
-  int64_t batch, sequence; /* sequences of a micro-batch, and their tokens on this rank, for the calls that follow */
+  int64_t tokens;          /* tokens of a sequence on all context ranks together */
+  int64_t batch, sequence; /* sequences of a micro-batch, and tokens of a sequence on this rank, for the next calls */
   int64_t most_slices; /* maximum length of a list of attention slices: `batch` after tri_op_list_create, one for each
                           sequence */
   bool masked;         /* documents of a sequence do not attend to each other */
@@ -99,7 +101,7 @@ typedef struct tri_op_list {
   int32_t layer;             /* layer of the next calls */
   tri_op_shard shard;        /* the rank that the list is for; one rank alone after tri_op_list_create */
   bool expert;               /* `expert` of the next calls (op.h) */
-  int32_t num_routers;       /* number of routers so far */
+  int32_t num_routers;       /* number of routers that have been appended */
   int64_t router_experts;    /* number of experts that each router chooses from */
   bool sliced;               /* the next calls work on a slice of the rows */
   bool weights_gathered;     /* ZeRO 3 (op.h), for every call */
@@ -142,17 +144,18 @@ tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter 
 /* Returns whether one of the matrices that share the GEMM of `weight` has magnitudes. */
 bool tri_op_list_has_magnitudes(const tri_op_list *list, int32_t weight);
 
-/* `add` registers a window that calls may use, before the first call is appended; a window of at least `positions`
- * tokens, the length of the longest sequence, has no effect. `set` chooses the window of the calls that follow. */
+/* tri_op_list_add_window registers a window that calls may use; call it before the first call is appended. A window of
+ * at least `positions` tokens, the length of the longest sequence, has no effect. tri_op_list_set_window chooses the
+ * window of the next calls. */
 void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens);
 void tri_op_list_set_window(tri_op_list *list, int64_t tokens);
 bool tri_op_list_is_windowed(const tri_op_list *list);
-/* Returns the fraction of a causal score matrix that remains under masked documents and a sliding window. `fraction`:
- * the fraction that the document mask alone leaves (1: no mask), from which the documents' length follows as if all
- * were equally long. `window` 0: no window. */
+/* Returns the fraction of a causal score matrix that remains under masked documents and a sliding window. `fraction` is
+ * the fraction that the document mask alone leaves (1: no mask); documents are assumed to have the equal length that
+ * leaves this fraction. `window` 0: no window. */
 double tri_op_window_fraction(double fraction, int64_t sequence, int64_t window);
 
-/* Copies `bytes` bytes of attributes to memory that the list owns. */
+/* Sets *out to a copy of `bytes` bytes of attributes, which the list owns. */
 tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out);
 
 /* Sets *out to an array [ranks of the domain + 1] with the first element of each rank's slice of the rows of a [rows,
@@ -165,14 +168,14 @@ tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *const
  * num_outputs slots, whose numbers are written to outputs. */
 tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *call, int num_outputs,
                               int32_t outputs[TRI_OP_OUTPUTS]);
-/* The same for callers that need only the first output. */
+/* Appends a call like tri_op_list_append, and returns only the first output. */
 tri_status tri_op_list_append_first(tri_op_list *list, const tri_op_call *call, int num_outputs, int32_t *out);
 
 /* Completes the list; no more calls may be appended. */
 tri_status tri_op_list_finish(tri_op_list *list);
 
-/* Recomputes on a finished list which slots a backward pass reads, and which outputs are written over their inputs; a
- * pinned input is not overwritten. Clears the marks of recomputation. */
+/* Determines again, on a finished list, which slots a backward pass reads, and which outputs are written over their
+ * inputs. A pinned input is not overwritten. Clears the marks of recomputation. */
 void tri_op_list_place(tri_op_list *list);
 
 size_t tri_shape_bytes(const tri_shape *shape);
@@ -183,7 +186,7 @@ tri_status tri_op_same_shape(const tri_op_call *call, const tri_shape inputs[TRI
 
 /* Returns an empty call: every slot, parameter and constant absent. */
 tri_op_call tri_op_call_of(const tri_op *op, const void *attributes);
-/* The same, with a copy of `bytes` bytes of attributes that the list owns. */
+/* Sets *out to an empty call with a copy of `bytes` bytes of attributes, which the list owns. */
 tri_status tri_op_list_call(tri_op_list *list, const tri_op *op, const void *attributes, size_t bytes,
                             tri_op_call *out);
 

@@ -112,7 +112,7 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
     TRI_TRY(want_gradient(device, tri_weight_gradient(call, &at->down, call->rows), out));
     for (int64_t t = 0; t < at->count; t++) TRI_TRY(want_gradient(device, up_gradient(call, t, call->rows), out));
   }
-  out->workspace_bytes += u_bytes(call, call->rows); /* du, at the start of the workspace */
+  out->workspace_bytes += u_bytes(call, call->rows); /* du is at the start of the workspace */
   return TRI_OK;
 }
 
@@ -177,8 +177,8 @@ static tri_status op_factors_forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-/* Computes du, times the scale, at the start of the workspace, unless backward_input has left it there. *behind:
- * scratch for the GEMMs. */
+/* Computes scale du at the start of the workspace, unless backward_input has left it there. Sets *du to its address and
+ * *behind to the scratch memory for the GEMMs. */
 static tri_status make_du(tri_run *run, const tri_op_call *call, void **du, void **behind) {
   const factors *at = call->attributes;
   const int64_t rows = tri_run_rows(run, call);
@@ -308,7 +308,7 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
   return at;
 }
 
-/* Appends the factors' call on x, which already has dropout. */
+/* Appends the call of the factors on x, to which dropout has already been applied. */
 static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
   int32_t a = -1, b = -1;
   const factors at = tri_factors_of(list, firsts, in, weight, &a, &b);

@@ -1,5 +1,5 @@
 /* DoRA (Liu et al. 2024): y = x V^T, with V = W + scale B A; column c of y is multiplied by m[c] / |V[c]|, where V[c]
- * is row c of V and m is trained. The norm counts as a constant in the backward (section 4.3 there), as in PEFT:
+ * is row c of V and m is trained. The backward treats the norm as a constant (section 4.3 of the paper), as in PEFT:
  *
  *   y'[c] = f[c] (y[c] - bias[c]) + bias[c],  f = m / |V|
  *   dy = f dy'        dm = sum over the rows of dy' (y - bias), divided by |V|        dbias = column sums of dy'
@@ -25,7 +25,7 @@ typedef struct magnitudes {
   tri_factors factors;
   tri_weight weight;
   bool adds_bias, alone;
-  bool sums; /* the squares are reduced over tensor ranks */
+  bool sums; /* whether the sums of squares are reduced over tensor ranks */
 } magnitudes;
 
 static tri_dtype wide_of(const tri_op_call *call) { return tri_dtype_wide(call->type); }
@@ -237,7 +237,8 @@ static tri_status op_magnitude_backward_input(tri_run *run, const tri_op_call *c
   return multiply(run, call, false, run->gradients[call->outputs[0]], run->gradients[call->inputs[Y]]);
 }
 
-/* Computes the whole gradient of the bias, for columns without magnitudes too: the GEMM's call does not. */
+/* Computes the whole gradient of the bias, for columns without magnitudes too, because the GEMM's call does not compute
+ * it. */
 static tri_status add_to_bias(tri_run *run, const tri_op_call *call, const void *dy) {
   const magnitudes *at = call->attributes;
   if (call->parameters[BIAS] < 0 || tri_op_is_frozen(call, BIAS)) return TRI_OK;
@@ -261,7 +262,7 @@ static tri_status op_magnitude_backward_weight(tri_run *run, const tri_op_call *
   return add_to_bias(run, call, dy);
 }
 
-/* Adds the cost of norms, which pass over W and the factors' product. */
+/* Adds the cost of the norms: one pass over W and the GEMM of the factors. */
 static void add_norms(const tri_op_call *call, tri_cost *out) {
   const magnitudes *at = call->attributes;
   const double narrow = (double)tri_dtype_bytes(call->type), wide = (double)tri_dtype_bytes(wide_of(call));

@@ -7,8 +7,8 @@
 
 /* Appends the scaling of y, which is the product of x and the matrices that share the GEMM of `parameter`, plus LoRA
  * factors and bias: each column of y, without its bias, is multiplied by magnitude / norm. bias -1: no bias;
- * `adds_bias`: this rank has added the bias. `alone`: y is without the bias, and the result is zero in a run without
- * factors. */
+ * `adds_bias`: this rank has added the bias to y. In a run without factors the result is y, or zero if `alone` is true.
+ * `alone` means that y is the product of x after dropout, without the bias, and that another call adds the rest. */
 tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t parameter, int32_t bias,
                             bool adds_bias, bool alone, int32_t y, int32_t *out);
 

@@ -25,7 +25,7 @@ struct tri_mesh_collective {
   tri_op op;
   tri_domain domain;
   tri_collective forward, backward;
-  bool cuts; /* the direction without communication takes a slice */
+  bool cuts; /* whether the direction without communication takes a slice */
 };
 
 typedef struct mesh_collective {
@@ -78,7 +78,7 @@ static char *slice_of(const tri_op_call *call, void *all) {
   return (char *)all + (size_t)(at->first_row * at->width) * tri_dtype_bytes(call->type);
 }
 
-/* Copies `from` to `to`, or adds it. */
+/* Copies `from` to `to`, or adds it to `to`. */
 static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to, bool adds) {
   const mesh_collective *at = call->attributes;
   if (!adds) return copy(run, call, rows, from, to);
@@ -86,8 +86,8 @@ static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, con
   return TRI_OK;
 }
 
-/* Runs a collective. A `from` with all rows is not read afterwards, so it is reduced in place, even if the result is to
- * be added to `to`. */
+/* Runs a collective. If `from` has all rows, it is reduced in place, even if the result is added to `to`, because
+ * `from` is not read afterwards. */
 static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective collective, void *from, void *to,
                        bool adds) {
   const mesh_collective *at = call->attributes;
@@ -95,7 +95,7 @@ static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective col
   tri_domain domain = at->row->domain;
   switch (collective) {
     case TRI_COLLECTIVE_ALL_TO_ALL:
-    case TRI_COLLECTIVE_PASS: break; /* not in the table */
+    case TRI_COLLECTIVE_PASS: break; /* no row of the table has it */
     case TRI_COLLECTIVE_NONE:
       if (at->row->cuts) return leave(run, call, at->rows, slice_of(call, from), to, adds);
       return leave(run, call, rows, from, to, adds);
@@ -136,8 +136,8 @@ static void op_mesh_collective_cost(const tri_op_call *call, tri_pass pass, tri_
   out->exchanges[0] = (tri_cost_exchange){.collective = collective, .domain = at->row->domain, .bytes = bytes};
 }
 
-/* A row without slices, whose forward or backward needs no communication, may run in place in both directions. `cheap`:
- * its forward needs no communication when it is recomputed. */
+/* Functions of the operations. A row of the table without slices, whose forward or backward needs no communication, may
+ * run in place in both directions. It is `cheap` if recomputing its forward needs no communication. */
 #define FUNCTIONS                                                                                                      \
   .shape = op_mesh_collective_shape, .forward = op_mesh_collective_forward,                                            \
   .backward_input = op_mesh_collective_backward_input, .cost = op_mesh_collective_cost

@@ -7,9 +7,9 @@
 #include "ops/run.h"
 
 typedef struct row_norm {
-  tri_rms rms; /* eps; offset is 0 for layer norm */
+  tri_rms rms; /* settings of the norm; layer norm uses only eps */
   int64_t width;
-  double flops; /* per element */
+  double flops; /* arithmetic operations per element */
 } row_norm;
 
 static tri_status op_norm_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -28,7 +28,9 @@ static tri_norm norm_of(const tri_run *run, const tri_op_call *call) {
 
 static void op_norm_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const row_norm *at = call->attributes;
-  double forward = call->sum >= 0 ? 1.0 : 2.0; /* the preceding sum's cost includes the read */
+  double forward = call->sum >= 0
+                       ? 1.0
+                       : 2.0; /* values read and written per element; the cost of a preceding sum includes the read */
   tri_op_cost_of_elements(call, (double)call->rows * (double)at->width, at->flops,
                           tri_pass_choose(pass, forward, 3.0, 2.0), out);
 }

@@ -1,12 +1,12 @@
-/* Operations as descriptions, without a device, a rank or memory. run.h has what they need to run.
+/* Operations as descriptions, without a device, a rank or memory. run.h declares the context in which they run.
  *
  * A model is a short list of calls of operations over numbered slots (list.h). An operation is one file with everything
  * the system knows about it: how shapes follow, how much memory it needs, how it runs forward and backward, and what it
  * costs. The engine, the memory plan and the simulator all use this one table.
  *
  * A slot is a matrix [rows, width]: rows are the tokens of a micro-batch on this rank. The gradient of a slot is read
- * only by the call that produced it, and written by the calls that consume it: the first of them in backward order
- * writes, the others add (`accumulate`). */
+ * only by the call that produced the slot, and written by the calls that consume it: the first of these in backward
+ * order overwrites it, and the others add to it (`accumulate`). */
 #ifndef TRI_OPS_OP_H
 #define TRI_OPS_OP_H
 
@@ -42,7 +42,7 @@ static inline tri_dtype tri_stored_type(tri_stored stored, tri_dtype activations
   return activations;
 }
 
-/* Returns the bytes of one unit of an array that is stored as `stored`: of an element, or 1 for NF4. */
+/* Returns the bytes of one unit of an array that is stored as `stored`: the bytes of an element, or 1 for NF4. */
 static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE:
@@ -118,10 +118,10 @@ typedef enum tri_collective {
 typedef struct tri_cost_exchange {
   tri_collective collective; /* TRI_COLLECTIVE_NONE: no communication */
   tri_domain domain;         /* the ranks that take part */
-  double bytes;      /* bytes of the whole buffer, the parts of all ranks; all-to-all: bytes that one rank sends to all
-                        ranks; ring pass: bytes of the largest block */
-  double times;      /* number of these collectives, one after the other; 0 means 1 */
-  double overlapped; /* how many of `times` overlap with this call's computation */
+  double bytes; /* bytes of the whole buffer, with the parts of all ranks; all-to-all: bytes that one rank sends to all
+                   ranks together; ring pass: bytes of the largest block */
+  double times; /* number of these collectives, one after the other; 0 means 1 */
+  double overlapped; /* number of these collectives that overlap with this call's computation, at most `times` */
 } tri_cost_exchange;
 enum { TRI_COST_EXCHANGES = 3 };
 
@@ -142,14 +142,15 @@ typedef struct tri_cost {
   double capped;       /* part of vector_flops for soft caps of scores, which tables of measurements do not contain */
   double bytes;        /* bytes read and written, each tensor once */
   double copied;       /* bytes read and written by copies and sums before and after the computation */
-  double spread; /* part of `copied` that is due to experts split over tensor ranks; 0 on a system whose ranks of a
-                    holder gather rows (plan/system.h: gathers_experts) */
+  double spread; /* part of `copied` for experts that are split over tensor ranks; a system on which the ranks of a
+                    holder gather rows does not need these copies (plan/system.h: gathers_experts) */
   double rows, inner, columns; /* shape of the GEMM of `flops`: [rows, inner] x [inner, columns]; 0: no GEMM */
-  double products;             /* number of GEMMs of that shape at the same time */
+  double products;             /* number of GEMMs of that shape that run at the same time */
   tri_gemm_form form;
-  bool unpacked;   /* the GEMM's b is a weight that is not packed ahead */
+  bool unpacked;   /* whether the GEMM's b is a weight that is not packed before the step */
   double elements; /* number of elements of element-wise work, as tables of measurements count them (work.h) */
-  double scores;   /* attention: pairs of positions, times heads; the shape above is then that of q and k */
+  double scores; /* attention: number of pairs of positions, times heads; rows, inner and columns are then the shape of
+                    q k^T */
   tri_cost_exchange exchanges[TRI_COST_EXCHANGES];
 } tri_cost;
 

@@ -75,8 +75,8 @@ static void throw_away(tri_op_list *list, tri_call_range range, const tri_recomp
   }
 }
 
-/* Walks from the end of the layer to its beginning: a call that recomputes a slot needs its inputs, either kept or
- * recomputed too. */
+/* Marks the calls that recompute slots, from the end of the layer to its beginning, because a recomputed call needs
+ * inputs that are kept or recomputed too. */
 static void find_calls_once(tri_op_list *list, tri_call_range range) {
   for (int32_t c = range.end - 1; c >= range.first; c--) {
     tri_op_call *call = &list->calls[c];
@@ -146,7 +146,7 @@ static tri_status fail_lost(const tri_op_list *list, int32_t slot, const char *w
                            producer->op->name, producer->layer, what);
 }
 
-/* Returns whether the memory of an input of a recomputed call has been overwritten by then. */
+/* Returns whether the memory of an input has been overwritten when the call is recomputed. */
 static bool is_overwritten(const tri_op_list *list, const tri_op_call *call, int input) {
   const int32_t slot = call->inputs[input];
   return call->recompute && slot >= 0 && content_at(list, call, slot) != slot;
@@ -164,8 +164,8 @@ static tri_status check_pinned(const tri_op_list *list) {
   return TRI_OK;
 }
 
-/* Pins each input of a recomputed call whose memory would have been overwritten by then; several calls may read it.
- * Returns whether there was one. */
+/* Pins each input of a recomputed call whose memory would have been overwritten when the call is recomputed. Returns
+ * whether any input was pinned. */
 static bool pin_overwritten(tri_op_list *list) {
   bool found = false;
   for (int64_t c = 0; c < list->num_calls; c++) {

@@ -15,12 +15,12 @@ typedef enum tri_recompute {
   TRI_RECOMPUTE_FULL,      /* everything in a layer except its input */
 } tri_recompute;
 
-/* The activations to drop. */
+/* The activations to drop, and to recompute. */
 typedef struct tri_recompute_choice {
   tri_recompute what;
-  int64_t every; /* TRI_RECOMPUTE_FULL: only in layers whose number is a multiple of it */
-  bool gathered; /* in all layers, also drop rows gathered from the tensor ranks by sequence parallelism, and gather
-                    them again (Korthikanti et al. 2022, section 4.2.2) */
+  int64_t every; /* TRI_RECOMPUTE_FULL: activations are dropped only in layers whose index is a multiple of `every` */
+  bool gathered; /* whether rows that sequence parallelism gathers from the tensor ranks are also dropped, in all
+                    layers, and gathered again (Korthikanti et al. 2022, section 4.2.2) */
 } tri_recompute_choice;
 
 /* Calls [first, end) of a layer. */
@@ -28,9 +28,9 @@ typedef struct tri_call_range {
   int32_t first, end;
 } tri_call_range;
 
-/* Marks a finished list. Recomputed calls must find the same values in their inputs as in the forward: outputs that
- * would overwrite such an input get their own memory (tri_op_list_place). TRI_INTERNAL if an input would still have
- * been overwritten. */
+/* Marks the slots and calls of a finished list that are recomputed. A recomputed call must find the same values in its
+ * inputs as in the forward, so outputs that would overwrite such an input get memory of their own (tri_op_list_place).
+ * TRI_INTERNAL if an input would be overwritten all the same. */
 tri_status tri_op_list_recompute(tri_op_list *list, const tri_recompute_choice *choice);
 
 /* Returns the calls that belong to the same layer as `call`. */

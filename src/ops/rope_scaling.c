@@ -102,7 +102,7 @@ static double yarn_frequency(const tri_rope_scaling *s, double theta, double wid
     high = ceil(high);
   }
   low = fmax(low, 0.0);
-  high = fmin(high, width - 1.0); /* the bound is in components, not pairs, as in transformers */
+  high = fmin(high, width - 1.0); /* as in transformers, this bound is in components, not in pairs */
   if (low == high) high += 0.001;
   double stretched = fmin(fmax(((double)pair - low) / (high - low), 0.0), 1.0);
   return plain / s->factor * stretched + plain * (1.0 - stretched);

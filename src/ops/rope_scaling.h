@@ -1,4 +1,4 @@
-/* Scaling of rotary embeddings, for sequences that are longer than those of a model's first training. */
+/* Scaling of rotary embeddings, for sequences that are longer than the sequences of a model's first training. */
 #ifndef TRI_OPS_ROPE_SCALING_H
 #define TRI_OPS_ROPE_SCALING_H
 
@@ -26,15 +26,16 @@ typedef struct tri_rope_scaling {
   double factor;
   double low_freq_factor, high_freq_factor; /* llama3 */
   int64_t original_max_sequence;            /* llama3, dynamic, yarn, longrope */
-  /* longrope: divisors of each pair's frequency, in sequences up to original_max_sequence and in longer ones; 0 ends a
-   * list */
+  /* longrope: divisors of each pair's frequency, in sequences of up to original_max_sequence tokens and in longer ones;
+   * 0 ends a list */
   double short_factor[TRI_ROPE_MOST_PAIRS], long_factor[TRI_ROPE_MOST_PAIRS];
-  double attention_factor; /* yarn, longrope: multiplies queries and keys; 0: follows from factor (yarn: and mscales) */
+  double attention_factor; /* yarn, longrope: factor of queries and keys; 0: it is computed from `factor`, for yarn also
+                              from the mscales */
   /* yarn */
   double mscale, mscale_all_dim; /* 0: not given */
   double beta_fast, beta_slow;   /* frequencies with at least beta_fast rotations within the original length are not
                                     scaled, those with at most beta_slow are scaled in full */
-  bool truncate;                 /* these two bounds are rounded to whole pairs */
+  bool truncate;                 /* the pairs at beta_fast and beta_slow are rounded to whole numbers */
 } tri_rope_scaling;
 
 /* Returns the scaling of a model whose config has none. */

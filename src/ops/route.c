@@ -14,11 +14,12 @@ enum { EXPERTS, WEIGHTS, LOGITS, BALANCE };
 typedef struct route {
   tri_weight weight;
   tri_router router;
-  double balance; /* coefficient of the loss per sequence; 0: no such loss */
+  double balance; /* coefficient of the balance loss of each sequence; 0: no such loss */
   double z;
-  int64_t sequences, sequence_rows; /* sequences of a micro-batch; rows of a sequence on ranks that do not slice them */
-  bool counts;                      /* this rank adds its sequences' loss */
-  int32_t number;                   /* number among the routers of the list */
+  int64_t sequences, sequence_rows; /* sequences of a micro-batch; rows of a sequence on this rank before sequence
+                                       parallelism slices them */
+  bool counts;                      /* whether this rank adds the loss of its sequences */
+  int32_t number;                   /* index among the routers of the list */
 } route;
 
 static bool is_balanced(const tri_op_call *call) { return call->outputs[BALANCE] >= 0; }
@@ -98,7 +99,7 @@ static tri_status op_route_prepare(tri_run *run, const tri_op_call *call) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Computes the balance and its loss, for whole sequences. */
+/* Computes the balance of the experts and its loss, for whole sequences. */
 static tri_status balance(tri_run *run, const tri_op_call *call, bool adds) {
   const route *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);

@@ -16,8 +16,8 @@ typedef struct tri_ranks tri_ranks; /* defined by the table's implementation; th
 typedef struct tri_transfer tri_transfer; /* a transfer in progress; also defined by the implementation */
 
 /* Communication between ranks while a list runs. Each function is COLLECTIVE over the ranks of this rank's `domain`,
- * and returns at once if that domain has only one rank. Values are in device memory: the functions are ordered with the
- * work in the queue before and after them. Parts and sums have the same bits as in comm/comm.h. */
+ * and returns at once if that domain has only one rank. Values are in device memory, so the functions are ordered with
+ * the work in the queue before and after them. Parts and sums have the same bits as in comm/comm.h. */
 typedef struct tri_collectives {
   /* Replaces values[count] by the sum, or the maximum, over the ranks. */
   tri_status (*all_reduce)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
@@ -32,9 +32,9 @@ typedef struct tri_collectives {
    * The two buffers do not overlap, and are in the transfer buffer. */
   tri_status (*all_to_all)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *from_begins,
                            const void *from, const int64_t *to_begins, void *to);
-  /* Starts, in the background, to send `send` to the domain's rank `to`, and to receive `receive` from its rank `from`,
-   * as in a ring. Both buffers are in the transfer buffer and belong to the transfer until pass_wait, which is LOCAL;
-   * NULL is a completed transfer. Several transfers may be in progress. */
+  /* pass_start starts, in the background, to send `send` to the domain's rank `to`, and to receive `receive` from its
+   * rank `from`, as in a ring. Both buffers are in the transfer buffer, and may not be used until pass_wait, which is
+   * LOCAL, has completed the transfer. A transfer that is NULL is complete. Several transfers may be in progress. */
   tri_status (*pass_start)(const tri_ranks *ranks, tri_domain domain, int to, size_t send_bytes, const void *send,
                            int from, size_t receive_bytes, void *receive, tri_transfer **out);
   tri_status (*pass_wait)(const tri_ranks *ranks, tri_transfer **transfer);
@@ -51,7 +51,7 @@ typedef struct tri_collectives {
  * of the copy, all of it is packed before the next forward (weight.c). */
 typedef struct tri_run_copy {
   void *values;    /* NULL: no copy */
-  int64_t count;   /* elements, from the parameter's first one on */
+  int64_t count;   /* number of elements, from the parameter's first element on */
   int64_t written; /* elements written since the last `prepare`, with the parameter's present values */
 } tri_run_copy;
 
@@ -61,7 +61,7 @@ typedef struct tri_run_parameter {
   void *gradient;
   int64_t matrices;      /* parameter in 4 bits: number of matrices, stored one after the other */
   tri_nf4_cut cut;       /* parameter in 4 bits: the part of each matrix on this rank */
-  bool gradient_written; /* set by the first backward of a step, which writes; the others add */
+  bool gradient_written; /* set by the first backward of a step, which overwrites the gradient; later ones add to it */
   bool packed;           /* `value` has been packed in place (weight.c) since its values were written */
   tri_run_copy *copy;    /* shared by tied parameters; NULL: copies are not written */
 } tri_run_parameter;
@@ -91,48 +91,52 @@ struct tri_run {
   void *workspace;
   void *transfer; /* transfer buffer, which other ranks may read (tri_op.transfer) */
   bool training;
-  bool without_factors; /* LoRA factors are left out: results are those of the base model */
+  bool without_factors; /* whether LoRA factors are left out, so that results are those of the base model */
   bool recompute;       /* the forward is a recompute: it must not add to sums over micro-batches a second time */
   bool after_inputs;    /* in backward_weight: backward_input of the same call ran just before, in the same workspace */
-  int64_t batch, sequence; /* current micro-batch: as planned; in generation 1 and the number of rows */
+  int64_t batch, sequence; /* sequences and tokens of a sequence in the current micro-batch, as planned; in generation,
+                              1 and the number of rows */
   const tri_collectives *collectives;
   const tri_ranks *ranks;        /* ranks for collectives */
-  const void *received;          /* rows for stage_input, from the previous stage */
-  void *to_send;                 /* rows of stage_output, for the next stage */
-  const void *received_gradient; /* gradient of stage_output's rows */
-  void *gradient_to_send;        /* gradient of stage_input's rows */
+  const void *received;          /* rows that stage_input reads, received from the previous stage */
+  void *to_send;                 /* rows that stage_output writes, to be sent to the next stage */
+  const void *received_gradient; /* gradient of stage_output's rows, received from the next stage */
+  void *gradient_to_send;        /* gradient of stage_input's rows, to be sent to the previous stage */
 #define TRI_RUN_COLUMN_(NAME, TYPE, ...) const TYPE *NAME;
   TRI_SAMPLE_COLUMNS(TRI_RUN_COLUMN_) /* each [batch, sequence]: this rank's tokens, or those of whole sequences; NULL
                                          if the objective does not have the column */
   TRI_CUT_COLUMNS(TRI_RUN_COLUMN_)    /* NULL if not needed: global_rows is NULL if this rank has all rows */
 #undef TRI_RUN_COLUMN_
-  const int64_t *send_begins, *receive_begins; /* engine/batch.h */
+  const int64_t *send_begins, *receive_begins; /* [outer ranks + 1], first row of keys that is sent to, and received
+                                                  from, each outer rank (engine/batch.h) */
   int64_t *begins;                             /* scratch: [2, ranks of the outer domain + 1] */
   const tri_attention_slice *slices;           /* which queries attend to which keys (rows of the cache, if any) */
   const int64_t *slice_begins;   /* [lists + 1]: list l is slices [slice_begins[l], slice_begins[l + 1]), ascending; no
                                     query is in two slices of a list. All begins are host memory */
   const tri_step_values *values; /* values of the current step; NULL without training */
-  int64_t sample;                /* number of the first sequence in the step, over all ranks */
+  int64_t sample;      /* index of the micro-batch's first sequence among the sequences of the step on all ranks */
   double *log_probs;   /* [batch, sequence]: receives the log-probabilities of this rank's labels, 0 for labels that do
                           not count; NULL: not requested */
   double *loss_sum;    /* receives the sum of labels' losses times their weights; NULL: no list has a loss */
   double *router_loss; /* receives a router's addition to the loss, 0 outside of a router; NULL: not requested */
   tri_exact_sum *router_losses; /* receives the same as an exact sum over routers, so that layers can be summed in any
                                    grouping with the same bits */
-  int64_t *router_counts; /* [routers of the list, experts + 1]: rows of each expert, then bad rows; may be NULL */
+  int64_t *router_counts; /* [routers of the list, experts + 1]: number of rows of each expert, then of bad rows; may be
+                             NULL */
   int64_t *expert_rounds; /* [routers of the list], host memory: maximum number of windows (experts_internal.h) of a
                              micro-batch; may be NULL */
   tri_kv_cache *cache;    /* NULL in training */
 };
 
-/* Returns the rows that a call works on: the planned number, or in generation the rows of the current run. */
+/* Returns the number of rows that a call works on: the planned number, or in generation the number of rows of the
+ * current run. */
 static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
   return run->cache == NULL ? call->rows : run->batch * run->sequence;
 }
 
 /* Input 0 of a call. A norm may have to compute it first, as the sum of x and branch, which it stores in `sum`. */
 typedef struct tri_run_input {
-  const void *x, *branch; /* branch and sum: NULL if x is already the input */
+  const void *x, *branch; /* `branch` and `sum` are NULL if x is the input itself */
   void *sum;
 } tri_run_input;
 

@@ -1,7 +1,7 @@
 /* Ends of a pipeline stage. stage_input copies the rows from the previous stage out of the stage buffer that received
  * them, and their gradient into the stage buffer that sends it back. stage_output copies the rows for the next stage
- * into the stage buffer that sends them; their gradient arrives in another. Sending and receiving are instructions of
- * the step program, not of the list. */
+ * into the stage buffer that sends them; their gradient arrives in another stage buffer. Sending and receiving are
+ * instructions of the step program, not of the list. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

@@ -16,7 +16,7 @@ typedef struct tensor_heads {
   bool joins;
   tri_heads all, own;
   int64_t first_head, first_kv_head; /* first heads of this rank */
-  bool gives_kv;                     /* no rank before this one has the same heads of keys */
+  bool gives_kv;                     /* whether this rank is the first that has its heads of keys */
 } tensor_heads;
 
 static tri_status op_tensor_heads_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],

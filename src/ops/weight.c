@@ -67,16 +67,16 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
   };
 }
 
-/* Sets *out to whether this GEMM of a generating list reads a frozen narrow weight from a packed form, which has the
- * size of the dense one: over its dense values or, if these are read elsewhere, from a buffer. So the result does not
- * depend on who else reads them. */
+/* Sets *out to whether this GEMM of a generating list reads a frozen narrow weight in a packed form, which has the size
+ * of the dense one. The packed values overwrite the dense ones or, if another call or executor reads these, are in a
+ * buffer. So the result does not depend on other readers. */
 static tri_status packs_frozen(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
                                bool *out) {
   size_t bytes = 0;
   *out = false;
   if (!gemm->generating || gemm->b_unpacked || !tri_op_is_frozen(call, 0)) return TRI_OK;
   if (call->stored != TRI_STORED_NARROW || gemm->b_type == tri_dtype_wide(gemm->b_type)) return TRI_OK;
-  if (call->keeps_dense && device->packs_plain) return TRI_OK; /* the dense values will do */
+  if (call->keeps_dense && device->packs_plain) return TRI_OK; /* packed values would equal the dense ones */
   TRI_TRY(device->matmul_packed(device, gemm, &bytes));
   *out = bytes == (size_t)(gemm->k * gemm->n) * tri_dtype_bytes(gemm->b_type);
   return TRI_OK;
@@ -284,7 +284,7 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
 
 /* ---- in groups --------------------------------------------------------------------------------------------------- */
 
-/* Returns the GEMM without the flag for generation: the rows of an expert may be many or few, as in training. */
+/* Returns the GEMM without the flag for generation, because an expert may have many or few rows, as in training. */
 static tri_matmul of_groups(const tri_matmul *gemm) {
   tri_matmul out = *gemm;
   out.generating = false;

@@ -4,10 +4,10 @@
  * need it in bf16; both are done once after each update (`prepare`) and used by every micro-batch of a step. If the
  * packed weights only differ in their type, the update may write them itself (tri_run_copy). The forward reads them as
  * [in, out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter is read in
- * place, in its stored type: a copy would need as much memory as freezing saves. (In generation, a narrow one is packed
- * over its dense values, or, if these are read elsewhere, tri_op_call.keeps_dense, into a buffer.) A parameter in 4
- * bits is dequantised before each GEMM to scratch memory, together with the matrices that are joined to it (QLoRA,
- * Dettmers et al. 2023). */
+ * place, in its stored type: a copy would need as much memory as freezing saves. In generation, a frozen parameter in
+ * the activations' type is packed over its dense values, or into a buffer if another call or executor reads these
+ * values (tri_op_call.keeps_dense). A parameter in 4 bits is dequantised before each GEMM to scratch memory, together
+ * with the matrices that are joined to it (QLoRA, Dettmers et al. 2023). */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
@@ -17,7 +17,7 @@
 typedef enum tri_direction { TRI_DIRECTION_FORWARD, TRI_DIRECTION_BACKWARD } tri_direction;
 
 typedef struct tri_weight {
-  int64_t in, out;
+  int64_t in, out; /* number of inputs and of outputs on this rank */
   tri_weight_order order;
 } tri_weight;
 
@@ -47,23 +47,24 @@ tri_status tri_gemm_memory(const tri_device_description *device, const tri_matmu
 tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
                              tri_direction direction, tri_op_memory *out);
 
-/* Packs the parameter into the buffer of this direction, unless the update has written it. If the device does not
- * change the layout, the buffer of the forward serves both directions. */
+/* Packs the parameter into the buffer of this direction, unless the update has written that buffer. If the device does
+ * not change the layout, both directions use the buffer of the forward. */
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, tri_direction direction);
 
 /* Runs the GEMM with the prepared weight; `gemm` may have fewer rows than planned. */
 tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, tri_direction direction,
                                const void *x, const void *bias, void *y, void *workspace);
 
-/* Runs the gradient's GEMM, which writes or adds to the parameter's gradient; does nothing if it is frozen. */
+/* Runs the gradient's GEMM, which overwrites the parameter's gradient or adds to it. Does nothing if the parameter is
+ * frozen. */
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
                                  const tri_matmul *gemm, const void *x, const void *gradient_y, void *workspace);
 
 /* ---- stacks of experts' matrices --------------------------------------------------------------------------------- */
 
-/* The functions above for rows in groups, each group with its own matrix. The parameter has `matrices` matrices of
- * [out, in]; `begins` has the first row of each group (device/description.h). m of the GEMM (k of a gradient) is the
- * maximum number of rows of all groups together. */
+/* The functions below do the same for rows in groups, each group with its own matrix. The parameter has `matrices`
+ * matrices of [out, in]; `begins` has the first row of each group (device/description.h). m of the GEMM (k of a
+ * gradient) is the maximum number of rows of all groups together. */
 
 tri_status tri_weight_stack_memory(const tri_op_call *call, const tri_device_description *device,
                                    const tri_matmul *gemm, int64_t matrices, tri_direction direction,

@@ -27,8 +27,8 @@ typedef struct tri_reward_answer {
  * a line that is not such an answer. */
 tri_status tri_reward_answer_read(const char *line, size_t bytes, tri_reward_answer *out);
 
-/* Writes the beginning of a text on one line, for messages: control characters become spaces, and bytes that are not
- * UTF-8 are left out with all that follows. */
+/* Writes the beginning of a text on one line to `out`, for messages, and returns `out`. Control characters become
+ * spaces. The text is cut before the first byte that is not UTF-8. */
 enum { TRI_REWARD_SHOWN_BYTES = 200 };
 const char *tri_reward_show(const char *text, size_t bytes, char out[TRI_REWARD_SHOWN_BYTES]);
 

@@ -20,31 +20,38 @@
 #include <unistd.h>
 
 enum { DEFAULT_BATCH = 64, LONGEST_LINE_BYTES = 1 << 20, CHUNK_BYTES = 1 << 16, CHUNKS = 64 };
+/* Number of processes of a worker in a row without an answer after which all of its items fail; bytes of the log that
+ * are read for its last line. */
 enum { SILENT_LIVES = 3, TAIL_BYTES = 4096 };
+/* LOOK_S: time between two checks of a process; STATUS_S: longest wait for the exit status of a process that has closed
+ * its standard output; GRACE_S: time until the next measure when the workers are ended. */
 static const double DEFAULT_TIMEOUT_S = 60, LOOK_S = 0.02, STATUS_S = 0.1, GRACE_S = 0.2;
 
 /* An item that has failed once is a suspect. Workers receive suspects last and alone. */
 typedef enum item_state { ITEM_WAITING, ITEM_SUSPECT, ITEM_OPEN, ITEM_DONE } item_state;
 
 typedef struct worker {
-  tri_child child; /* id 0: not running */
-  char *unsent;    /* the line that is being sent, of json_dumps; NULL: none */
+  tri_child child; /* the process; id 0: not running */
+  char *unsent;    /* [unsent_bytes], line that is being sent, allocated by json_dumps; its first `sent` bytes are sent;
+                      NULL: none */
   size_t unsent_bytes, sent;
-  char *text; /* [held] begin of the line that is being received */
+  char *text; /* [held], first bytes of the line that is being received */
   size_t held, room;
-  int64_t *open; /* [num_open] indices of the items that are open in this worker, in the order of sending */
+  int64_t *open; /* [num_open], indices of the items that are open in this worker, in the order of sending */
   int64_t num_open;
-  double since_s;   /* the time since which open[0] has been waited for */
-  double looked_s;  /* time of the last look at whether the process has ended */
+  double since_s;   /* time at which open[0] became the oldest open item (tri_clock_s) */
+  double looked_s;  /* time of the last check whether the process has ended */
   bool suspects;    /* the open items are suspects */
   bool closed;      /* the process has closed its standard input or output */
   bool ended;       /* the process has ended; child.result is set */
-  bool answered;    /* it has given an answer since it was started */
-  int64_t silent;   /* number of its last lives, in a row, that failed at a new item and gave no answer */
-  int64_t log_from; /* size of the log when it was started */
+  bool answered;    /* the process has given an answer */
+  int64_t silent;   /* number of the worker's last processes, in a row, that gave no answer and failed at items that are
+                       not suspects, or ended before the program had ever answered */
+  int64_t log_from; /* size of the log file in bytes when the process was started */
 } worker;
 
-/* Why the life of a worker ends. */
+/* Why the life of a worker ends: the process has ended by itself; it has not answered in time; it has written a line
+ * that is not an answer. */
 typedef enum ending { ENDING_OWN, ENDING_TIMEOUT, ENDING_ANSWER } ending;
 
 /* Warnings that have been logged; each is logged once. */
@@ -57,14 +64,14 @@ struct tri_reward_command {
   char log[TRI_PATH_BYTES];
   char **environment;
   worker *workers; /* [settings.workers] */
-  bool answered;   /* any worker has ever given an answer */
+  bool answered;   /* whether any worker has ever given an answer */
   warnings warned;
-  int64_t first_id; /* id of items[0]; the id of the next call's first item between calls */
+  int64_t first_id; /* id of items[0]; between two calls, the id of the next call's first item */
   /* The running call of tri_reward_command_score: */
   tri_command_item *items; /* [count] */
   int64_t count, done;
-  int64_t waiting, suspects; /* all items that wait come at or after these indices: ITEM_WAITING, ITEM_SUSPECT */
-  unsigned char *states;     /* [count] of item_state */
+  int64_t waiting, suspects; /* lower bounds of the indices of items in the states ITEM_WAITING and ITEM_SUSPECT */
+  unsigned char *states;     /* [count], an item_state for each item */
 };
 
 /* Sets *warned, and returns whether it was false. */
@@ -174,8 +181,9 @@ static bool find_item(const tri_reward_command *r, item_state state, int64_t *fr
   return *from < r->count;
 }
 
-/* Decides what becomes of the open items of a worker that has failed. A suspect may have been sent to a process that
- * was already ending after its last answer. */
+/* Sets the states of the open items of a worker that has failed for the reason `why`. A suspect fails, unless the
+ * process has given an answer and then ended by itself: such a process may already have been ending when it was sent
+ * the suspect. */
 static void blame(tri_reward_command *r, const worker *w, ending why) {
   const bool all = w->silent >= SILENT_LIVES, again = why == ENDING_OWN && w->answered;
   for (int64_t i = 0; i < w->num_open; i++) {
@@ -222,8 +230,8 @@ static void await_status(worker *w) {
   }
 }
 
-/* Ends the life of a worker that has failed. The next one begins when the worker is needed again. A program that has
- * never answered is at fault if it ends, and not an item. */
+/* Ends the life of a worker that has failed. Its next process is started when it is given an item again. If a process
+ * ends and no process has ever answered, the program is at fault, and no item is blamed. */
 static tri_status end_life(tri_reward_command *r, worker *w, ending why) {
   if (why == ENDING_OWN) await_status(w);
   const bool new_program = why == ENDING_OWN && !r->answered;
@@ -242,7 +250,7 @@ static tri_status end_life(tri_reward_command *r, worker *w, ending why) {
 
 /* ---- sending ----------------------------------------------------------------------------------------------------- */
 
-/* Makes the line of an item; our own keys come first and cannot be replaced. */
+/* Makes the line of an item. The keys of the prompt's line cannot replace the keys that are set here. */
 static tri_status write_line(const tri_command_item *item, int64_t id, char **out) {
   json_t *line = json_pack("{s:I, s:o, s:o, s:s, s:I}", "id", (json_int_t)id, "prompt",
                            tri_json_text(item->prompt, item->prompt_bytes), "completion",
@@ -292,7 +300,7 @@ static tri_status give(tri_reward_command *r, worker *w, int64_t index) {
 }
 
 /* Returns the worker with the fewest open items that can be given an item of a state; NULL if there is none. A suspect
- * is alone in its worker, unless that has not answered at all. */
+ * is alone in its worker, unless the worker's last SILENT_LIVES processes have not answered. */
 static worker *find_worker(const tri_reward_command *r, bool suspect) {
   worker *best = NULL;
   for (int64_t i = 0; i < r->settings.workers; i++) {
@@ -453,7 +461,7 @@ tri_status tri_reward_command_score(tri_reward_command *r, tri_command_item *ite
   r->count = count;
   r->done = r->waiting = r->suspects = 0;
   const tri_status status = score_all(r, stop, context, stopped);
-  for (int64_t i = 0; i < r->settings.workers; i++) { /* after a failure, or if stopped */
+  for (int64_t i = 0; i < r->settings.workers; i++) { /* no item is open unless scoring has failed or was stopped */
     if (r->workers[i].num_open > 0) end_worker(&r->workers[i]);
   }
   if (status != TRI_OK || *stopped) tri_reward_command_release(items, count);
@@ -486,7 +494,8 @@ static tri_status check_settings(tri_command_settings *s) {
 static tri_status create_workers(tri_reward_command *r, const char *log_path) {
   TRI_TRY(check_settings(&r->settings));
   TRI_TRY(tri_path_with(r->log, log_path, ""));
-  /* Else the answers of a Python program that does not flush its output would come late, or never. */
+  /* Without this variable, the answers of a Python program that does not flush its output would arrive late, or never.
+   */
   TRI_TRY(tri_child_environment("PYTHONUNBUFFERED=1", &r->environment));
   TRI_TRY(tri_alloc("workers", (size_t)r->settings.workers, sizeof *r->workers, &r->workers));
   for (int64_t i = 0; i < r->settings.workers; i++) {

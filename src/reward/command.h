@@ -1,15 +1,17 @@
 /* Rewards by a program of the user's. It runs as long as the reward exists, in several processes if `workers` is more
  * than 1. For each completion it reads a line of its standard input,
  *   {"id": N, "prompt": TEXT, "completion": TEXT, "finish": WORD, "tokens": N, ...}
- * with all other keys of the prompt's line, and writes an answer (answer.h) to its standard output, in any order. null:
- * the completion has no reward. Standard error is appended to a file.
+ * with all other keys of the prompt's line, and writes an answer (answer.h) to its standard output, in any order. A
+ * completion whose reward is null has no reward. Standard error is appended to a file. A completion is *open* from the
+ * time at which a worker was sent it until the worker answers or fails.
  *
  * A worker fails if it ends, if its oldest open completion has waited for `timeout_s`, or if it writes a line that is
  * not an answer. It is then killed, with all processes that it has started, and started again. The oldest open
- * completion has failed once, and is given to a worker again, alone; the others are given again as if nothing had
- * happened, so that one bad completion does not cost its neighbours. A completion that has failed twice has no answer.
- * A worker that fails three times in a row without any answer fails all of its open completions. A program that ends
- * three times in a row without any answer is an error; until its first answer, no completion is blamed for its ends.
+ * completion counts as failed once, and is sent to a worker again, alone. The other open completions are sent again and
+ * do not count as failed, so that one bad completion does not cost its neighbours. A completion that has failed twice
+ * has no answer. A worker that fails three times in a row without any answer fails all of its open completions. A
+ * program that ends three times in a row without any answer is an error; until its first answer, no completion is
+ * blamed for its ends.
  *
  * The program has the environment of this process without the variables of MPI and its launchers
  * (tri_child_environment), and with PYTHONUNBUFFERED=1. */
@@ -27,9 +29,9 @@ enum { TRI_COMMAND_BYTES = 1024, TRI_COMMAND_WORKERS = 64, TRI_COMMAND_BATCH = 6
 
 typedef struct tri_command_settings {
   char command[TRI_COMMAND_BYTES]; /* run by /bin/sh */
-  int64_t workers;                 /* processes, at most TRI_COMMAND_WORKERS; 0: 1 */
-  int64_t batch;                   /* most completions that are open in a worker, at most TRI_COMMAND_BATCH; 0: 64 */
-  double timeout_s; /* time for an answer, since the worker was given the completion and had no older open one; 0: 60 */
+  int64_t workers;                 /* number of processes, at most TRI_COMMAND_WORKERS; 0: 1 */
+  int64_t batch;    /* largest number of completions that are open in a worker, at most TRI_COMMAND_BATCH; 0: 64 */
+  double timeout_s; /* time for an answer, counted while the completion is the oldest open one of its worker; 0: 60 */
 } tri_command_settings;
 
 /* A completion. The program reads bytes that are not UTF-8 as U+FFFD. */
@@ -42,7 +44,7 @@ typedef struct tri_command_item {
   int64_t tokens;     /* tokens of the completion */
   /* Results */
   double reward;          /* NaN: null, or no answer */
-  bool failed;            /* the program has failed twice to answer */
+  bool failed;            /* whether the program has failed twice to answer */
   tri_reward_part *parts; /* [num_parts]; NULL: the reward has no parts */
   int64_t num_parts;
 } tri_command_item;
@@ -54,7 +56,8 @@ typedef struct tri_reward_command tri_reward_command;
  * TRI_BAD_CONFIG: the message begins with "reward command: KEY" for a value that is not valid. */
 tri_status tri_reward_command_create(const tri_command_settings *settings, const char *log_path,
                                      tri_reward_command **out);
-/* LOCAL. Ends the workers: closes their standard input, asks them to end after 0.2 s, and kills them after 0.4 s. */
+/* LOCAL. Ends the workers: closes their standard input, sends SIGTERM to the workers that run after 0.2 s, and kills
+ * those that run after 0.4 s. */
 void tri_reward_command_destroy(tri_reward_command *reward);
 
 /* LOCAL. Scores completions; returns when each has a reward or has failed. The results of a program that answers each

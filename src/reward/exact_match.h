@@ -8,14 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Differences that are ignored. */
+/* Differences that the comparison ignores. */
 typedef struct tri_match_rule {
-  bool strip;                                           /* white space of ASCII at both ends */
-  bool ignore_case, ignore_punctuation, ignore_numbers; /* case of all letters; punctuation and digits of ASCII */
+  bool strip;                                           /* ASCII white space at both ends */
+  bool ignore_case, ignore_punctuation, ignore_numbers; /* case of all letters; ASCII punctuation; ASCII digits */
 } tri_match_rule;
 
-/* Makes the form of a text that is compared. Release *out with tri_free; *out is not NUL-terminated. Bytes that are not
- * UTF-8 are kept. */
+/* Sets *out to a copy of the text without the differences that `rule` ignores. Release *out with tri_free; *out is not
+ * NUL-terminated. Bytes that are not UTF-8 are kept. */
 tri_status tri_match_normalise(const tri_match_rule *rule, const char *text, size_t bytes, char **out,
                                size_t *out_bytes);
 

@@ -1,4 +1,4 @@
-/* Interface between rewards and their kinds. A new kind is a file that defines a tri_reward_kind, and a row of
+/* Interface between rewards and their kinds. A new kind needs a file that defines its tri_reward_kind, and an entry in
  * TRI_REWARD_KINDS. */
 #ifndef TRI_REWARD_KIND_H
 #define TRI_REWARD_KIND_H
@@ -13,7 +13,8 @@ typedef struct tri_reward_kind {
   uint32_t required;                        /* bits of the keys that must be given */
   bool needs_answer;                        /* initial value of tri_reward.needs_answer */
   tri_status (*create)(tri_reward *reward); /* checks the values of the keys; NULL: no key has a value to check */
-  /* *out is NaN on entry. The completion has an answer if needs_answer is true. */
+  /* Sets *out to the reward of a completion. *out is NaN on entry. The completion has an answer if needs_answer is
+   * true. */
   tri_status (*score)(const tri_reward *reward, const tri_scored_completion *completion, double *out);
 } tri_reward_kind;
 
@@ -21,7 +22,7 @@ struct tri_reward {
   const tri_reward_kind *kind;
   tri_reward_settings settings; /* defaults included */
   bool needs_answer;
-  tri_reward_pattern *pattern; /* compiled by a kind with a pattern; NULL: the kind has no pattern */
+  tri_reward_pattern *pattern; /* compiled pattern; NULL: the kind has no pattern */
 };
 
 /* The kinds in the order of messages. tri_reward_NAME is defined in NAME.c. */

@@ -1,5 +1,5 @@
 /* Regular expressions of rewards: PCRE2's syntax with Unicode's classes, so that \d, \w and \b mean the same as in
- * Python. `$` matches at the end and before a last line break, `.` any character but a line break.
+ * Python. `$` matches at the end and before a last line break; `.` matches any character but a line break.
  *
  * A model writes the text, so a match must end in bounded time and memory. PCRE2's own limits hold for each position at
  * which a match may begin. A callout before each item of the pattern counts items and the characters between them for
@@ -16,8 +16,8 @@
 
 typedef struct tri_reward_pattern tri_reward_pattern;
 
-/* Compiles a pattern. `whole`: it must match the whole text, and `.` matches line breaks. TRI_BAD_CONFIG: the message
- * begins with "reward KIND: pattern". Release with tri_reward_pattern_destroy. */
+/* Compiles a pattern. If `whole` is true, the pattern must match the whole text, and `.` matches line breaks.
+ * TRI_BAD_CONFIG: the message begins with "reward KIND: pattern". Release with tri_reward_pattern_destroy. */
 tri_status tri_reward_pattern_compile(const char *kind, const char *pattern, bool whole, tri_reward_pattern **out);
 void tri_reward_pattern_destroy(tri_reward_pattern *pattern);
 

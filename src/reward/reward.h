@@ -37,13 +37,14 @@ typedef struct tri_reward_settings {
   char name[64];                       /* the kind's name */
   uint32_t given;                      /* TRI_REWARD_* bits of the keys that are set; the others have their defaults */
   double weight;                       /* factor of the reward in the sum of all rewards; default 1 */
-  char pattern[TRI_REWARD_TEXT_BYTES]; /* regex, format: PCRE2's syntax */
+  char pattern[TRI_REWARD_TEXT_BYTES]; /* regex, format: pattern in PCRE2's syntax */
   char text[TRI_REWARD_TEXT_BYTES];    /* contains: text to find; default: the answer */
-  bool strip;                          /* exact: white space at both ends is ignored; default true */
-  bool ignore_case, ignore_punctuation, ignore_numbers; /* exact: default false */
-  int64_t max;        /* length: tokens; 0, the default: tri_scored_completion.max_tokens */
-  int64_t buffer;     /* length: tokens below the maximum in which the reward falls from 0 to -1 */
-  int64_t ngram;      /* repetition: words of an n-gram; default 3 */
+  bool strip;                          /* exact: whether white space at both ends is ignored; default true */
+  bool ignore_case, ignore_punctuation, ignore_numbers; /* exact: differences that are ignored (tri_match_rule);
+                                                           default false */
+  int64_t max;        /* length: largest number of tokens; 0, the default: tri_scored_completion.max_tokens */
+  int64_t buffer;     /* length: number of tokens below the maximum over which the reward falls from 0 to -1 */
+  int64_t ngram;      /* repetition: number of words of an n-gram; default 3 */
   double max_penalty; /* repetition: reward of a text that only repeats, at most 0; default -1 */
 } tri_reward_settings;
 
@@ -56,9 +57,9 @@ typedef struct tri_scored_completion {
   size_t text_bytes;
   const char *answer; /* right answer of the prompt; NULL: the prompt's line has no answer */
   size_t answer_bytes;
-  int64_t tokens;     /* tokens of the completion, its end token included */
+  int64_t tokens;     /* number of tokens of the completion, its end token included */
   int64_t max_tokens; /* maximum of `tokens` (rollout.max_completion_length) */
-  bool truncated;     /* the maximum ended the completion */
+  bool truncated;     /* whether the completion ended because it had max_tokens tokens */
 } tri_scored_completion;
 
 typedef struct tri_reward tri_reward;

@@ -16,10 +16,10 @@
 
 /* Facts about the rewards of a batch, for metrics. mean and std are NaN if no completion has a verdict. */
 typedef struct tri_reward_facts {
-  double mean, std; /* mean and deviation of the rewards of all completions */
-  double zero_std;  /* share of groups with at least two verdicts and deviation 0; TRL's frac_reward_zero_std */
-  double no_signal; /* share of groups whose advantages are all 0: those, and groups with fewer than two verdicts */
-  int64_t no_verdict;
+  double mean, std;   /* mean and deviation of the rewards of all completions */
+  double zero_std;    /* share of groups with at least two verdicts and deviation 0; TRL's frac_reward_zero_std */
+  double no_signal;   /* share of groups whose advantages are all 0: those, and groups with fewer than two verdicts */
+  int64_t no_verdict; /* number of completions without a verdict */
 } tri_reward_facts;
 
 /* Sets `reward` of every completion to the weighted sum of its rewards. weights: [num_rewards]. */

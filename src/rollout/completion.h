@@ -20,13 +20,13 @@ typedef struct tri_rollout_completion {
   char *text; /* the rewarded text, without the end and without a stop string; ends with a NUL */
   size_t text_bytes;
   tri_finish finish;
-  double rewards[TRI_MOST_REWARDS]; /* one for each reward of the run, unweighted; NaN: no verdict */
-  bool failed;                      /* a command has not answered, so the completion has no reward at all */
-  double reward;                    /* weighted sum of the rewards that have a verdict; NaN: none has */
-  double advantage;                 /* 0 without a verdict */
-  bool counts;                      /* its labels are in the loss */
-  double *old;                      /* [count], log-probabilities before the batch's first update; NULL: not needed */
-  double *reference;                /* [count], under the reference; NULL: not needed */
+  double rewards[TRI_MOST_REWARDS]; /* [rewards of the run], unweighted; NaN: no verdict */
+  bool failed;       /* whether a command has failed to answer, so that the completion has no reward at all */
+  double reward;     /* weighted sum of the rewards that have a verdict; NaN: no reward has one */
+  double advantage;  /* 0 without a verdict */
+  bool counts;       /* whether its labels are in the loss */
+  double *old;       /* [count], log-probabilities of the tokens before the batch's first update; NULL: not needed */
+  double *reference; /* [count], log-probabilities of the tokens under the reference model; NULL: not needed */
 } tri_rollout_completion;
 
 /* The completions of a batch, group after group. Starts as {0}. */

@@ -40,7 +40,7 @@ static char *pass_sample(const tri_sample *rows, int64_t sequence, bool to_messa
   return message;
 }
 
-/* Returns the number of samples that reader `reader` reads of a batch: whole micro-batches, dealt out in turn. */
+/* Returns the number of samples of the batch that reader `reader` reads. Micro-batches go to the readers in turn. */
 static int64_t samples_of(const tri_held_samples *s, int64_t reader) {
   int64_t count = 0;
   for (int64_t first = reader * s->micro_batch; first < s->count; first += readers_of(s) * s->micro_batch)
@@ -48,7 +48,7 @@ static int64_t samples_of(const tri_held_samples *s, int64_t reader) {
   return count;
 }
 
-/* Returns the number of the sample that reader `reader` reads as its own number `own`. */
+/* Returns the index in the batch of the sample with index `own` among those of reader `reader`. */
 static int64_t sample_at(const tri_held_samples *s, int64_t reader, int64_t own) {
   return (own / s->micro_batch * readers_of(s) + reader) * s->micro_batch + own % s->micro_batch;
 }

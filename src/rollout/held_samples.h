@@ -11,7 +11,8 @@ typedef struct tri_held_samples {
   int64_t sequence; /* tokens of a sample */
   int64_t room;     /* samples that this rank has memory for */
   int64_t count;    /* samples of the batch */
-  tri_sample rows;  /* [room * sequence]; on the first rank all samples, else those that this rank reads, in order */
+  tri_sample rows;  /* [room * sequence]; all samples on the first rank, only the samples that this rank reads on other
+                       ranks, in order */
   const tri_mesh *mesh;
   int64_t micro_batch; /* samples of a micro-batch */
 } tri_held_samples;

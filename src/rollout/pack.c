@@ -24,7 +24,8 @@ void tri_rollout_normalisers(const tri_rollout_batch *batch, tri_loss_type type,
 
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
-/* The padding of a sample is divided into documents, which keeps attention's work on it small. */
+/* Fills tokens [first, tokens) of a sample with padding. The padding is divided into short documents, which keeps
+ * attention's work on it small. */
 static void fill_padding(const tri_sample *row, int64_t first, int64_t tokens) {
   const tri_sample rest = tri_sample_from(row, first);
   tri_sample_fill_padding(tokens - first, &rest);
@@ -57,11 +58,11 @@ static void write_document(const tri_rollout_completion *c, double normaliser, i
   }
 }
 
-/* The completions that count, by their number of tokens, in order. */
+/* Sorts the completions that count by their number of tokens. */
 typedef struct by_length {
-  int64_t *counts; /* [sequence + 1] */
-  int64_t *begins; /* [sequence + 2] */
-  int64_t *order;  /* [count]: indices of completions */
+  int64_t *counts; /* [sequence + 1], number of completions with each number of tokens */
+  int64_t *begins; /* [sequence + 2], first index in `order` for each number of tokens */
+  int64_t *order;  /* [count], indices of completions, by number of tokens and then in the order of the request */
 } by_length;
 
 static void release_order(by_length *order) {
@@ -108,7 +109,7 @@ tri_status tri_rollout_pack(const tri_pack_request *request, tri_held_samples *t
   tri_packing *packing = NULL;
   for (int64_t i = 0; i < request->count; i++) packed[i] = (tri_packed){-1, 0};
   tri_status status = sort_by_length(request, to->sequence, &order);
-  if (status == TRI_OK && order.begins[to->sequence + 1] == 0) { /* none counts */
+  if (status == TRI_OK && order.begins[to->sequence + 1] == 0) { /* no completion counts */
     to->count = 1;
     fill_padding(&to->rows, 0, to->sequence);
     release_order(&order);

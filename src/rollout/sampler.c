@@ -19,8 +19,8 @@ struct rollout {
   const tri_rollout_sampler *sampler;
   const tri_rollout_batch *batch;
   writing *all;    /* [groups * size] */
-  int64_t started; /* groups that have begun */
-  int64_t ended;   /* completions that have ended */
+  int64_t started; /* number of groups that have begun */
+  int64_t ended;   /* number of completions that have ended */
 };
 
 static bool is_end(const tri_rollout_sampler *s, int32_t id) {

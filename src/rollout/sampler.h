@@ -1,4 +1,4 @@
-/* Samples the completions of a batch: on all ranks of a dispatcher, from the weights that its generators have. */
+/* Samples the completions of a batch, on all ranks of a dispatcher, with the weights of its generators. */
 #ifndef TRI_ROLLOUT_SAMPLER_H
 #define TRI_ROLLOUT_SAMPLER_H
 
@@ -16,10 +16,10 @@ typedef struct tri_rollout_sampler {
   int num_ends;
   const char *stops[TRI_ROLLOUT_MOST_STOPS]; /* [num_stops], strings that end a completion */
   int num_stops;
-  uint64_t seed;
-  double temperature;
-  int64_t most;          /* most tokens of a completion */
-  int64_t slots;         /* most sequences that a replica runs at once */
+  uint64_t seed;         /* seed of the random numbers (tri_sampling) */
+  double temperature;    /* temperature of the sampling (tri_sampling); all tokens are candidates */
+  int64_t most;          /* largest number of tokens of a completion */
+  int64_t slots;         /* largest number of sequences that a replica runs at the same time */
   bool stops_when_asked; /* a request to stop cancels the completions */
 } tri_rollout_sampler;
 

@@ -15,19 +15,20 @@ typedef struct tri_rollout_settings {
   int64_t num_generations;       /* completions of a group */
   int64_t max_completion_length; /* tokens */
   double temperature;
-  int64_t slots;  /* most sequences that a replica runs at once */
+  int64_t slots;  /* largest number of sequences that a replica runs at the same time */
   int64_t tensor; /* ranks of a replica */
   int64_t cache;  /* bytes of keys and values on each rank; 0: enough for all slots */
   struct {
     double low, high; /* the mean reward of a group that is trained on is above `low` and below `high` */
   } filter;
-  int64_t max_filtered; /* most groups that a batch passes over */
-  double validation_temperature;
-  double max_failed;          /* share of a batch's completions that commands may leave without an answer */
-  double max_logp_difference; /* mean difference between the log-probabilities of sampling and of training above which
-                                 the run stops; 0: by the precision */
-  int64_t log;                /* groups of a batch whose texts are in rollouts.jsonl */
-  tri_rollout_stop stops[TRI_ROLLOUT_STOPS];
+  int64_t max_filtered; /* number of groups that `filter` may drop for a batch; after more, the batch is trained on with
+                           the groups that it has */
+  double validation_temperature; /* temperature of the completions of held-out prompts */
+  double max_failed;             /* largest share of a batch's completions that commands may leave without an answer */
+  double max_logp_difference;    /* mean difference between the log-probabilities of sampling and of training above
+                                    which the run stops; 0: by the precision */
+  int64_t log;                   /* number of groups of each batch whose texts are written to rollouts.jsonl */
+  tri_rollout_stop stops[TRI_ROLLOUT_STOPS]; /* [num_stops], strings that end a completion */
   int64_t num_stops;
 } tri_rollout_settings;
 

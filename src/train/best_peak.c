@@ -16,7 +16,7 @@ enum { TEXT_BYTES = TRI_PEAK_KEY_BYTES + 128, NAME_BYTES = 40 };
 void tri_best_peak_key(const tri_device *device, tri_dtype type, bool tf32, char out[TRI_PEAK_KEY_BYTES]) {
   tri_machine machine = {.processor = ""};
   if (tri_machine_read("/", &machine) != TRI_OK) machine.processor[0] = '\0';
-  /* The place is left out, because all GPUs of a machine are equally fast. */
+  /* The device's place is not in the key, because all GPUs of a machine are equally fast. */
   snprintf(out, TRI_PEAK_KEY_BYTES, "%s, %s, %d threads, %s%s", machine.processor, device->info.name,
            device->description.threads, tri_dtype_name(type), tf32 ? ", tf32" : "");
   for (char *at = out; *at != '\0'; at++) {

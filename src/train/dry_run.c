@@ -63,7 +63,7 @@ static void print_skipped(int64_t first, int64_t end, FILE *to) {
 static void print_operations(const tri_op_list *list, int64_t chunk, int64_t chunks, FILE *to) {
   const int64_t first = list->calls[0].layer < 0 ? 0 : list->calls[0].layer;
   const int64_t last = list->calls[list->num_calls - 1].layer;
-  int64_t skipped = 0; /* layers before the present one */
+  int64_t skipped = 0; /* number of layers directly before the current one that were not printed */
   layer_calls before = {0, 0};
   if (chunks > 1) fprintf(to, "chunk %ld: ", (long)chunk);
   fprintf(to, "operations, forward (p is a parameter's number in `trireme inspect`):\n");

@@ -16,7 +16,7 @@ typedef struct tri_dry_run_needs {
 tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, const tri_dry_run_needs *needs,
                        FILE *to);
 
-/* LOCAL. Computes the bytes of that rank's memory plan, without those for samples. */
+/* LOCAL. Computes the bytes of the memory plan of rank `rank`, without the memory for generation. */
 tri_status tri_dry_run_bytes(const tri_engine_options *options, int rank, tri_device *device, size_t *bytes);
 
 #endif

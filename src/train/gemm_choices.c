@@ -29,7 +29,8 @@ static bool has_line(const char *text, const char *line, size_t length) {
   return false;
 }
 
-/* Appends the lines of `more` to *text, except those with which a line of `besides` begins (NULL: of *text itself). */
+/* Appends the lines of `more` to *text, except a line that is in `besides` or that a line of `besides` begins with.
+ * `besides` NULL: compares with *text itself. */
 static tri_status add_lines(char **text, const char *more, const char *besides) {
   const size_t used = *text == NULL ? 0 : strlen(*text);
   TRI_TRY(tri_realloc("a list of matrix products", used + strlen(more) + 1, 1, text));
@@ -51,7 +52,8 @@ static tri_status add_lines(char **text, const char *more, const char *besides) 
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-/* Products that a rank will request from its device; ranks with the same part of the model request the same. */
+/* Facts about the products that a rank will request from its device; ranks with the same part of the model request the
+ * same products. */
 typedef struct asked {
   char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES];
   uint64_t length, hash;

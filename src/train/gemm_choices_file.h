@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 typedef struct tri_gemm_choices_file {
-  char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES];
-  bool timed;
-  char *choices; /* one per line; release with tri_free */
+  char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES]; /* name of the chooser (device/gemm_choices.h) */
+  bool timed;                                  /* whether the choices were made by measurement */
+  char *choices;                               /* one per line; release with tri_free */
 } tri_gemm_choices_file;
 
 /* LOCAL. Read and write the file. *found is false if it does not exist. TRI_BAD_FILE if it cannot be read, is damaged

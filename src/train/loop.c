@@ -15,8 +15,8 @@ const tri_train_task *tri_train_task_of(const tri_run_config *config) {
   return &tri_task_preferences;
 }
 
-/* COLLECTIVE. Stops all ranks if any rank was asked to stop, because a signal may have reached only some ranks, or one
- * of them a step earlier. */
+/* COLLECTIVE. Stops all ranks if any rank was asked to stop, because a signal may have reached only some ranks, or some
+ * ranks a step earlier than others. */
 static tri_status agree_to_stop(tri_training *t) {
   int64_t asked = tri_stop_asked() || t->stopping;
   TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &asked));

@@ -40,7 +40,7 @@ tri_status tri_training_measure_peak(tri_training *t) {
 
 bool tri_training_has_small_products(const tri_training *t) {
   const tri_layout *layout = &t->config->layout;
-  const double least = 1 << 26; /* 1024 rows of 256 x 256 */
+  const double least = 1 << 26; /* multiplications of a GEMM of 1024 rows with a matrix [256, 256] */
   const double rows = (double)layout->micro_batch * (double)t->config->data.sequence / (double)layout->context;
   const double width = (double)t->config->model.hidden_size;
   return rows * width * width / (double)layout->tensor < least;

@@ -12,16 +12,17 @@
 typedef struct tri_preference_training {
   tri_preference_settings settings;
   tri_preference_rules rules;
-  double *rows;                                   /* log-probabilities of a batch [most sequences, sequence] */
-  tri_preference_unit *units;                     /* pairs or answers of one sequence (scratch) */
-  const double *reference, *validation_reference; /* log-probabilities in mapped files; NULL: unused */
+  double *rows;               /* [most sequences, sequence], log-probabilities of the labels of a batch */
+  tri_preference_unit *units; /* scratch memory for the pairs or answers of one sequence */
+  const double *reference, *validation_reference; /* log-probabilities under the reference, of the training and of the
+                                                     held-out answers, in mapped files; NULL: unused */
 } tri_preference_training;
 
 static tri_preference_training *state_of(const tri_training *t) { return t->task_state; }
 
 /* ---- metrics of answers ------------------------------------------------------------------------------------------ */
 
-/* Sets the metrics of answers; `of`: "", or "validation/" for those of held-out answers. */
+/* Sets the metrics of answers. `of` is the prefix of their names: "", or "validation/" for held-out answers. */
 static void set_means(tri_training *t, const char *of, const tri_preference_means *means) {
   tri_named_metrics *to = &t->named;
   tri_named_metrics_set(to, means->rewards[0], "%srewards/chosen", of);

@@ -1,5 +1,5 @@
-/* Makes a corpus in the run's folder from preferences, if the run file names them as a file of JSON lines, each time
- * the run begins. The same text gives the same corpus, and a changed text is detected by its fingerprint. */
+/* Makes a corpus in the run's folder each time the run begins, if the run file names its preferences as a file of JSON
+ * lines. The same text gives the same corpus, and a changed text is detected by its fingerprint. */
 #include "train/train_internal.h"
 
 #include "base/log.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Finds the tokenizer of the run, or that of the model that it begins with. */
+/* Finds the tokenizer of the run, or of the model that the run begins with. */
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char folder[TRI_PATH_BYTES];
   if (config->data.tokenizer[0] != '\0') {

@@ -34,9 +34,9 @@ static size_t file_bytes(const tri_preference_source *source) {
   return REFERENCE_HEAD_BYTES + (size_t)num_numbers(source) * sizeof(double);
 }
 
-/* Prints the head of the file, which describes the data that the numbers belong to, up to the hash of the numbers,
- * which is its last line. The first line is the format. The run is the last line before the hash, so that the function
- * `find` can search for it alone, to tell this run's file for other data from the file of another run. */
+/* Prints the head of the file without its last line, the hash of the numbers. The head describes the data that the
+ * numbers belong to; its first line is the format. The line with the run comes last, so that the function `find` can
+ * search for it alone, and distinguish this run's file for other data from the file of another run. */
 static size_t print_head(const tri_training *t, const tri_preference_source *source, const char *fingerprint,
                          char out[REFERENCE_HEAD_BYTES]) {
   memset(out, 0, REFERENCE_HEAD_BYTES);
@@ -54,7 +54,7 @@ static void print_hash(const tri_preference_source *source, const double *number
   snprintf(out, HASH_BYTES, "numbers %016" PRIx64 "\n", (uint64_t)XXH3_64bits(numbers, bytes));
 }
 
-/* Returns the first line of `theirs` that differs, in a static buffer; NULL if none does. */
+/* Returns the first line of `theirs` that differs from `ours`, in a static buffer; NULL if no line differs. */
 static const char *first_difference(const char *ours, const char *theirs) {
   static char line[128];
   while (*ours != '\0') {
@@ -108,8 +108,9 @@ static void check_numbers(const tri_preference_source *source, const char *path,
 
 /* State of an existing file. */
 typedef struct finding {
-  int64_t there, fits, of_other_data; /* the file exists; fits; is this run's, but for other data */
-  char why[WHY_BYTES];                /* why the file does not fit; only on the first rank */
+  int64_t there, fits,
+      of_other_data;   /* whether the file exists; whether it fits; whether this run wrote it for other data */
+  char why[WHY_BYTES]; /* why the file does not fit; only on the first rank */
 } finding;
 
 /* On the first rank: examines the file at `path`. */
@@ -134,9 +135,9 @@ static void find(const tri_training *t, const tri_preference_source *source, con
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
-/* Returns the policy to compute: the current weights, or the reference (the base alone). Factors that begin as parts of
- * the base cancel with their initial values except for rounding, and magnitudes are norms except for rounding. Only the
- * base alone can be computed again later to the bit. */
+/* Returns the policy whose log-probabilities are computed: the current weights, or the reference (the base alone).
+ * Factors that begin as parts of the base cancel with their initial values except for rounding, and magnitudes are
+ * norms except for rounding. Only the base alone can be computed again later to the bit. */
 static tri_policy policy_of(const tri_training *t) {
   const tri_adapter *adapter = &t->config->model.tuning.adapter;
   const bool rounds = tri_adapter_is_principal(adapter) || adapter->magnitude;
@@ -170,12 +171,13 @@ typedef struct computing {
   tri_training *t;
   const tri_preference_source *source;
   const char *path, *fingerprint;
-  double *rows;    /* log-probabilities of a batch */
-  char *image;     /* whole file; NULL on other ranks */
+  double *rows;    /* log-probabilities of the labels of a batch */
+  char *image;     /* the whole file; NULL on ranks other than the first */
   double *numbers; /* the numbers inside `image` */
 } computing;
 
-/* Returns the path of PATH.part: the numbers of the first sequences after a stop, whose count is in its head. */
+/* Writes the path of PATH.part, the file that a stopped computation leaves: it has the numbers of the first sequences,
+ * and their count in its head. */
 static tri_status part_path(const computing *c, char out[TRI_PATH_BYTES]) {
   return tri_path_with(out, c->path, ".part");
 }
@@ -230,7 +232,7 @@ static tri_status is_of_these_weights(const computing *c, bool *same) {
   return TRI_OK;
 }
 
-/* COLLECTIVE. Sets *done to the number of sequences that were computed before a stop, the same on all ranks. */
+/* COLLECTIVE. Sets *done, on all ranks, to the number of sequences that a stopped computation has completed. */
 static tri_status find_part(const computing *c, int64_t *done) {
   const tri_group *world = &c->t->mesh.world;
   bool same = true;

@@ -41,7 +41,7 @@ static tri_status make_room(tri_training *t) {
   return tri_alloc("a batch of completions", all, sizeof *rl->packed, &rl->packed);
 }
 
-/* Refuses prompts that a reward cannot judge, before the first rollout. */
+/* Fails, before the first rollout, if a reward cannot judge the completions of a prompt. */
 static tri_status check_answers(const tri_training *t, const char *key, const char *file,
                                 const tri_prompt_source *source) {
   const tri_reinforcement *rl = tri_reinforcement_of(t);
@@ -184,8 +184,9 @@ static void accept_groups(tri_training *t, tri_rollout_batch *wave) {
   }
 }
 
-/* Samples and scores groups until the batch is full. A group that is passed over is replaced by the next one, which can
- * only begin when the verdict is known, so groups are sampled in waves. */
+/* Samples and scores groups until the batch is full, or until the filter has dropped more than max_filtered groups. A
+ * group that the filter drops is replaced by a new one, which can begin only when the rewards are known, so groups are
+ * sampled in waves. */
 static tri_status fill_batch(tri_training *t, void *context, bool *stopped) {
   const tri_rollout_settings *r = &t->config->rollout;
   tri_reinforcement *rl = tri_reinforcement_of(t);
@@ -216,7 +217,8 @@ static tri_status fill_batch(tri_training *t, void *context, bool *stopped) {
   return TRI_OK;
 }
 
-/* Finds what the loss needs of a batch that is full. */
+/* Computes the numbers that the loss needs from a complete batch: advantages, completions that count, and normalisers.
+ * Also writes its metrics and its record. */
 static tri_status finish_batch(tri_training *t) {
   const tri_policy_config *policy = &t->config->objective.policy;
   tri_reinforcement *rl = tri_reinforcement_of(t);

@@ -20,34 +20,37 @@ typedef struct tri_reinforcement {
   tri_rollout_sampler sampler;
   tri_reward *rewards[TRI_MOST_REWARDS];          /* [config->num_rewards]; NULL: a command */
   tri_reward_command *commands[TRI_MOST_REWARDS]; /* [config->num_rewards]; NULL: a rule */
-  double weights[TRI_MOST_REWARDS];
-  int64_t updates; /* updates of a batch */
-  int64_t done;    /* updates made on the current batch; equal to `updates`: the next step needs a new batch */
-  int64_t next_group, filtered;
-  double rollout_s, reward_s; /* seconds for the current batch */
-  tri_held_samples held;
-  double *log_probs; /* [held.room on the first rank, sequence], of the samples of a step or of a whole batch */
+  double weights[TRI_MOST_REWARDS];               /* [config->num_rewards], factors of the rewards */
+  int64_t updates;                                /* number of updates on a batch */
+  int64_t done; /* number of updates made on the current batch; if it equals `updates`, the next step samples a
+                   new batch */
+  int64_t next_group, filtered; /* number of the next group to sample; groups that the filter has dropped for this
+                                   batch */
+  double rollout_s, reward_s;   /* seconds of sampling and of scoring for the current batch */
+  tri_held_samples held;        /* samples of an update, or of all completions of the batch */
+  double *log_probs; /* [held.room on the first rank, sequence], log-probabilities of the labels of the samples in
+                        `held` */
   /* Members of the first rank. */
   tri_tokenizer *tokenizer;
   tri_rollout_batch batch;
-  double *normalisers;             /* [completions of a batch] */
-  tri_rollout_completion **chosen; /* [completions of a batch], those of an update */
-  double *chosen_normalisers;      /* [completions of a batch] */
-  tri_packed *packed;              /* [completions of a batch], the places of the chosen ones */
+  double *normalisers;             /* [completions of a batch], normaliser of each completion's labels */
+  tri_rollout_completion **chosen; /* [num_chosen], completions of an update */
+  double *chosen_normalisers;      /* [num_chosen], their normalisers */
+  tri_packed *packed;              /* [num_chosen], places of the chosen completions in `held` */
   int64_t num_chosen;
   int64_t next_warning[2]; /* first batch that may warn again of groups without a signal, and of cut completions */
-  FILE *record;
+  FILE *record;            /* OUTPUT/rollouts.jsonl (rollout_record.h) */
 } tri_reinforcement;
 
 static inline tri_reinforcement *tri_reinforcement_of(const tri_training *t) { return t->task_state; }
 
-/* LOCAL, on the first rank. Opens and closes the rewards of a run; sets the rewards of completions. *stopped: the
- * process was asked to stop while a command worked (reinforcement_rewards.c). */
+/* LOCAL, on the first rank. Open and close the rewards of a run, and set the rewards of a batch's completions
+ * (reinforcement_rewards.c). *stopped: whether the process was asked to stop while a command worked. */
 tri_status tri_reinforcement_open_rewards(tri_training *t);
 void tri_reinforcement_close_rewards(tri_reinforcement *rl);
 tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bool *stopped);
 
-/* LOCAL, on the first rank. Set the metrics of a new batch, and those of an update, whose log-probabilities are in
+/* LOCAL, on the first rank. Set the metrics of a new batch, and the metrics of an update from its log-probabilities in
  * `log_probs` (reinforcement_metrics.c). */
 void tri_reinforcement_batch_metrics(tri_training *t);
 tri_status tri_reinforcement_update_metrics(tri_training *t);

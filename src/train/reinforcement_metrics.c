@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-/* Difference between the mean log-probabilities of sampling and of training above which their kernels disagree. */
+/* Returns the mean difference between log-probabilities of sampling and of training above which the kernels of the two
+ * are considered to disagree. */
 static double limit_of(tri_dtype precision) {
   switch (precision) {
     case TRI_FP64: return 1e-12;
@@ -99,11 +100,13 @@ void tri_reinforcement_batch_metrics(tri_training *t) {
   warn_of_batch(t, facts.no_signal, clipped / (double)count);
 }
 
-/* Sums over the labels of an update. */
+/* Sums over the labels of an update. labels: their number; low, high: labels whose ratio is clipped at the lower or the
+ * upper bound; masked: labels that the importance ratio masks; kl: divergences from the reference. */
 typedef struct update_sums {
   double labels, low, high, masked, kl;
-  double difference, most_difference;    /* |log-probability of training - of sampling| */
-  double ratio, least_ratio, most_ratio; /* old to behaviour */
+  double difference, most_difference;    /* |log-probability in training - in sampling|: sum and maximum */
+  double ratio, least_ratio, most_ratio; /* importance ratio, old probability / probability in sampling: sum, minimum
+                                            and maximum */
 } update_sums;
 
 static void add_label(const tri_policy_settings *s, const tri_rollout_completion *c, int64_t k, double lp,
@@ -139,11 +142,12 @@ static update_sums sum_labels(const tri_reinforcement *rl, const tri_policy_sett
   return sums;
 }
 
-/* Stops the run if its first update on a batch finds other log-probabilities than sampling had. */
+/* Fails if the log-probabilities in the first update on a batch differ from those of sampling by more than rounding can
+ * explain. */
 static tri_status check_difference(const tri_training *t, double mean) {
   const double given = t->config->rollout.max_logp_difference;
   const double limit = given > 0 ? given : limit_of(t->config->precision);
-  if (tri_reinforcement_of(t)->done > 0 || !(mean > limit)) return TRI_OK; /* a bad step has NaN */
+  if (tri_reinforcement_of(t)->done > 0 || !(mean > limit)) return TRI_OK; /* in a bad step `mean` is NaN */
   return tri_fail(
       TRI_INTERNAL,
       "log-probabilities of sampling and of training differ by %.3g in the mean, more than %.3g: in %s both "

@@ -76,7 +76,7 @@ static tri_status note_parts(tri_training *t, int64_t r, const tri_command_item 
       metric = tri_named_metrics_find(&t->named, full);
       if (metric == NULL) TRI_TRY(tri_named_metrics_add(&t->named, "%s", full));
       metric = tri_named_metrics_find(&t->named, full);
-      if (isfinite(metric->value)) continue; /* the mean of this batch is set */
+      if (isfinite(metric->value)) continue; /* the mean of this part is set already */
       for (int64_t k = 0; k < count; k++) {
         for (int64_t q = 0; q < items[k].num_parts; q++) {
           if (strcmp(items[k].parts[q].name, items[i].parts[p].name) != 0) continue;
@@ -160,7 +160,8 @@ tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bo
 
 /* ---- held-out prompts -------------------------------------------------------------------------------------------- */
 
-/* Groups of evaluations have numbers from here on, so that their random numbers are not those of training. */
+/* Number of the first group of evaluations. It is so large that their random numbers differ from those of all training
+ * groups. */
 static const int64_t FIRST_HELD_OUT = (int64_t)1 << 40;
 
 /* Samples one completion of each of some held-out prompts, spread evenly over the file, and scores it. */
@@ -194,7 +195,8 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
     return TRI_OK;
   tri_reinforcement *rl = tri_reinforcement_of(t);
   rl->sampler.temperature = t->config->rollout.validation_temperature;
-  rl->sampler.stops_when_asked = false; /* the line of metrics of this step needs the evaluation */
+  rl->sampler.stops_when_asked = false; /* a stop request must not cut the evaluation short, because this step's line of
+                                           metrics contains its result */
   tri_status status = tri_rollout_ranks_run(t, &rl->ranks, judge, &batch, &stopped);
   if (status == TRI_OK && stopped) t->stopping = true;
   if (status == TRI_OK && !stopped && tri_training_is_rank0(t)) set_judged(t, &batch);

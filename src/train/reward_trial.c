@@ -6,7 +6,7 @@
 
 enum { MOST_PROMPTS = 64 };
 
-/* The completions that are tried. */
+/* The completions that are tried for a prompt: its own answer, an empty text, and another prompt's answer. */
 enum { TRIED_OWN, TRIED_EMPTY, TRIED_OTHER, NUM_TRIED };
 
 /* Sums of a reward over prompts, for each completion that is tried. */

@@ -94,7 +94,7 @@ void tri_rollout_ranks_release(tri_rollout_ranks *r) {
   *r = (tri_rollout_ranks){.replicas = tri_replicas_alone()};
 }
 
-/* COLLECTIVE, between steps. Gives the runners the weights as they are trained now. */
+/* COLLECTIVE, between steps. Gives the runners the current version of the trained weights, unless they have it. */
 static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
   const int64_t version = tri_weights_version(tri_engine_weights(t->engine));
   TRI_TRY(tri_engine_finish(t->engine)); /* it uses the memory that it lends */
@@ -105,8 +105,9 @@ static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
   return tri_engine_send_weights(t->engine, &to);
 }
 
-/* COLLECTIVE over the replica: called by its first rank, while its other ranks follow. Lets the generator use the
- * weights as they are now, and forget the keys and values of earlier rollouts: a step may have overwritten them. */
+/* COLLECTIVE over the replica: its first rank calls this while its other ranks follow the runner. Lets the generator
+ * use the weights as they are now, and forget the keys and values of earlier rollouts: a step may have overwritten
+ * them. */
 static tri_status begin_rollout(tri_rollout_ranks *r) {
   return r->generator == NULL ? TRI_OK : tri_generator_publish(r->generator, TRI_PUBLISH_BETWEEN);
 }

@@ -26,7 +26,8 @@ static bool stays(const tri_line *line, int64_t batches) {
   return out;
 }
 
-/* Finds the end of the lines that stay. Batches ascend, so that all other lines follow them. */
+/* Sets *end to the offset after the lines of the first `batches` batches. Batches ascend, so all other lines follow
+ * them. */
 static tri_status find_end(const char *path, int64_t batches, int64_t *end) {
   tri_lines *lines = NULL;
   bool there = true;

@@ -8,12 +8,12 @@
 
 #include <stdio.h>
 
-/* LOCAL, on the first rank. Removes the lines of batches from number `batches` on, which the run will repeat, and opens
- * the file for appending. */
+/* LOCAL, on the first rank. Opens the file for appending, after removing the lines of batches with numbers from
+ * `batches` on, which a resumed run repeats. */
 tri_status tri_rollout_record_open(const tri_run_config *config, int64_t batches, FILE **out);
 
-/* LOCAL, on the first rank. Appends the completions of batch number `number`. The texts are those of the first
- * rollout.log groups. */
+/* LOCAL, on the first rank. Appends the completions of batch number `number`, with the texts of the first rollout.log
+ * groups. */
 tri_status tri_rollout_record_write(FILE *to, const tri_run_config *config, int64_t number,
                                     const tri_rollout_batch *batch);
 

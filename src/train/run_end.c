@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FEWEST_STEPS = 20 }; /* with fewer steps, a tenth of them is too few to compare */
+enum { FEWEST_STEPS = 20 }; /* with fewer steps, losses are not compared, because a tenth of the steps is too few */
 
 /* A loss is too high if it is above ABOVE_RANDOM times that of a model that has learned nothing, ln(vocabulary); it has
  * risen if it is above RISEN times the mean of the first losses. */
@@ -148,8 +148,8 @@ tri_status tri_training_write_summary(tri_training *t) {
   compare_losses(t, &history);
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
-  if (t->progress.best_step > 0 &&
-      t->data.prompts.count == 0) { /* earlier steps may have been evaluated on other text */
+  /* The run's best loss replaces that of the history, whose earlier steps may have been evaluated on other text. */
+  if (t->progress.best_step > 0 && t->data.prompts.count == 0) {
     summary.best_validation_loss = t->progress.best_loss;
     summary.best_validation_step = t->progress.best_step;
   }
@@ -161,7 +161,7 @@ tri_status tri_training_write_summary(tri_training *t) {
   return status;
 }
 
-/* Returns the words for the validation loss of the best step. */
+/* Returns the words for the best step in the last log line, by the metric that chooses this step. */
 static const char *best_name(tri_best_by metric) {
   switch (metric) {
     case TRI_BEST_BY_LOSS: break;

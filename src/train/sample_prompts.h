@@ -8,14 +8,17 @@
 
 enum { TRI_MOST_SAMPLE_PROMPTS = 2 * TRI_MOST_SAMPLES };
 
-/* Memory is planned for at most this many bytes that a template adds to a message. */
+/* Number of bytes that a template may add to a message according to the memory plan. */
 enum { TRI_SAMPLE_TEMPLATE_BYTES = 8192 };
 
 typedef struct tri_sample_prompts {
-  tri_prompt list[TRI_MOST_SAMPLE_PROMPTS];      /* first those of samples.prompts */
-  const char *messages[TRI_MOST_SAMPLE_PROMPTS]; /* text of samples.chat in the configuration; NULL: not a chat */
+  tri_prompt list[TRI_MOST_SAMPLE_PROMPTS];      /* [count], prompts of samples.prompts, then rendered ones of
+                                                    samples.chat */
+  const char *messages[TRI_MOST_SAMPLE_PROMPTS]; /* [count], text of samples.chat in the configuration; NULL: a prompt
+                                                    of samples.prompts */
   int64_t count;
-  char turn_end[TRI_TURN_END_BYTES]; /* text that the template prints after an answer; "": unknown, or no chat */
+  char turn_end[TRI_TURN_END_BYTES]; /* text that the template prints after an answer; "": unknown, or the run has no
+                                        samples.chat */
 } tri_sample_prompts;
 
 static inline int64_t tri_num_samples(const tri_run_config *config) {

@@ -3,9 +3,9 @@
  * The first rank, or with samples.tensor the first ranks, generate them with generators of their own, and the other
  * ranks wait in the next collective. The weights are those in memory while the run is still at the checkpoint's step:
  * the generator reads them in place if the first rank has all of them in the type that it needs, else they are moved
- * from all ranks to memory of its own. They are read back from the checkpoint if the run has gone on since
- * (checkpoint.async, a resumed run). An adapter's factors stay beside the base, as in training: only they move. The
- * lines are the same in each case, and under every layout.
+ * from all ranks to memory of its own. They are read back from the checkpoint if the run has made further steps since
+ * (checkpoint.async, a resumed run). An adapter's factors are kept apart from the base, as in training, and only the
+ * factors are moved. The lines are the same in each case, and under every layout.
  *
  * If a run was killed between a checkpoint and its samples, the missing samples are added when the run is resumed. A
  * text that cannot be generated causes a warning; a file that cannot be written ends the run, as with its metrics, and
@@ -126,7 +126,8 @@ tri_status tri_training_group_samplers(tri_training *t) {
 /* The weights that samples are generated with. */
 typedef enum weights_from { FROM_CHECKPOINT, FROM_MEMORY_IN_PLACE, FROM_MEMORY_MOVED } weights_from;
 
-/* Returns whether the values in memory are those that a checkpoint has: no other point is evaluated. */
+/* Returns whether the values in memory equal those of a checkpoint. They do not if the optimizer evaluates an average
+ * of the weights (tri_optimizer.evaluated). */
 static bool has_saved_values(const tri_run_config *config) {
   return tri_optimizer_that_averages(&config->optimizer.settings) == NULL;
 }
@@ -139,7 +140,7 @@ static tri_status reads_in_place(const tri_run_config *config, const tri_weights
              : TRI_OK;
 }
 
-/* Sets *out as reads_in_place will, from a plan, before there is an engine. */
+/* Sets *out to the value that reads_in_place will set, from a plan, before the engine exists. */
 static tri_status plan_in_place(const tri_run_config *config, const tri_engine_options *options, tri_device *device,
                                 bool *out) {
   const tri_mesh_coordinates first = {0};
@@ -233,7 +234,7 @@ static tri_status open_texts(tri_training *t, int64_t step, weights_from from, t
   return tri_texts_load(&s->texts);
 }
 
-/* Prepares the texts of a later step, with the generator of an earlier one. */
+/* Prepares the texts of a later step for the generator that was opened at an earlier step. */
 static tri_status reopen_texts(tri_training *t, int64_t step, tri_samples *s) {
   tri_runner_sizes same;
   tri_texts_release(&s->texts);
@@ -256,7 +257,7 @@ static tri_status write_line(const tri_samples *s, int64_t number, FILE *to) {
   return TRI_OK;
 }
 
-/* Appends the texts that are not in the file. */
+/* Appends the texts that are not in the file. there[i]: whether prompt i has its text. */
 static tri_status append_texts(const tri_samples *s, const char *path, const bool *there) {
   tri_status status = TRI_OK;
   FILE *to = fopen(path, "ae");
@@ -386,9 +387,10 @@ tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
 /* State and results of reading the file of samples. */
 typedef struct samples_look {
   const tri_sample_prompts *prompts;
-  int64_t last, highest;                      /* step of the run; highest step of a line up to it, or -1 */
-  tri_file_writer *to;                        /* file for the lines that are kept; NULL: only look */
-  bool drops, there[TRI_MOST_SAMPLE_PROMPTS]; /* lines are dropped; prompts with a text of step `highest` */
+  int64_t last, highest; /* step of the run; highest step of a line that is not above it, or -1 */
+  tri_file_writer *to;   /* file to which the kept lines are written; NULL: the lines are only read */
+  bool drops, there[TRI_MOST_SAMPLE_PROMPTS]; /* whether a line is dropped; whether each prompt has a text of step
+                                                 `highest` */
 } samples_look;
 
 static void note_text(samples_look *look, int64_t step, const json_t *line) {
@@ -433,8 +435,9 @@ static tri_status rewrite(samples_look *look, const char *path) {
   return tri_file_writer_close(look->to, read_samples(look, path));
 }
 
-/* Returns whether a checkpoint's texts are missing: it is newer than the newest one with texts, or it is that one and
- * has only some. If no checkpoint has texts, only those of the newest are missing. */
+/* Returns whether a checkpoint's texts are missing: the checkpoint is newer than the newest one with texts, or it is
+ * that one and has only some of its texts. If no checkpoint has texts, only those of the newest checkpoint count as
+ * missing. */
 static bool lacks_texts(const samples_look *look, int64_t step, bool newest) {
   bool whole = true;
   if (step > look->last || step < look->highest) return false;
@@ -444,12 +447,13 @@ static bool lacks_texts(const samples_look *look, int64_t step, bool newest) {
   return !whole;
 }
 
-/* On the first rank: lets the others that generate write the samples of a step, too; -1: of no further step. */
+/* On the first rank: sends the step whose samples are written next to the other ranks that generate; -1: no further
+ * step. */
 static tri_status announce_step(const tri_training *t, int64_t step) {
   return tri_broadcast(&t->samplers.all, 0, sizeof step, &step);
 }
 
-/* On the other ranks that generate. */
+/* On the other ranks that generate: writes samples of the steps that the first rank announces. */
 static tri_status follow_steps(tri_training *t) {
   static const bool none[TRI_MOST_SAMPLE_PROMPTS] = {false};
   for (;;) {
@@ -495,6 +499,7 @@ tri_status tri_training_resume_samples(tri_training *t) {
   if (status == TRI_OK) status = resume_samples(t, prompts);
   tri_sample_prompts_release(prompts);
   tri_free(prompts);
-  const tri_status announced = announce_step(t, -1); /* also after a failure, which all ranks then get */
+  /* This ends follow_steps on the other ranks, also after a failure, whose status all ranks then agree on. */
+  const tri_status announced = announce_step(t, -1);
   return status != TRI_OK ? status : announced;
 }

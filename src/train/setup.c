@@ -72,7 +72,8 @@ static int32_t document_end(const tri_training *t) {
   return corpus == NULL ? t->data.end_of_text : tri_corpus_end_of_text(corpus);
 }
 
-/* On the first rank: opens the files of the output, which continue at the step where the run resumes. */
+/* On the first rank: opens the files of the output so that their next lines are those of the step at which the run
+ * resumes. */
 static tri_status open_files(tri_training *t, const char *resume) {
   TRI_TRY(tri_output_write_config(t->config));
   TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, document_end(t)));

@@ -95,8 +95,8 @@ typedef struct need {
   char node[NODE_BYTES];
 } need;
 
-/* Returns the bytes of two snapshots of this rank and, with several nodes, of two of another rank. The old snapshot is
- * kept while the new one is written. */
+/* Returns the bytes of this rank's snapshots: an old one, which is kept while a new one is written, and with several
+ * nodes the same for the snapshots of another rank. */
 static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world) {
   bool nodes = false;
   for (int r = 1; r < world->size; r++) nodes = nodes || tri_group_node_of(world, r) != tri_group_node_of(world, 0);
@@ -213,7 +213,7 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
   text listed = {.length = 0};
   char need_text[32], have_text[32];
   if (n->device_has == 0 || n->on_device <= n->device_has) return TRI_OK;
-  need on_device = *n; /* without the part in host memory */
+  need on_device = *n; /* the needs without their part in host memory */
   on_device.total = n->on_device;
   on_device.buffers = 0;
   const size_t parts = n->parameters + n->gradients + n->optimizer + n->activations + n->samples + n->rollouts;
@@ -230,7 +230,7 @@ tri_status tri_startup_check_memory(const tri_engine_options *options, tri_devic
   const tri_mesh *mesh = options->mesh;
   need own = {0}, *needs = NULL;
   const bool samples = more->samples.device_bytes + more->rollouts.device_bytes >
-                       0; /* for a single rank the executor checks its own plan */
+                       0; /* the executor of a single rank checks the same plan */
   if (mesh->world.size == 1 && !samples) return TRI_OK;
   TRI_TRY(tri_common_status(&mesh->world, plan_own(options, device, more, &own)));
   tri_status status = tri_alloc("what ranks need", (size_t)mesh->world.size, sizeof *needs, &needs);

@@ -12,7 +12,8 @@
 tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data);
 
 /* COLLECTIVE over the group. Checks that all ranks have the same corpus, by its size and tokens at places all over it;
- * otherwise TRI_BAD_CONFIG on all ranks. corpus NULL: none on any rank. `what`: names it in the message. */
+ * otherwise TRI_BAD_CONFIG on all ranks. `corpus` is NULL on all ranks if there is no corpus. `what` names the corpus
+ * in the message. */
 tri_status tri_startup_check_corpus(const tri_group *group, const tri_corpus *corpus, int64_t vocab_size,
                                     const char *what);
 
@@ -25,7 +26,7 @@ typedef struct tri_startup_memory {
 
 /* COLLECTIVE. Plans every rank's memory without allocating it, adds `more`, and sums over the ranks of each node.
  * TRI_OUT_OF_MEMORY on all ranks if a node or a device has less memory; the message lists the needs of its ranks, at
- * most 16. Does nothing for a single rank that generates nothing, whose executor checks its plan. */
+ * most 16. Does nothing for a single rank that generates nothing, because its executor checks the same plan. */
 tri_status tri_startup_check_memory(const tri_engine_options *options, tri_device *device,
                                     const tri_startup_memory *more);
 

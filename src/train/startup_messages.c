@@ -20,8 +20,8 @@ static void log_epochs(const tri_training *t, double epochs, int64_t per_epoch, 
           strcmp(count, "1") == 0 ? "" : "s", (long)per_epoch, TRI_PLURAL(per_epoch), more);
 }
 
-/* Returns the number of samples of the whole run: those read so far, with any batch, and those of the remaining steps.
- */
+/* Returns the number of samples of the whole run: the samples read so far, whatever the batch size was, and those of
+ * the remaining steps. */
 static int64_t samples_of_run(const tri_training *t) {
   const int64_t left = t->config->optimizer.steps - t->progress.step;
   return t->progress.samples + (left > 0 ? left * t->config->optimizer.global_batch : 0);
@@ -41,7 +41,7 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
-/* Warns if sequences have a ratio each, and are weighted by their lengths all the same. */
+/* Warns if the loss has a ratio for each sequence, but weights sequences by their lengths. */
 static void warn_of_sequences(const tri_policy_config *policy) {
   switch (policy->loss_type) {
     case TRI_LOSS_TYPE_GRPO: return;

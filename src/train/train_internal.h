@@ -28,9 +28,9 @@ typedef struct tri_training {
   tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;
-  tri_expert_metrics *experts; /* [layers]: scratch for a line of the metrics */
+  tri_expert_metrics *experts; /* [layers], scratch memory for a line of metrics */
   tri_saver *saver;
-  tri_snapshots *snapshots; /* NULL: none */
+  tri_snapshots *snapshots; /* NULL: the run takes no snapshots */
   tri_run_output output;    /* locked by this run */
   tri_identity identity;
   tri_run_data data;
@@ -38,30 +38,32 @@ typedef struct tri_training {
   tri_named_metrics named; /* metrics of the task: values for the next line */
   tri_progress progress;
   double peak_flops, measured_flops; /* FLOP/s of this rank's device: the best known peak; measured by this process */
-  bool peak_doubted;                 /* a step was faster than the peak, so it was measured again */
+  bool peak_doubted;                 /* a step was faster than the peak, so the peak was measured again */
   double load_s;                     /* seconds for loading the state at the start */
   double loss;                       /* loss of the last step; only on the first rank */
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
-  int64_t first_steps;               /* number of steps that first_losses is the mean of: the tenth, or 1 */
-  double validation_loss;            /* loss of the last evaluation; NaN before the first */
-  double reward, validation_reward;  /* mean rewards of the last batch and of the last evaluation; NaN: none */
-  bool unjudged;                     /* a warning was given that no label of the validation corpus counts */
-  int64_t evaluated_step;            /* step of the last evaluation, if its loss was finite; else -1 */
-  tri_runner_need rollouts;          /* memory for sampling completions, in reinforcement learning */
-  size_t predicted_bytes;
-  tri_group sampling;          /* with samples.tensor above 1: the ranks that generate samples, or the others */
-  tri_replicas samplers;       /* the ranks that generate samples (samples.tensor); on other ranks not used */
-  bool samples_here;           /* this rank is one of them */
+  int64_t first_steps;    /* number of steps over which first_losses is the mean: a tenth of all steps, or 1 */
+  double validation_loss; /* loss of the last evaluation; NaN before the first */
+  double reward, validation_reward; /* mean rewards of the last batch and of the last evaluation; NaN: none */
+  bool unjudged;                    /* the warning that no label of the validation corpus counts was given */
+  int64_t evaluated_step;           /* step of the last evaluation, if its loss was finite; else -1 */
+  tri_runner_need rollouts;         /* memory for sampling completions, in reinforcement learning */
+  size_t predicted_bytes;           /* memory of this rank by its plan: device and host, the engine and rollouts */
+  tri_group sampling; /* only if samples.tensor is above 1: the group of the ranks that generate samples if this rank is
+                         one of them, else of the other ranks */
+  tri_replicas samplers;       /* the ranks that generate samples (samples.tensor); unused on other ranks */
+  bool samples_here;           /* this rank generates samples */
   struct tri_samples *samples; /* on the first rank: the generator of samples, open between checkpoints while it reads
                                   the weights in place; NULL: none is open */
   int64_t sampled_step;        /* step of the newest checkpoint that has samples, or -1 */
   tri_watchdog *watchdog;
   char flight[TRI_PATH_BYTES]; /* folder of the ranks' flight reports */
   tri_timing timing;
-  int64_t stop_at;        /* tri_train_options */
-  bool stopping;          /* a rank was asked to stop, or the first rank stops the run by itself */
-  tri_status stop_status; /* on the first rank: status of a run that it stops by itself; TRI_OK: it does not */
-  tri_save_pending pending;
+  int64_t stop_at;          /* tri_train_options.stop_at */
+  bool stopping;            /* a rank was asked to stop, or the first rank stops the run by itself */
+  tri_status stop_status;   /* on the first rank: status of the run if this rank stops it by itself; TRI_OK: it does
+                               not */
+  tri_save_pending pending; /* state of saving between steps */
 } tri_training;
 
 static inline bool tri_training_is_rank0(const tri_training *t) { return t->mesh.world.rank == 0; }
@@ -77,7 +79,7 @@ static inline tri_global_batch tri_training_next_batch(const tri_training *t) {
   return (tri_global_batch){t->progress.step, t->progress.samples, t->config->optimizer.global_batch};
 }
 
-/* Returns whether something is due that is done every `every` steps and after the last step. */
+/* Returns whether work that is done every `every` steps, and after the last step, is due after the current step. */
 static inline bool tri_training_is_due(const tri_training *t, int64_t every) {
   const int64_t step = t->progress.step;
   return step == tri_training_last_step(t) || (every > 0 && step % every == 0);
@@ -96,7 +98,7 @@ static inline bool tri_training_is_over(const tri_training *t) {
 
 /* ---- before and after the steps ---------------------------------------------------------------------------------- */
 
-/* Sets the layout of a run on that many ranks; an elastic run may change it (elastic.c). */
+/* Sets the layout of a run on `ranks` ranks; an elastic run may change its layout (elastic.c). */
 tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks);
 
 tri_engine_options tri_training_engine_options(const tri_run_config *config, const tri_mesh *mesh);
@@ -114,10 +116,10 @@ double tri_training_work_flops(const tri_training *t);
 
 /* LOCAL. Finds the device's peak: the best of a measurement now and earlier ones on machines of this kind (peak.c). */
 tri_status tri_training_measure_peak(tri_training *t);
-/* Returns whether a matrix product of a layer is too small to reach the peak; then the MFU says nothing. */
+/* Returns whether a matrix product of a layer is too small to reach the peak, so that the MFU is not meaningful. */
 bool tri_training_has_small_products(const tri_training *t);
-/* LOCAL. If the last step reached an `mfu` above 1, measures the peak again, once in a run, and keeps the better one.
- */
+/* LOCAL. If `mfu`, the MFU of the last step, is above 1, measures the peak again, once in a run, and keeps the larger
+ * one. */
 tri_status tri_training_doubt_peak(tri_training *t, double mfu);
 
 /* COLLECTIVE. Starts the watchdog, which detects ranks that are lost or hang (failure.c). */
@@ -125,8 +127,9 @@ tri_status tri_training_watch(tri_training *t);
 /* LOCAL. Adds the name of this rank to the message of a failure, and writes its flight report. Returns status. */
 tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 
-/* Functions for the end of a run (run_end.c): the status and message of a loop that ended, the summary, which the first
- * rank writes, and the last messages. */
+/* Functions for the end of a run (run_end.c). They return the status of a loop that has ended, with its message; remove
+ * and, on the first rank, write the summary; log the last messages; and complete a run that was killed after its last
+ * step. */
 tri_status tri_training_end(tri_training *t);
 tri_status tri_training_remove_summary(const tri_training *t);
 tri_status tri_training_write_summary(tri_training *t);
@@ -145,7 +148,8 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
                                      tri_device *device, tri_runner_need *out);
 /* COLLECTIVE. Writes samples of the newest complete checkpoint, unless it already has samples. */
 tri_status tri_training_sample(tri_training *t);
-/* LOCAL. Closes the generator of samples; before the engine, whose weights it reads, is destroyed. */
+/* LOCAL. Closes the generator of samples. Must be called before the engine is destroyed, because the generator may read
+ * its weights. */
 void tri_training_close_samples(tri_training *t);
 /* COLLECTIVE over the ranks that generate samples. Removes the lines of steps that the run will repeat from
  * samples.jsonl, and adds the samples that a killed or stopped run had not written yet. */
@@ -157,7 +161,7 @@ tri_status tri_training_resume_samples(tri_training *t);
 typedef struct tri_made_step {
   tri_step step;
   double lr, seconds;
-  bool evaluated; /* an evaluation followed the step */
+  bool evaluated; /* whether an evaluation followed the step */
 } tri_made_step;
 
 /* COLLECTIVE. Called after each step; the first observer that fails ends the loop. */
@@ -179,7 +183,7 @@ struct tri_train_task {
   const tri_run_data_kind *data; /* opens its samples */
   const char *held_out_key;      /* key of a run file that names the held-out samples */
   bool suggests_eval;            /* `trireme eval RUN DATA` is suggested at the end of a run */
-  /* LOCAL, on the first rank, before the data are opened. Makes the data that `data` opens. NULL: nothing to do. */
+  /* LOCAL, on the first rank, before the data are opened. Makes the files that `data` opens. NULL: nothing to do. */
   tri_status (*prepare)(const tri_run_config *config);
   /* COLLECTIVE, after the run's state is loaded, before the files of the output are opened and the first step is made.
    * NULL: nothing to do. */
@@ -217,8 +221,8 @@ tri_status tri_training_prepare_preferences(const tri_run_config *config);
 
 tri_observer tri_observe_preference_validation; /* evaluates on held-out preferences every few steps */
 
-/* LOCAL. Records `validation_loss` as that of the current state, and whether it is the best so far by evaluation.metric
- * (validation.c). */
+/* LOCAL. Records that `validation_loss` is the loss of the current state, and whether this state is the best so far by
+ * evaluation.metric (validation.c). */
 void tri_training_judged(tri_training *t);
 
 /* COLLECTIVE. Opens the log-probabilities of a source's answers under the reference, which is the model as the run
@@ -233,8 +237,8 @@ void tri_training_describe_proven(const tri_training *t, char *out, size_t out_b
 /* Returns whether the run ends because too many steps in a row were bad. */
 bool tri_training_diverges(const tri_training *t);
 
-/* Sets `out` to what has been read from each source so far. Returns their number; 0 if there is only one source
- * (step_metrics.c). */
+/* Sets out[] to the share, tokens and epochs that the run has read from each source so far. Returns the number of
+ * sources; 0 if there is only one (step_metrics.c). */
 int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_MOST_SOURCES]);
 
 #endif

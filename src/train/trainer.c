@@ -25,8 +25,8 @@ static tri_status run_loop(tri_training *t) {
   tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
-  /* Snapshots are kept for a run that continues: after bad steps, or an interruption without a checkpoint at the end.
-   */
+  /* Snapshots are kept if the run may be resumed from them: after bad steps, or after an interruption without a
+   * checkpoint at the end. */
   bool over = status == TRI_OK || (status == TRI_INTERRUPTED && t->config->checkpoint.at_end);
   if (over && t->progress.bad_in_row == 0 && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   if (!together) return tri_training_name_failure(t, status);

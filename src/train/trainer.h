@@ -10,12 +10,14 @@
 typedef struct tri_train_options {
   const tri_run_config *config;
   const char *resume; /* "auto": the newest good checkpoint of the output, if any; "never"; or a checkpoint's folder */
-  bool dry_run;       /* print the step program and the memory plan, and do nothing else */
+  bool dry_run;       /* whether to print the step program and the memory plan, and do nothing else */
   int threads;        /* threads of this rank if the configuration says auto; 0: all cores */
   int64_t ranks;      /* dry run: number of ranks; 0: the fewest that the layout allows */
-  int64_t dry_run_rank; /* dry run: rank to print */
-  int64_t stop_at;      /* step after which the run ends, with a checkpoint and an evaluation; 0: at the run's end */
-  const char *timeline; /* path of a timeline without its ending, .json and .svg are written; NULL: none */
+  int64_t dry_run_rank; /* dry run: rank whose program and plan are printed */
+  int64_t stop_at; /* step after which this process ends the run, with a checkpoint and an evaluation; 0: the run's last
+                      step */
+  const char *timeline; /* path without an extension of a timeline, which is written as .json and .svg; NULL: no
+                           timeline */
 } tri_train_options;
 
 /* COLLECTIVE over the job (after tri_comm_open). Trains to the end, or until SIGINT or SIGTERM: then a checkpoint is

@@ -102,7 +102,8 @@ typedef struct sending {
   const tri_group *group;
   const tri_weights_source *from;
   int to;
-  const int8_t *types; /* [num_tensors]: the receiver's type of each tensor; -1: it has no such tensor */
+  const int8_t *types; /* [num_tensors], type in which the receiver stores each tensor; -1: the receiver does not have
+                          the tensor */
   tri_slice_extent window;
   char *buffers[2]; /* MESSAGE_BYTES each */
   tri_request *requests[2];
@@ -151,14 +152,15 @@ static tri_status send_all(sending *s) {
 
 /* ---- receiving --------------------------------------------------------------------------------------------------- */
 
-/* A part of a tensor that the receiver has: a parameter of its table, or one matrix of a stack. */
+/* The part of a tensor that the receiver has: a parameter of its table, or one matrix of a stack. */
 typedef struct target_part {
   tri_parameter parameter;
   char *values;
   tri_dtype type;
-  int64_t length, runs; /* elements of a run, and number of runs; a run is adjacent in the tensor (tri_parameter_run) */
-  int64_t at;           /* the run that was found last, or 0 */
-  int64_t next;         /* next part of the same tensor; -1: none */
+  int64_t length, runs; /* number of elements of a run, and of runs; the elements of a run are adjacent in the tensor
+                           (tri_parameter_run) */
+  int64_t at;           /* index of the run that last_run_before found last; 0 at first */
+  int64_t next;         /* index of the next part of the same tensor; -1: none */
   int64_t written;      /* elements received so far */
 } target_part;
 
@@ -170,9 +172,10 @@ typedef struct receiving {
   int64_t *first;         /* [num_tensors]: first part of each tensor; -1: the receiver has no such tensor */
   char *buffer;           /* MESSAGE_BYTES */
   char *read_back;        /* MESSAGE_BYTES */
-  uint64_t passed_sum;    /* sum of the present slice's elements that the receiver does not have */
+  uint64_t passed_sum;    /* checksum of the elements of the current slice that the receiver does not have */
   int64_t version;        /* highest version of the senders */
-  tri_saved_error failed; /* error of the first slice that differs from the sent one; the others are still received */
+  tri_saved_error failed; /* error of the first slice that differs from the sent one; further slices are still
+                             received */
 } receiving;
 
 static tri_status write_values(const receiving *r, char *to, const char *from, size_t bytes) {
@@ -189,8 +192,8 @@ static tri_status read_values(const receiving *r, const char *from, size_t bytes
   return memory == NULL ? TRI_OK : memory->read(memory->context, r->read_back, from, bytes);
 }
 
-/* Returns the last run of a part that begins at or before a global element; -1: none. Runs ascend. Elements mostly
- * ascend, too, so the run found last and the next one are tried first. */
+/* Returns the last run of a part that begins at or before a global element; -1: none. Runs ascend, and callers mostly
+ * ask for ascending elements, so the run found last and the next one are tried first. */
 static int64_t last_run_before(target_part *p, int64_t global) {
   int64_t low = -1, high = p->runs; /* begin of low <= global < begin of high */
   for (int64_t run = p->at; run < p->at + 2 && run < p->runs; run++) {
@@ -275,7 +278,7 @@ static tri_status write_piece(receiving *r, const piece *p, size_t element, void
   return write_values(r, p->values, values, (size_t)p->count * element);
 }
 
-/* Adds a piece, as it is in the receiver's memory, to a sum. */
+/* Adds the checksum of a piece, read from the receiver's memory, to the sum `context`. */
 static tri_status sum_piece(receiving *r, const piece *p, size_t element, void *context) {
   const char *values = NULL;
   if (p->part == NULL) return TRI_OK;
@@ -365,7 +368,8 @@ typedef struct moving {
   role *roles; /* [size] */
   int64_t num_tensors;
   char (*names)[NAME_BYTES]; /* [num_tensors] */
-  int8_t *types;             /* [size, num_tensors]: type in which each rank stores each tensor; -1: not at all */
+  int8_t *types; /* [size, num_tensors], type in which each rank stores each tensor; -1: the rank does not have the
+                    tensor */
   sending send;
   receiving receive;
 } moving;
@@ -435,7 +439,8 @@ static tri_status list_parts(moving *m, const tri_weights *weights, int8_t *type
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     const tri_dtype type = tri_weights_type(weights, entry);
-    const bool of_base = table->has_factors && entry->frozen && !entry->first; /* the receiver has it already */
+    /* The receiver has loaded the base itself, so the base is not sent. */
+    const bool of_base = table->has_factors && entry->frozen && !entry->first;
     if (entry->alias || entry->count == 0 || of_base) continue;
     for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(entry); t++) {
       const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
@@ -457,7 +462,7 @@ static tri_status set_up(const tri_group *group, const tri_weights_source *from,
   TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->receive.buffer));
   TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->receive.read_back));
   TRI_TRY(tri_alloc("a move of weights", (size_t)m->num_tensors, sizeof *own, &own));
-  memset(own, -1, (size_t)m->num_tensors); /* all bits: -1 */
+  memset(own, -1, (size_t)m->num_tensors); /* sets each element to -1, whose bits are all 1 */
   tri_status status = to == NULL ? TRI_OK : list_parts(m, to->weights, own);
   status = tri_common_status(group, status);
   if (status == TRI_OK) status = tri_gather_bytes(group, (size_t)m->num_tensors, own, m->types);

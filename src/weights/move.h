@@ -8,8 +8,8 @@
  *
  * Every slice is followed by its checksum (element_sum.h) and the version of the weights. The receiver recomputes the
  * sum from its own memory and the elements that it passed over. The move fails if a tensor is missing, swapped or
- * damaged, or has another version; the message has the tensor's name and both versions, and, unless the tensor is
- * missing, the rank that sent it. */
+ * damaged, or has another version. The message names the tensor and the version; unless the tensor is missing, it also
+ * has the version that was received and the rank that sent it. */
 #ifndef TRI_WEIGHTS_MOVE_H
 #define TRI_WEIGHTS_MOVE_H
 
@@ -23,18 +23,19 @@ typedef struct tri_weights_source {
   int64_t num_tensors;
   const tri_checkpoint_slice *slices; /* [num_slices] of these tensors, ascending by tensor */
   int64_t num_slices;
-  int64_t version;
+  int64_t version; /* version of the weights that are sent (tri_weights_version) */
 } tri_weights_source;
 
 /* A receiver's side. */
 typedef struct tri_weights_target {
   tri_weights *weights;
-  const tri_checkpoint_memory *memory; /* access to the values; NULL: they are in host memory */
+  const tri_checkpoint_memory *memory; /* functions that access the weights' values; NULL: the values are in host
+                                          memory */
 } tri_weights_target;
 
 /* COLLECTIVE over the group. `from` NULL: this rank sends nothing; `to` NULL: this rank receives nothing. The device's
- * queue must be finished on both sides, and the senders' values must not change meanwhile. Afterwards the version of
- * the received weights is that of the sent ones. Fails with the same status on all ranks. */
+ * queue must be finished on both sides, and the senders' values must not change meanwhile. Sets the version of the
+ * received weights to that of the sent ones. Fails with the same status on all ranks. */
 tri_status tri_weights_move(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to);
 
 #endif

@@ -18,24 +18,26 @@
 /* Arrays in the arena of the executor that trains. With buckets that are sharded, `gradients` has this rank's
  * shards. */
 typedef struct tri_weights_training {
-  char *gradients, *reduce_buffers; /* wide; reduce_buffers: whole gradients of sharded buckets during a reduction */
-  char *sink;                       /* memory for gradients of frozen vectors, which nothing reads */
-  char *states;                     /* states of updates */
+  char *gradients, *reduce_buffers; /* gradients in the wide type; whole gradients of sharded buckets while they
+                                       are reduced */
+  char *sink;                       /* memory for gradients of frozen vectors, which are written but not read */
+  char *states;                     /* the optimizer's states (tri_update_call.states) */
 } tri_weights_training;
 
 typedef struct tri_weights {
   const tri_parameter_table *table; /* not owned */
-  const tri_buckets *buckets;       /* not owned; NULL: arrays as the table lays them out */
+  const tri_buckets *buckets;       /* not owned; NULL: the arrays are laid out by the table alone */
   tri_dtype type;                   /* type of activations */
   int64_t version;                  /* tri_weights_version */
   const struct tri_weights *shared; /* weights whose memory these weights use; NULL: they have memory of their own */
   tri_device *device;               /* device that has the memory; NULL before tri_weights_allocate */
-  char *memory; /* laid out by the plan: this rank's shards of sharded buckets, gather buffers for whole ones, and whole
-                   values of the others */
-  tri_weights_plan plan;
-  tri_weights_training training; /* {NULL} if nothing trains them */
-  tri_run_parameter *parameters; /* [table->num_entries] */
-  tri_run_copy *copies;          /* [table->num_entries]; NULL if nothing trains them */
+  char *memory; /* [plan.bytes]: this rank's shards of sharded buckets, buffers in which whole sharded buckets are
+                   gathered, and whole values of all other parameters */
+  tri_weights_plan plan;         /* layout of `memory` */
+  tri_weights_training training; /* {NULL} if no executor trains the weights */
+  tri_run_parameter *parameters; /* [table->num_entries], addresses of the parameters' values, gradients and copies */
+  tri_run_copy *copies; /* [table->num_entries], copies in the activations' type; NULL if no executor trains the
+                           weights */
 } tri_weights;
 
 /* Creates weights without memory. The table and the buckets must outlive them; `buckets` may be NULL. Release with
@@ -44,23 +46,23 @@ tri_status tri_weights_create(const tri_parameter_table *table, const tri_bucket
                               tri_weights **out);
 void tri_weights_destroy(tri_weights *weights);
 
-/* Allocates zeroed memory for the values, unless they have it already. The first executor calls it, after its whole
- * plan was found to fit. */
+/* Allocates zeroed memory for the values; does nothing if it is allocated already. An executor calls this after it has
+ * checked that its whole plan fits into the device's memory. */
 tri_status tri_weights_allocate(tri_weights *weights, const tri_weights_plan *plan, tri_device *device);
 /* Sets the arrays of the executor that trains the weights. */
 tri_status tri_weights_train(tri_weights *weights, const tri_weights_training *training);
 
-/* Returns whether the values of all parameters may be read in place from `from`: they are whole there, and stored in
- * the type that the table of `weights` gives them. `from` needs no memory yet. */
+/* Returns whether `weights` can read the values of all parameters in place from `from`: `from` has them whole, in the
+ * type that the table of `weights` gives them. `from` need not have memory yet. */
 bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from);
-/* Lets `weights` use the memory of `from`, which has memory and must outlive it, in place of its own. The version is
- * then that of `from`, too. */
+/* Lets `weights` use the memory of `from` in place of memory of its own. `from` must have memory and outlive `weights`.
+ * tri_weights_version then returns the version of `from`. */
 void tri_weights_share(tri_weights *weights, const tri_weights *from);
 
 /* Returns the version: the number of tri_weights_changed so far, unless tri_weights_set_version has set another one. */
 int64_t tri_weights_version(const tri_weights *weights);
-/* Sets the version, after values of other weights with that version were copied. Parameters that were packed in place
- * count as dense again. */
+/* Sets the version, after values of other weights with that version were copied. Invalidates the copies of parameters
+ * (tri_run_copy). Parameters that were packed in place count as dense again. */
 void tri_weights_set_version(tri_weights *weights, int64_t version);
 /* Counts a change of the values: raises `version`, and invalidates all copies of parameters (tri_run_copy). Must be
  * called when parameters are about to change or have changed. Parameters that were packed in place count as dense
@@ -89,11 +91,12 @@ void *tri_weights_values(const tri_weights *weights);
 char *tri_weights_frozen(const tri_weights *weights, tri_stored stored);
 void *tri_weights_gradients(const tri_weights *weights);
 
-/* Return a bucket's whole values or gradients (of a sharded bucket: in its gather or reduce buffer, valid while it is
- * in use), and this rank's shard. */
+/* Return the address of a bucket's whole values or gradients, and of this rank's shard of them. The whole values or
+ * gradients of a sharded bucket are in its gather or reduce buffer, and valid only while the bucket uses that buffer.
+ */
 void *tri_weights_bucket_values(const tri_weights *weights, const tri_bucket *bucket);
 void *tri_weights_own_values(const tri_weights *weights, const tri_bucket *bucket);
-/* The same for its frozen parameters of one stored type. */
+/* Return the same for the bucket's frozen parameters of one stored type. */
 void *tri_weights_bucket_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored);
 void *tri_weights_own_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored);
 void *tri_weights_bucket_gradients(const tri_weights *weights, const tri_bucket *bucket);

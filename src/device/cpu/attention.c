@@ -30,8 +30,9 @@ static tri_status check(const tri_attention *call) {
 
 static bool shares(const tri_attention *call) { return call->shares_queries || call->shares_keys; }
 
-/* Returns whether a thread of the backward processes whole key/value heads: that takes five GEMMs a tile, and the
- * slowest thread has tri_divide_up(heads, threads) heads; the alternative takes seven GEMMs, which divide evenly. */
+/* Returns whether a thread of the backward processes whole key/value heads. Whole heads take five GEMMs per tile, and
+ * the slowest thread has tri_divide_up(heads, threads) heads; the alternative takes seven GEMMs per tile, which divide
+ * evenly. */
 static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
   const int64_t tasks = call->shares_keys ? call->kv_heads : call->num_slices * call->kv_heads;
   if (call->shares_queries) return false;
@@ -96,8 +97,8 @@ static void clear_rows(const head_array *at, int64_t first, int64_t end) {
              (size_t)at->head_dim * element);
 }
 
-/* Finds the next gap: the rows from `row` on up to the next slice (ascending, from index *i on) that contains any.
- * Returns the end of the gap; *row is then the end of that slice. */
+/* Finds the next gap between slices: the rows from *row on up to the next slice, from index *i on in ascending order,
+ * that has rows. Returns the end of the gap, and sets *row to the end of that slice. */
 static int64_t next_gap(const tri_attention_slice *slices, int64_t count, bool keys, int64_t rows, int64_t *i,
                         int64_t *row) {
   for (; *i < count; ++*i) {
@@ -181,8 +182,8 @@ tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int 
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* Clears the gradients of queries and keys that are in no slice; if slices share keys, all keys' gradients are written
- * anyway. */
+/* Clears the gradients of queries and keys that are in no slice. If slices share keys, the gradients of all keys are
+ * written anyway. */
 static void backward_gaps(const tri_attention_backward *job) {
   const tri_attention *c = job->call;
   const head_array q = {job->gradient_q, c->gradient_type, c->q_row, c->q_head, c->heads, c->head_dim};
@@ -219,7 +220,7 @@ static void backward_in_heads(const tri_attention_kernels *kernels, const tri_at
   }
 }
 
-/* The rows that are cut in tiles: all rows, through all slices, or those of one slice. */
+/* The rows that are cut in tiles: all rows, which are processed through all slices, or the rows of one slice. */
 typedef struct tile_range {
   int64_t begin, end; /* slices */
   int64_t first, count;
@@ -233,7 +234,7 @@ static tile_range range_of(const tri_attention_backward *job, int64_t i, bool ke
   return (tile_range){i, i + 1, keys ? s->first_key : s->first_query, keys ? s->keys : s->queries};
 }
 
-/* The first keys have the most queries, so their tiles come first. */
+/* Computes the gradients of k and v. The first keys have the most queries, so their tiles come first. */
 static void backward_key_tiles(const tri_attention_kernels *kernels, const tri_attention_backward *job, void *scratch) {
   const tri_attention *call = job->call;
   const int64_t heads = (shares(call) ? 1 : job->num_slices) * call->kv_heads;
@@ -247,7 +248,7 @@ static void backward_key_tiles(const tri_attention_kernels *kernels, const tri_a
   }
 }
 
-/* The last queries have the most keys, so their tiles come first. */
+/* Computes the gradients of q. The last queries have the most keys, so their tiles come first. */
 static void backward_query_tiles(const tri_attention_kernels *kernels, const tri_attention_backward *job,
                                  void *scratch) {
   const tri_attention *call = job->call;
@@ -272,7 +273,8 @@ tri_status tri_attention_backward_with(const tri_attention_kernels *kernels, int
   job.delta = workspace;
   const bool whole = takes_whole_heads(call, threads);
   const size_t bytes = tri_bytes_in_lines(kernels->backward_scratch(call, whole));
-  if (!call->accumulate && (whole || !shares(call))) backward_gaps(&job); /* else all rows are written */
+  if (!call->accumulate && (whole || !shares(call)))
+    backward_gaps(&job); /* in all other cases the tasks write all rows */
 #pragma omp parallel num_threads(threads)
   {
     char *scratch = (char *)workspace + delta_bytes(call) + (size_t)omp_get_thread_num() * bytes;

@@ -9,7 +9,7 @@
 
 #include "device/description.h"
 
-/* Tiles have this many queries or keys. */
+/* Number of queries or keys of a tile. */
 #define TRI_ATTENTION_TILE 64
 
 typedef struct tri_attention_forward {
@@ -28,17 +28,18 @@ typedef struct tri_attention_backward {
   const void *q, *k, *v, *out, *gradient_out;
   const float *log_sum_exp;
   void *gradient_q, *gradient_k, *gradient_v;
-  float *delta; /* [H, query_rows]: sum over d of out * gradient_out; filled by `delta`, read by the others */
+  float *delta; /* [H, query_rows]: sum over d of out * gradient_out; the function `delta` sets it, and the other
+                   functions of the backward read it */
 } tri_attention_backward;
 
 typedef struct tri_attention_kernels {
-  /* Bytes of one thread's scratch; `whole` is for backward_whole and backward_shared, else for backward_keys and
-   * backward_queries. */
+  /* Return the bytes of one thread's scratch memory; `whole`: for backward_whole and backward_shared; else for
+   * backward_keys and backward_queries. */
   size_t (*forward_scratch)(const tri_attention *call);
   size_t (*backward_scratch)(const tri_attention *call, bool whole);
 
-  /* Processes units first .. first + count - 1 of a slice and key/value head: unit u is query tile u % tiles of the
-   * head u / tiles among those that share it. */
+  /* Processes units first .. first + count - 1 of a slice and key/value head. Unit u is query tile u % tiles of the
+   * head with index u / tiles among the heads that share the key/value head. */
   void (*forward)(const tri_attention_forward *job, int64_t slice, int64_t kv_head, int64_t first, int64_t count,
                   void *scratch);
   /* If slices share queries: processes a tile of rows of q through all slices. */
@@ -47,7 +48,7 @@ typedef struct tri_attention_kernels {
   void (*delta)(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count);
   /* Computes all three gradients of a slice, for a key/value head and the heads that share it. */
   void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);
-  /* The same for all slices, if they share keys but not queries. */
+  /* Computes the same for all slices, if they share keys but not queries. */
   void (*backward_shared)(const tri_attention_backward *job, int64_t kv_head, void *scratch);
   /* Compute the same gradients, to the bit, as tasks of at most TILE rows of keys (for k and v) and of queries (for q),
    * through the slices begin .. end - 1. */
@@ -60,7 +61,7 @@ typedef struct tri_attention_kernels {
 extern const tri_attention_kernels tri_attention_floats_baseline, tri_attention_floats_avx2,
     tri_attention_floats_avx512, tri_attention_pairs_avx512bf16;
 
-/* The functions of the device's table, for given vector code. */
+/* Implement the functions of the device's table with the vector code `kernels`. */
 tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, int threads, const tri_attention *call,
                                         size_t *bytes);
 tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int threads,

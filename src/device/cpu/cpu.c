@@ -101,7 +101,7 @@ static const tri_attention_kernels *attention_of(const cpu_state *state, tri_dty
     case TRI_BF16: return chosen->attention_bf16;
     case TRI_FP32: return chosen->attention_fp32;
     case TRI_FP64:
-    case TRI_INT32: break; /* refused by the caller (attention.c) */
+    case TRI_INT32: break; /* the caller (attention.c) rejects this type */
   }
   return chosen->attention_fp32;
 }
@@ -147,8 +147,8 @@ static tri_status attention_backward(tri_queue *queue, const tri_attention *call
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
-/* Sets the kernels and the functions for their scratch memory. Kernels that this device does not replace are the
- * reference's, so a new kernel runs here as soon as its reference does. */
+/* Sets the kernels and the functions for their scratch memory. Kernels that this device does not replace are those of
+ * the reference device, so a new kernel runs here as soon as its reference exists. */
 static void fill_kernels(cpu_state *state, tri_device_description *description) {
   const variant *chosen = state->chosen;
   tri_device_kernels *kernels = &state->kernels;

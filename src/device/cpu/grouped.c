@@ -1,9 +1,9 @@
 /* GEMMs of rows in groups: the two functions of the device's tables, and the distribution of tiles.
  *
- * A GEMM's rows are cut in tiles, each group's from its first row on: as many large ones as fit, and for the rest one
- * or a few smaller ones; the last one may have fewer rows than its size. A row's bits are the same in each size
- * (grouped_plan.c), so the sizes only affect speed: large ones read b less often, but every thread should have some. A
- * gradient is cut in tiles of each group's matrix. Threads take tiles one after the other. */
+ * A GEMM's rows are cut in tiles, the rows of each group from its first row on: as many large tiles as fit, and one or
+ * a few smaller tiles for the rest. The last tile may have fewer rows than its size. A row's bits are the same in tiles
+ * of each size (grouped_plan.c), so the sizes only affect speed: large tiles read b less often, but every thread should
+ * have some. A gradient is cut in tiles of each group's matrix. Threads take tiles one after the other. */
 #include "device/cpu/grouped.h"
 
 #include "base/count.h"
@@ -39,7 +39,7 @@ tri_status tri_cpu_grouped_workspace(const tri_device_description *of, const tri
 /* Returns the index of the size of the next tile if `left` rows are left: one tile for all of them if that costs less
  * than two. Sizes above `largest` are not used. */
 static int next_size(const tri_grouped_plan *plan, int largest, int64_t left) {
-  enum { ONE_MORE = 16 }; /* fixed cost of a tile in rows: b is read again */
+  enum { ONE_MORE = 16 }; /* fixed cost of a tile, in rows: the tile reads b again */
   int below = -1, above = 0;
   if (left >= plan->sizes[largest]) return largest;
   while (plan->sizes[above] < left) below = above++;

@@ -1,5 +1,5 @@
-/* GEMMs of groups of rows (description.h): plans, which are made once for a shape and kept, and the tiles that one
- * thread computes. Internal to grouped*.c, except for the two functions of the device's tables. */
+/* GEMMs of groups of rows (description.h): plans, which are made once for a shape and kept, and the tiles that a thread
+ * computes. For grouped*.c only, except for the two functions of the device's tables. */
 #ifndef TRI_DEVICE_CPU_GROUPED_H
 #define TRI_DEVICE_CPU_GROUPED_H
 
@@ -17,7 +17,7 @@ enum { TRI_GROUPED_SIZES = 8 };
 typedef struct tri_grouped_plan {
   struct tri_grouped_plan *next;
   tri_matmul product;   /* GEMM of one group; plans do not depend on the number of rows */
-  tri_matmul_path path; /* ZERO: a GEMM with k = 0 */
+  tri_matmul_path path; /* engine of the GEMM; ZERO: k is 0 */
 
   /* Rows of a tile, ascending. GEMM: of a and c; all sizes give the same bits for a row. Gradient by the primitive: of
    * a and b. */
@@ -26,7 +26,7 @@ typedef struct tri_grouped_plan {
 
   tri_chunks down, across;        /* tiles of a gradient; a GEMM by sgemm is only cut across */
   tri_chunks depth;               /* division of k in a GEMM by sgemm */
-  bool stage_a, stage_b, stage_c; /* always copied, not only if rows are missing            */
+  bool stage_a, stage_b, stage_c; /* whether the operand is always copied, not only if rows are missing */
   bool packs;                     /* b is packed during the call, one group at a time       */
   size_t a_offset, b_offset, c_offset, scratch_offset, thread_bytes, packed_bytes;
 
@@ -40,7 +40,7 @@ typedef struct tri_grouped_plan {
 typedef struct tri_grouped_call {
   tri_cpu_matmul_state *state;
   const tri_grouped_plan *plan;
-  const tri_matmul *product; /* the caller's, with its ldb, which packed plans do not have */
+  const tri_matmul *product; /* the caller's GEMM, with its ldb, which is not part of a packed plan */
   const char *a, *b;
   char *c, *threads_memory;
   const int32_t *begins;
@@ -65,11 +65,11 @@ static inline void tri_grouped_copy(const tri_grouped_call *at, int64_t rows, in
   at->state->options.copy_rows(1, &job);
 }
 
-/* grouped_plan.c: finds the plan in the state's list, or creates it. The state owns it. */
+/* Finds the plan of a GEMM in the state's list, or creates it (grouped_plan.c). The state owns the plan. */
 tri_status tri_grouped_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_grouped_plan **out);
 void tri_grouped_plans_destroy(tri_grouped_plan *first);
-/* Returns the index of a gradient's primitive: by the height of a tile (the last one may differ), and whether it
- * accumulates. */
+/* Returns the index of a gradient's primitive. It depends on whether the tile is the last one down, whose height may
+ * differ, and on whether the GEMM accumulates. */
 static inline int tri_grouped_kind(bool last_down, bool accumulate) {
   return (last_down ? 2 : 0) + (accumulate ? 1 : 0);
 }

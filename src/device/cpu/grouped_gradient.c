@@ -8,7 +8,7 @@
 typedef struct tile {
   int64_t rows, columns; /* size of the tile in c: columns of a and of b */
   bool last_down;
-  const char *a, *b; /* the group's first row, at the tile's columns */
+  const char *a, *b; /* address of the group's first row, at the tile's first column */
   char *c;
   int64_t live;
 } tile;
@@ -126,8 +126,8 @@ static const char *whole_b(const tri_grouped_call *at, int thread, const tile *t
   return to;
 }
 
-/* Adds the product of the rows from `first` on, as many as fit the largest size; fewer rows are padded to the smallest
- * size that holds them. */
+/* Adds the product of the rows from `first` on, as many as the largest size has. Fewer rows are padded to the smallest
+ * size that has room for them. */
 static dnnl_status_t primitive_part(const tri_grouped_call *at, int thread, const tile *t, int64_t first, char *c) {
   const tri_grouped_plan *plan = at->plan;
   const tri_matmul *p = at->product;
@@ -174,7 +174,7 @@ static dnnl_status_t sum_tile(const tri_grouped_call *at, int thread, const tile
     case TRI_PATH_THIN_DEPTH:
     case TRI_PATH_THIN_GRADIENT:
     case TRI_PATH_SKINNY:
-    case TRI_PATH_ZERO: break; /* a gradient does not use these */
+    case TRI_PATH_ZERO: break; /* a gradient does not use these paths */
     case TRI_PATH_GEMM: status = gemm_gradient(at, thread, t, (float *)(void *)own, ldc); break;
     case TRI_PATH_PRIMITIVE: status = primitive_gradient(at, thread, t, own); break;
   }

@@ -28,7 +28,7 @@ enum {
   DEPTH = 2048,             /* depth of b that is staged at once */
   GRADIENT_ROWS = 256,      /* rows of a tile of a gradient by the primitive */
   GRADIENT_DEPTH = 512,     /* rows that are summed at once */
-  GRADIENT_LEAST = 32,      /* remaining rows are padded to a power of two from here on */
+  GRADIENT_LEAST = 32,      /* smallest power of two to which remaining rows are padded */
   STAGGER_BYTES = 320,      /* gap between staged operands (matmul_plan.c) */
 };
 
@@ -190,8 +190,8 @@ static void store_probe_value(void *array, tri_dtype type, int64_t i, float valu
   }
 }
 
-/* Returns the counterpart of depth l of the first half, which is in the second half, shifted by a third of a half; its
- * a has the opposite sign. */
+/* Returns the index in the second half of the counterpart of element l of the depth's first half; it is shifted by a
+ * third of a half. The counterpart's a has the opposite sign. */
 static int64_t like(int64_t l, int64_t depth) {
   const int64_t half = depth / 2;
   return half + (l + half / 3) % half;
@@ -220,7 +220,7 @@ static void fill_b(const tri_matmul *p, void *b) {
   }
 }
 
-/* Fills c, which is added to, with values as large as the rounding errors. */
+/* Fills c, to which the GEMM adds, with values as large as the rounding errors. */
 static void fill_c(const tri_matmul *p, int64_t rows, void *c) {
   uint32_t bits = 777;
   for (int64_t j = 0; j < p->n; j++) {
@@ -261,8 +261,8 @@ static tri_status trial_begin(tri_cpu_matmul_state *state, const tri_grouped_pla
   return TRI_OK;
 }
 
-/* Sets *same to whether all rows of a tile are equal, and equal to t->first. is_first: first sets t->first to this
- * tile's first row. */
+/* Sets *same to whether all rows of a tile are equal to t->first. If is_first is true, t->first is set to this tile's
+ * first row before. */
 static tri_status try_size(trial *t, int size, bool is_first, bool *same) {
   const tri_grouped_plan *plan = t->call.plan;
   const tri_matmul *p = &plan->product;
@@ -285,7 +285,7 @@ static int index_of(const tri_grouped_plan *plan, int64_t size) {
   return -1;
 }
 
-/* Chooses the first of the preferred sizes that is consistent with itself, and all others that agree with it. */
+/* Chooses the first of the preferred sizes whose tile has equal rows, and all other sizes that give the same row. */
 static tri_status try_sizes(trial *t, const int64_t *preferred, int count, bool *agrees) {
   int base = -1;
   for (int i = 0; i < count && base < 0; i++) {
@@ -334,7 +334,7 @@ static tri_status choose_sizes(tri_cpu_matmul_state *state, tri_grouped_plan *pl
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Rows of this length begin in few sets of the cache (matmul_plan.c). */
+/* Returns whether rows with this leading dimension begin in few sets of the cache (matmul_plan.c). */
 static bool aliases(int64_t ld) { return ld % 512 == 0; }
 
 static void plan_gemm_gradient(tri_grouped_plan *plan) {
@@ -385,7 +385,7 @@ static void release_primitives(tri_grouped_plan *plan) {
   *plan = (tri_grouped_plan){.product = plan->product, .threads = plan->threads, .streams = plan->streams};
 }
 
-/* Plans the primitive if it is to be used, or else sgemm. */
+/* Plans the primitive if the GEMM should use it, else sgemm. */
 static tri_status plan_engine(tri_cpu_matmul_state *state, tri_grouped_plan *plan) {
   const tri_matmul *p = &plan->product;
   bool native = p->b_packed;
@@ -435,8 +435,8 @@ void tri_grouped_plans_destroy(tri_grouped_plan *first) {
   }
 }
 
-/* Returns the key of a plan. The number of rows is not a part of it: one row represents any number; and a packed b has
- * no leading dimension. */
+/* Returns the key of a plan. The number of rows is not part of the key, which has 1 row instead, and a packed b has no
+ * leading dimension. */
 static tri_matmul key_of(const tri_matmul *product) {
   tri_matmul key = *product;
   *(key.a_transposed ? &key.k : &key.m) = 1;

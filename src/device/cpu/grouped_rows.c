@@ -118,7 +118,7 @@ dnnl_status_t tri_grouped_rows(const tri_grouped_call *at, int thread, int size,
     case TRI_PATH_PRIMITIVE: return primitive_rows(at, thread, size, live, a, b, c);
     case TRI_PATH_THIN_DEPTH:
     case TRI_PATH_THIN_GRADIENT:
-    case TRI_PATH_SKINNY: break; /* only for a single matrix */
+    case TRI_PATH_SKINNY: break; /* this path is only for a single matrix */
     case TRI_PATH_ZERO:
       for (int64_t i = 0; i < live && !p->accumulate; i++) {
         memset(c + (size_t)(i * p->ldc) * element, 0, (size_t)p->n * element);

@@ -11,7 +11,7 @@
 typedef struct call {
   tri_cpu_matmul_state *state;
   const tri_matmul_plan *plan;
-  const tri_matmul *product; /* the caller's: ldb is not part of a packed plan */
+  const tri_matmul *product; /* the caller's GEMM, with its ldb, which is not part of a packed plan */
   const char *a, *b;
   const void *bias;
   char *c;
@@ -264,7 +264,7 @@ static char *tile_in_c(const call *at, const tile *t) {
   return at->c + (size_t)(t->row * p->ldc + t->column) * tri_dtype_bytes(p->c_type);
 }
 
-/* Initialises the sums with the bias or c itself. Returns whether there is an initial value. */
+/* Initialises the sums with the bias or with c. Returns whether the sums have an initial value. */
 static bool begin_tile(const call *at, const tile *t) {
   const tri_matmul *p = at->product;
   tri_cpu_rows job = {.rows = t->rows, .columns = t->columns, .to = t->sum, .to_type = TRI_FP32, .to_ld = t->ld};
@@ -305,8 +305,8 @@ typedef struct chunk {
   wide a, b, c;
 } chunk;
 
-/* Computes a tile of the chunk, from row and column of the chunk on. The steps before and after the GEMM find c in the
- * cache. */
+/* Computes a tile of the chunk, which begins at `row` and `column` of the chunk. The tile is so small that the steps
+ * before and after the GEMM find c in the cache. */
 static dnnl_status_t multiply_tile(const call *at, const chunk *in, int64_t row, int64_t column, int64_t rows,
                                    int64_t columns) {
   const tri_matmul *p = at->product;

@@ -10,21 +10,21 @@
 
 typedef struct tri_cpu_matmul_state tri_cpu_matmul_state;
 
-/* How GEMMs of bf16 activations are computed (see matmul_plan.c). MEASURED compares the two once, at the first bf16
- * GEMM, by one thread's own processor time. */
+/* How GEMMs of bf16 activations are computed (see matmul_plan.c). MEASURED compares NATIVE and WIDENED once, at the
+ * first bf16 GEMM, by one thread's own processor time. */
 typedef enum tri_cpu_bf16 { TRI_CPU_BF16_MEASURED, TRI_CPU_BF16_NATIVE, TRI_CPU_BF16_WIDENED } tri_cpu_bf16;
 
 typedef struct tri_cpu_matmul_options {
   int threads;
-  tri_regions *regions;    /* for few_rows; owned by the caller */
+  tri_regions *regions;    /* parallel regions for few_rows; owned by the caller */
   tri_rows_copy copy_rows; /* copy of rows for the chosen vector unit */
   tri_few_rows few_rows;   /* GEMM of few rows for the chosen vector unit */
   tri_pack_panels pack_panels;
   tri_thin_depth thin_depth;
   tri_thin_gradient thin_gradient;
-  bool has_pairs; /* few_rows can multiply pairs of bf16 */
+  bool has_pairs; /* whether few_rows can multiply pairs of bf16 */
   tri_cpu_bf16 bf16;
-  bool pack_fp32; /* pack fp32 weights in oneDNN's layout; matmul_plan.c says why this is off */
+  bool pack_fp32; /* whether fp32 weights are packed in oneDNN's layout; matmul_plan.c explains why this is off */
 } tri_cpu_matmul_options;
 
 /* One state serves one calling thread at a time. Release with tri_cpu_matmul_state_destroy (NULL is ignored). */
@@ -32,7 +32,7 @@ tri_status tri_cpu_matmul_state_create(const tri_cpu_matmul_options *options, tr
 void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state);
 
 /* Sets *native to whether bf16 GEMMs use the CPU's bf16 instructions, rather than fp32 ones; *ratio is the measured
- * speed of the former over the latter, 0 if there is nothing to measure. */
+ * speed with bf16 instructions divided by the speed with fp32 ones; 0 if nothing was measured. */
 tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double *ratio);
 
 /* Sets *pairs to whether rows in generation are multiplied with packed weights by the CPU's products of bf16 pairs. */
@@ -42,7 +42,7 @@ tri_status tri_cpu_matmul_pairs(tri_cpu_matmul_state *state, bool *pairs);
 tri_cpu_matmul_state *tri_cpu_matmul_state_of(const tri_device_description *of);
 
 /* The functions of the tables (kernels.h, description.h). In addition to the types there, b may be unpacked fp32 with a
- * in bf16: the parameter itself, which callers pass if matmul_packed says 0. */
+ * in bf16: callers pass the parameter itself if matmul_packed sets 0 bytes. */
 tri_status tri_cpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_cpu_matmul_packed(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_cpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_dtype b_plain_type, const void *b,

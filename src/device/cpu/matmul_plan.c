@@ -54,11 +54,11 @@ enum {
   ALIAS_PAYS = 256,         /* columns of c from which a copy of a without aliasing is worthwhile */
   FEW_ROWS = 32,            /* below this, the primitive is faster than sgemm */
   STAGGER_BYTES = 320,      /* gap between staged operands: a power of two would alias in the cache */
-  CANONICAL_ROWS = 1024,    /* rows with which oneDNN is asked for b's layout */
+  CANONICAL_ROWS = 1024,    /* number of rows for which oneDNN's layout of b is requested */
   THIN_WIDTH = 128,         /* minimum of the wide dimension of a GEMM with few columns */
   PACK_ROWS = 1024,         /* rows of c from which it is worthwhile to pack a plain b for one call */
-  PACK_COLUMNS = 128,       /* the same for columns of c */
-  PACK_DEPTH = 16384,       /* maximum depth of b: at 32000 the packed GEMM is slower */
+  PACK_COLUMNS = 128,       /* columns of c from which it is worthwhile to pack a plain b for one call */
+  PACK_DEPTH = 16384,       /* maximum depth of a b that is packed for one call; at 32000 the packed GEMM is slower */
   PACK_ELEMENTS = 32 << 20, /* maximum elements of b: 64 MiB of workspace */
 };
 
@@ -117,7 +117,7 @@ static void plan_gemm(tri_matmul_plan *plan) {
   bool staged = plan->stage_a || plan->stage_b || plan->stage_c;
   plan->rows = cut(p->m, staged ? ROWS_TARGET : p->m);
   plan->depth = cut(p->k, staged ? DEPTH_TARGET : p->k);
-  /* rows.size would not do: a GEMM of fewer rows must never need more memory. */
+  /* Not rows.size, because a GEMM of fewer rows must never need more memory. */
   int64_t rows = staged ? tri_smaller(p->m, ROWS_TARGET) : p->m;
   size_t end = 0;
   plan->a_offset = reserve(&end, plan->stage_a, rows + TRI_STAGE_GAP, plan->depth.size + TRI_STAGE_GAP, TRI_FP32);
@@ -177,14 +177,14 @@ destroy_layouts:
   return status;
 }
 
-/* Returns whether a plain b is packed for this call: a frozen weight, which is read in place. */
+/* Returns whether a plain b, such as a frozen weight that is read in place, is packed for this call. */
 static bool packs_here(const tri_matmul *p) {
   if (p->b_packed || p->b_transposed || p->a_transposed || p->a_type != TRI_BF16 || p->b_type != TRI_BF16) return false;
   if (p->k > PACK_DEPTH || p->k * p->n > PACK_ELEMENTS) return false;
   return p->ldb == p->n && p->m >= PACK_ROWS && p->n >= PACK_COLUMNS;
 }
 
-/* Plans packing. *out: the layout that plan->pack writes; NULL if oneDNN does not provide one. */
+/* Plans packing. Sets *out to the layout that plan->pack writes; NULL if oneDNN does not provide one. */
 static tri_status plan_pack(tri_cpu_matmul_state *state, tri_matmul_plan *plan, const tri_onednn_layout **out) {
   const tri_matmul *p = &plan->product;
   tri_matmul_packing *packing = NULL;
@@ -276,7 +276,7 @@ static tri_status plan_few(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   return TRI_OK;
 }
 
-/* Plans the primitive if it is faster than sgemm on fp32, or else sgemm. */
+/* Plans the primitive if it is faster than sgemm for this fp32 GEMM, else sgemm. */
 static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   bool dense = !p->a_transposed && p->lda == p->k && p->ldb == b_row(p) && p->ldc == p->n;
@@ -293,7 +293,7 @@ static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) 
   return TRI_OK;
 }
 
-/* Plans the additions of LoRA factors, and their gradients (thin.h). Returns false if the GEMM is neither. */
+/* Plans the addition of LoRA factors, or their gradient (thin.h). Returns false if the GEMM has neither form. */
 static bool plan_thin(tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   const bool adds = p->accumulate && p->c_type == TRI_BF16 && !p->a_transposed && p->b_transposed;
@@ -377,7 +377,7 @@ destroy:
   tri_onednn_layout_destroy(&c);
   tri_onednn_layout_destroy(&any);
   tri_onednn_layout_destroy(&a);
-  if (status == TRI_UNSUPPORTED) return TRI_OK; /* b is not packed */
+  if (status == TRI_UNSUPPORTED) return TRI_OK; /* *out then has 0 bytes: b is not packed */
   return status;
 }
 

@@ -38,15 +38,15 @@ typedef struct tri_matmul_plan {
   bool stage_c; /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
-  tri_onednn_primitive gather[2];   /* copy of a into its stage, for the same two */
-  tri_onednn_primitive pack;        /* packing of b, if it is packed for this call only */
+  tri_onednn_primitive gather[2]; /* PRIMITIVE: copy of a into its stage, for a whole chunk of rows, and for the last */
+  tri_onednn_primitive pack;      /* PRIMITIVE: packing of b, if b is packed for this call only */
 } tri_matmul_plan;
 
 /* A blocked layout of b; bytes 0: packing is not supported or not useful. */
 typedef struct tri_matmul_packing {
   size_t bytes;
   tri_onednn_layout layout;
-  tri_onednn_primitive fill[2]; /* pack plain fp32, and bf16; created when first used */
+  tri_onednn_primitive fill[2]; /* packing of a plain b in fp32, and in bf16; created when first used */
 } tri_matmul_packing;
 
 enum { TRI_MATMUL_CACHE = 512 };
@@ -56,7 +56,7 @@ typedef struct tri_matmul_cache {
   struct tri_matmul_entry {
     tri_matmul key;
     tri_matmul_plan *plan;
-    tri_matmul_packing *packing; /* an entry has one of the two; both NULL: empty */
+    tri_matmul_packing *packing; /* an entry has either a plan or a packing; both NULL: the slot is empty */
   } entries[TRI_MATMUL_CACHE];
   int64_t count;
 } tri_matmul_cache;
@@ -90,7 +90,7 @@ tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *p
 
 /* matmul_state.c: returns whether two GEMMs have the same plan. */
 bool tri_matmul_same(const tri_matmul *a, const tri_matmul *b);
-/* Find an entry in the cache, or create it. Valid until the next call. */
+/* Find an entry in the cache, or create it. *out is valid until the next call. */
 tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out);
 tri_status tri_matmul_packing_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing **out);
 

@@ -81,7 +81,7 @@ static struct tri_matmul_entry *place_for(tri_matmul_cache *cache, const tri_mat
 
 tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out) {
   tri_matmul key = *product;
-  if (key.b_packed) key.ldb = 0; /* ignored */
+  if (key.b_packed) key.ldb = 0; /* ldb of a packed b is ignored */
   tri_matmul_plan *plan = find_slot(&state->cache, &key, false)->plan;
   if (plan == NULL) {
     TRI_TRY(tri_alloc("the plan of a matrix product", 1, sizeof *plan, &plan));
@@ -130,7 +130,7 @@ void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state) {
 
 enum { TRIAL_M = 128, TRIAL_N = 512, TRIAL_K = 512, TRIAL_TURNS = 12 };
 
-/* The widened way also converts, which costs about one sixteenth of a GEMM. */
+/* Cost of a widened GEMM relative to an fp32 one: it also converts, which costs about one sixteenth of a GEMM. */
 static const double widened_cost = 1.06;
 
 typedef struct trial {
@@ -216,7 +216,8 @@ tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double
   return TRI_OK;
 }
 
-/* CPUs with a matrix unit compute products of pairs at half of the rate of fp32 ones. */
+/* Products of pairs are not used on CPUs with a matrix unit, which compute them at half of the rate of fp32 products.
+ */
 tri_status tri_cpu_matmul_pairs(tri_cpu_matmul_state *state, bool *pairs) {
   bool native = false;
   TRI_TRY(tri_cpu_matmul_bf16(state, &native, NULL));

@@ -37,7 +37,7 @@ tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out) {
     return not_given(bytes);
   }
 #ifdef MADV_HUGEPAGE
-  madvise(inside, inside_bytes, MADV_HUGEPAGE); /* only advice: a refusal costs speed */
+  madvise(inside, inside_bytes, MADV_HUGEPAGE); /* this is only advice: if the system refuses, only speed is lost */
 #endif
   int64_t pieces = (int64_t)((inside_bytes + PIECE_BYTES - 1) / PIECE_BYTES);
 #pragma omp parallel for schedule(static) num_threads(device->description.threads)

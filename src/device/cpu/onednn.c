@@ -8,7 +8,7 @@ static dnnl_data_type_t type_of(tri_dtype type) {
     case TRI_FP32: return dnnl_f32;
     case TRI_BF16: return dnnl_bf16;
     case TRI_INT32: return dnnl_s32;
-    case TRI_FP64: break; /* only on the reference device */
+    case TRI_FP64: break; /* only the reference device supports fp64 */
   }
   return dnnl_data_type_undef;
 }

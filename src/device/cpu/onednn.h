@@ -37,12 +37,13 @@ typedef struct tri_onednn_primitive {
   char implementation[48]; /* oneDNN's name: "brg:avx512_core", "gemm:jit", "ref:any" */
 } tri_onednn_primitive;
 
-/* c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]). If b has the layout `any`, oneDNN chooses it (chosen_b). TRI_UNSUPPORTED if
- * oneDNN does not support the GEMM on this CPU. The caller passes scratch memory: oneDNN allocates nothing. */
+/* c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]). If b has the layout `any`, oneDNN chooses its layout (chosen_b).
+ * TRI_UNSUPPORTED if oneDNN does not support the GEMM on this CPU. The caller passes scratch memory: oneDNN allocates
+ * nothing. */
 typedef struct tri_onednn_product {
   const tri_onednn_layout *a, *b, *c;
   bool bias, accumulate;
-  int64_t m, n, k; /* for messages and the check for a bug of oneDNN; n also for the bias */
+  int64_t m, n, k; /* shape, for messages and for the check for a bug of oneDNN; n also for the bias */
 } tri_onednn_product;
 
 /* Returns whether the CPU has a matrix unit (AMX) that oneDNN uses. */
@@ -53,13 +54,14 @@ bool tri_onednn_matrix_unit(void);
  * 16 or more and each gets 1024 of it; a primitive that was created for 15 threads runs on 15. */
 int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads);
 
-/* *chosen_b may be NULL. */
+/* Creates the primitive of a GEMM. Sets *chosen_b (may be NULL) to the layout of b. */
 tri_status tri_onednn_product_create(dnnl_engine_t engine, const tri_onednn_product *product, tri_onednn_primitive *out,
                                      tri_onednn_layout *chosen_b);
 /* Runs the GEMM; bias and scratch are ignored if the primitive does not use them. */
 tri_status tri_onednn_product_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                   const void *b, const void *bias, void *c, void *scratch);
-/* The same for parallel threads, each with its own primitives: returns oneDNN's status and sets no message. */
+/* Runs the GEMM in one of several parallel threads, each with its own primitives. Returns oneDNN's status and sets no
+ * message. */
 dnnl_status_t tri_onednn_product_execute(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                          const void *b, const void *bias, void *c, void *scratch);
 

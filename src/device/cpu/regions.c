@@ -30,9 +30,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Longer than the time between two loops of a step. With two threads and no other process, generation is 1.12 times as
- * fast as with OpenMP's loops (5 us: 0.88, 20 us: 1.05, 120 and 300 us as 60); with two busy processes 20 and 60 us are
- * the fastest (docs/performance.md). */
+/* Time in seconds that a waiting thread spins; longer than the time between two loops of a step. With two threads and
+ * no other process, generation is 1.12 times as fast as with OpenMP's loops (5 us: 0.88, 20 us: 1.05, 120 and 300 us as
+ * 60); with two busy processes 20 and 60 us are the fastest (docs/performance.md). */
 #define SPIN_S 60e-6
 
 enum { LINE = 64, SPINS = 32 /* iterations between two reads of the clock */ };
@@ -59,13 +59,13 @@ struct tri_regions {
   int64_t chunks;
   helper *helpers; /* [threads - 1] */
   int threads;
-  _Atomic uint32_t bell;     /* changes when there is work for sleeping helpers; they sleep on it */
+  _Atomic uint32_t bell;     /* word on which helpers sleep; changes when there is work for them */
   _Atomic uint32_t sleepers; /* helpers that sleep, or are about to */
 };
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
-/* Sleeps while the word has this value; may return earlier. */
+/* Sleeps while the word has the value `value`; may return earlier. */
 static void sleep_while(_Atomic uint32_t *word, uint32_t value) {
   syscall(SYS_futex, (void *)word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
@@ -100,7 +100,7 @@ static bool spin_until(bool (*wanted)(tri_regions *r), tri_regions *r) {
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
-/* Claims a chunk. *left: the number of chunks that were unclaimed, including this one. */
+/* Claims a chunk. Sets *left to the number of chunks that were unclaimed, this one included. */
 static bool claim(tri_regions *r, int64_t *left) {
   uint64_t seen = atomic_load(&r->claims);
   while ((uint32_t)seen != 0) {

@@ -20,7 +20,8 @@ void tri_regions_destroy(tri_regions *regions);
 int tri_regions_threads(const tri_regions *regions);
 
 /* Runs body for each chunk in [0, chunks), in any order and on any threads; returns when all are done. The caller runs
- * all of it itself, as worker 0, if regions is NULL or already in use: in a body, or by another thread. */
+ * all chunks itself, as worker 0, if regions is NULL or already in use, by another thread or because this is a call
+ * within a body. */
 void tri_regions_run(tri_regions *regions, int64_t chunks, tri_region_body *body, const void *context);
 
 #endif

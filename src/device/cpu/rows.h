@@ -6,8 +6,8 @@
 #include "device/cpu/variants.h"
 #include "device/dtype.h"
 
-/* Types are fp32 and bf16 in any combination, or equal; the matrices must not overlap. from_ld 0 repeats one row: a
- * bias. Row from_rows[i] is copied to row to_rows[i]; NULL: row i. */
+/* A copy. Types are fp32 and bf16 in any combination, or equal; the matrices must not overlap. With from_ld 0 one row,
+ * such as a bias, is repeated. Row from_rows[i] is copied to row to_rows[i]; an array that is NULL stands for row i. */
 typedef struct tri_cpu_rows {
   int64_t rows, columns;
   const int32_t *from_rows, *to_rows;

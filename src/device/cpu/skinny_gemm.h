@@ -1,6 +1,6 @@
-/* GEMMs of generation: steps of few rows, bound by reading b, and pieces of prompts, up to some hundred rows. A row's
- * result has the same bits for any other rows in the call. Compiled once for each vector unit (kernels/few_rows.c,
- * kernels/panels.c). */
+/* GEMMs of generation: steps of few rows, bound by reading b, and pieces of prompts, up to some hundred rows. The bits
+ * of a row's result do not depend on the other rows in the call. Compiled once for each vector unit
+ * (kernels/few_rows.c, kernels/panels.c). */
 #ifndef TRI_DEVICE_CPU_SKINNY_GEMM_H
 #define TRI_DEVICE_CPU_SKINNY_GEMM_H
 
@@ -16,21 +16,21 @@ enum {
   TRI_PANEL = 64,      /* columns of a panel: whole vectors of every unit                                   */
 };
 
-/* c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k], in fp32 or bf16;
- * or, if b_packed, panels in bf16 from tri_pack_panels. c is fp32 or bf16. m <= TRI_MOST_ROWS. Sums are in fp32, in an
- * order that depends only on k and on which of the three b is: the result of a row depends neither on the other rows
- * nor on the number of threads. */
+/* A GEMM: c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k], in fp32
+ * or bf16; or, if b_packed, panels in bf16 from tri_pack_panels. c is fp32 or bf16. m <= TRI_MOST_ROWS. Sums are in
+ * fp32, in an order that depends only on k and on which of the three b is: the result of a row depends neither on the
+ * other rows nor on the number of threads. */
 typedef struct tri_cpu_few_rows {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
   tri_dtype b_type, c_type;
   bool b_transposed, b_packed, accumulate;
-  bool pairs; /* b_packed only: a is bf16, and multiplied with the CPU's products of pairs; otherwise a is fp32 */
+  bool pairs; /* only if b_packed: a is bf16, and multiplied with the CPU's products of pairs; false: a is fp32 */
   const void *a;
   const void *b;
   const float *bias; /* may be NULL */
   void *c;
-  float *parts; /* [tri_few_rows_parts, m, n]: scratch; used if b is [k, n] and m <= TRI_FEW_ROWS */
+  float *parts; /* [tri_few_rows_parts, m, n], scratch memory; used if b is [k, n] and m <= TRI_FEW_ROWS */
 } tri_cpu_few_rows;
 
 /* Returns the number of parts in which sums over k are computed if b is [k, n]; each part of b is contiguous in

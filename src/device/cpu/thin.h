@@ -10,27 +10,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TRI_MOST_THIN = 32 }; /* above, a matrix unit is faster */
+enum { TRI_MOST_THIN = 32 }; /* largest thin dimension; above it a matrix unit is faster */
 
-/* c[m,n] += a[m,k] b^T, with a, c in bf16, b[n,k] in fp32, rounded to bf16 element by element. k <= TRI_MOST_THIN. c is
- * rounded once. */
+/* A GEMM: c[m,n] += a[m,k] b^T, with a and c in bf16, and b[n,k] in fp32, whose elements are rounded to bf16. k <=
+ * TRI_MOST_THIN. c is rounded once. */
 typedef struct tri_cpu_thin_depth {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
   const void *a;
   const float *b;
   void *c;
-  float *panels; /* scratch: tri_thin_depth_floats */
+  float *panels; /* [tri_thin_depth_floats], scratch memory */
 } tri_cpu_thin_depth;
 
-/* c[m,n] = a^T b, or += (accumulate), with a[k,m], b[k,n] in bf16, c in fp32. n <= TRI_MOST_THIN. */
+/* A GEMM: c[m,n] = a^T b, or += (accumulate), with a[k,m] and b[k,n] in bf16, and c in fp32. n <= TRI_MOST_THIN. */
 typedef struct tri_cpu_thin_gradient {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
   bool accumulate;
   const void *a, *b;
   float *c;
-  float *wide; /* scratch: tri_thin_gradient_floats */
+  float *wide; /* [tri_thin_gradient_floats], scratch memory */
 } tri_cpu_thin_gradient;
 
 enum { TRI_THIN_COLUMNS = 32, TRI_THIN_RANKS = 8 }; /* multiples that the wide and the thin dimension are padded to */

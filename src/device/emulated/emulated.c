@@ -3,8 +3,8 @@
  * Kernels are part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and run
  * by emulator.h.
  *
- * Callers pass the addresses that they have as arguments of a kernel, but the kernel needs the addresses of the memory
- * itself. So when a launch runs, each word of its arguments that is an address of this device is replaced. */
+ * Callers pass the device's addresses as arguments of a kernel, but the kernel needs the addresses at which the memory
+ * is mapped. So when a launch runs, each word of its arguments that is an address of this device is replaced. */
 #include "device/emulated/emulated.h"
 
 #include "base/clock.h"
@@ -48,7 +48,7 @@ struct tri_gpu_function {
 static const tri_gpu_function functions[TRI_GPU_NUM_KERNELS][TRI_GPU_NUM_TYPES][2] = {TRI_GPU_KERNELS(ROW)};
 
 struct tri_gpu_module {
-  int type, warp; /* indices */
+  int type, warp; /* indices of the type and of the warp's size in `functions` */
 };
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ struct tri_gpu_module {
 typedef struct emulated_options {
   int64_t warp;          /* 32 or 64 */
   int64_t seed;          /* seed of the order of threads and blocks; the guarded device uses it too */
-  int64_t peer;          /* 1: it reports that MPI can access its memory, as any MPI can */
+  int64_t peer;          /* 1: the device reports that MPI can access its memory, which is true of any MPI */
   int64_t memory, taken; /* bytes of the GPU's memory, and bytes that other processes use; memory 0: the machine's */
 } emulated_options;
 
@@ -64,7 +64,7 @@ typedef struct option {
   const char *name;
   size_t offset;
   int64_t most;
-  bool shared; /* the guarded device reads the option too */
+  bool shared; /* whether the guarded device reads this option too */
 } option;
 
 static const option all_options[] = {
@@ -99,7 +99,7 @@ static tri_status set_option(const option *o, const char *text, int length, emul
   return TRI_OK;
 }
 
-/* Parses the options. Unknown ones are the guarded device's, and are copied to `rest`. */
+/* Parses the options. Unknown options belong to the guarded device, and are copied to `rest`. */
 static tri_status parse(const char *options, emulated_options *out, char *rest, size_t rest_bytes) {
   *out = (emulated_options){.warp = 32};
   rest[0] = '\0';
@@ -203,7 +203,7 @@ static void emulated_release(tri_gpu_context *context, void *memory) {
   tri_guarded_memory_release(context->memory, memory);
 }
 
-/* Returns the address of the memory itself, which a device-aware MPI would use. */
+/* Returns the address at which the memory is mapped, which a device-aware MPI would use. */
 static void *emulated_peer_address(tri_gpu_context *context, void *memory) {
   void *open = NULL;
   tri_guarded_lock(context->memory); /* another thread may free the block meanwhile */
@@ -249,7 +249,7 @@ static tri_status emulated_module_function(tri_gpu_module *module, const char *n
 /* Work that is queued, or recorded. */
 typedef struct item {
   struct item *next;
-  const char *what; /* NULL: a copy */
+  const char *what; /* name of the kernel; NULL: a copy */
   tri_guarded_run run;
   bool kernel;
   size_t bytes;

@@ -8,7 +8,8 @@
 /* Checks the options of the device. */
 tri_status tri_emulated_check(const char *options);
 
-/* Sets up a device, whose info.types is set already. `options`, from its name: gpu/choice.h, emulated.c. */
+/* Sets the members of a device; the caller has set info.types. `options` is the part of the device's name after the
+ * colon (gpu/choice.h, emulated.c). */
 tri_status tri_emulated_create(const char *options, const tri_device_request *request, tri_device *out);
 
 #endif

@@ -11,7 +11,7 @@
 enum {
   MOST_THREADS = 1024,
   MOST_SHARED = 8,          /* maximum pieces of shared memory that a kernel declares */
-  SHARED_BYTES = 256 << 10, /* more than any chip has */
+  SHARED_BYTES = 256 << 10, /* bytes of shared memory; more than any chip has */
   MOST_COPIES = 256,        /* maximum asynchronous copies of a thread that have not been waited for */
   SHARE_ROUNDS = 3
 };
@@ -56,7 +56,8 @@ struct tri_emulator {
   emulated_warp *warps;
   int order[MOST_THREADS];
   const tri_emulator_launch *launch;
-  int arrived, ended; /* threads that have reached a barrier of the block; that have ended */
+  int arrived, ended; /* number of threads that have reached a barrier of the block; number of threads that have
+                         ended */
   shared_piece shared[MOST_SHARED];
   int num_shared;
   bool failed;
@@ -78,7 +79,7 @@ static uint32_t draw(tri_emulator *e, uint32_t below) {
 
 /* ---- failure of a block ------------------------------------------------------------------------------------------ */
 
-/* Fails the running thread, which does not continue. */
+/* Ends the running thread with an error, and does not return. */
 static void give_up(emulated_thread *t) {
   tri_error_save(&t->emulator->fault, TRI_DEVICE_FAILED);
   t->emulator->failed = true;
@@ -158,8 +159,8 @@ static void meet_warp(emulated_thread *t, const char *file, int line) {
 
 void tri_emulator_warp_barrier(const char *file, int line) { meet_warp(own_thread(), file, line); }
 
-/* Three buffers are used in turn: no lane is more than one round ahead, so it does not overwrite the values that a
- * slower lane has received in this round or the one before. */
+/* Uses three buffers in turn. No lane is more than one round ahead of another, so a lane does not overwrite the values
+ * that a slower lane has received in this round or the round before. */
 const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line) {
   emulated_thread *t = own_thread();
   emulated_warp *w = &t->emulator->warps[t->self.thread / t->emulator->warp];

@@ -35,8 +35,9 @@ void tri_emulator_copy(void *to_shared, const void *from);
 void tri_emulator_copy_commit(void);
 void tri_emulator_copy_wait(int pending);
 
-/* Shares `bytes` bytes of this lane, at most TRI_EMULATOR_SHARE_BYTES, with its warp. Returns those of all lanes,
- * `bytes` apart, valid until this lane's second call after this one. For operations of a whole warp (fragment.h). */
+/* Shares `bytes` bytes of this lane, at most TRI_EMULATOR_SHARE_BYTES, with its warp. Returns the bytes of all lanes,
+ * `bytes` apart, which are valid until this lane's second call after this one. For operations of a whole warp
+ * (fragment.h). */
 enum { TRI_EMULATOR_SHARE_BYTES = 64 };
 const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line);
 

@@ -36,7 +36,7 @@ typedef struct one {
 #endif
   void (*entry)(void *argument);
   void *argument;
-  void *fake_stack; /* AddressSanitizer's */
+  void *fake_stack; /* AddressSanitizer's second stack of the fiber */
   unsigned valgrind_id;
 } one;
 

@@ -54,8 +54,8 @@ static tri_status check(const tri_attention *call) {
 
 static attention_arguments arguments_of(const tri_attention *c, const tri_attention_slice *slices, const void *q,
                                         const void *k, const void *v) {
-  const bool nothing =
-      c->num_slices == 0 || c->key_rows == 0 || c->query_rows == 0; /* empty arrays may have invalid addresses */
+  const bool nothing = c->num_slices == 0 || c->key_rows == 0 ||
+                       c->query_rows == 0; /* nothing to compute; addresses of empty arrays may be invalid */
   return (attention_arguments){.slices = nothing ? NULL : (const attention_slice *)(const void *)slices,
                                .q = nothing ? NULL : q,
                                .k = nothing ? NULL : k,
@@ -137,7 +137,7 @@ static tri_status gpu_attention_pages(tri_queue *queue, const tri_attention *cal
   return launch_forward(queue, &dense, &arguments);
 }
 
-/* Queues the computation of D of kernels/attention_backward.h, a number for each head and row: sums [heads,
+/* Queues the computation of D (kernels/attention_backward.h), a number for each head and row, into sums [heads,
  * query_rows]. */
 static tri_status make_row_sums(tri_queue *queue, const tri_attention *c, const void *out, const void *gradient_out,
                                 void *sums) {

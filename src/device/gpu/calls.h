@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef unsigned tri_gpu_enum; /* an enum of the vendor's: compilers give it this type, since no value is below 0 */
+typedef unsigned tri_gpu_enum; /* type of the vendor's enums: compilers choose it, since no value is below 0 */
 
 /* The vendor's own objects. */
 typedef struct tri_gpu_stream_object *tri_gpu_stream_handle;
@@ -120,7 +120,7 @@ typedef struct tri_gpu_calls {
   C(graph_launch, cuGraphLaunch, hipGraphLaunch)                                                                       \
   C(graph_run_destroy, cuGraphExecDestroy, hipGraphExecDestroy)                                                        \
   C(graph_destroy, cuGraphDestroy, hipGraphDestroy)
-/* The same for calls that have another prototype in CUDA's driver (tri_cuda_calls). */
+/* C(FIELD, CUDA, HIP) for each call whose prototype in CUDA's driver differs from HIP's (tri_cuda_calls). */
 #define TRI_GPU_CALLS_ADAPTED(C)                                                                                       \
   C(error_name, cuGetErrorName, hipGetErrorName)                                                                       \
   C(error_text, cuGetErrorString, hipGetErrorString)                                                                   \

@@ -10,7 +10,8 @@ const tri_gpu_runtime *const tri_gpu_runtimes[] = {&tri_gpu_cuda, &tri_gpu_hip, 
 
 /* ---- the existing GPUs ------------------------------------------------------------------------------------------- */
 
-/* Returns the number of a runtime's GPUs, 0 if it fails. *why: a text about the GPUs it found, or its error message. */
+/* Returns the number of a runtime's GPUs, 0 if the runtime fails. Sets *why to a text about the GPUs that it found, or
+ * to its error message. */
 static int count_of(const tri_gpu_runtime *runtime, const char **why) {
   int count = 0;
   *why = "";
@@ -52,8 +53,8 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
   return true;
 }
 
-/* Reads one word of the options. A runtime with a `check` gets unknown words as its own options; else they are errors.
- */
+/* Reads one word of the options. Unknown words are options of the runtimes that have a function `check`; if no runtime
+ * has one, they are errors. */
 static tri_status read_word(const char *kind, const char *word, size_t length, requested *asked, tri_gpu_choice *out) {
   size_t used = strlen(out->options);
   const int before = asked->number;

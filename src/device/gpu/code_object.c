@@ -20,11 +20,11 @@ typedef struct reader {
 
 typedef enum kind { KIND_MAP, KIND_ARRAY, KIND_TEXT, KIND_NUMBER, KIND_OTHER } kind;
 
-/* The elements of a map or an array follow it, and are values too. */
+/* A value of the map. The elements of a map or an array follow it in the bytes, and are values too. */
 typedef struct value {
   kind kind;
-  uint64_t number;  /* the number itself; or the count of elements, pairs, or bytes of a text */
-  const char *text; /* in the reader's bytes */
+  uint64_t number;  /* the number itself; or the count of an array's elements, of a map's pairs, or of a text's bytes */
+  const char *text; /* address of a text within the reader's bytes */
 } value;
 
 static bool read_big_endian(reader *r, size_t bytes, uint64_t *out) {
@@ -65,10 +65,10 @@ static bool read_tagged(reader *r, unsigned tag, value *out) {
   if (tag == 0xde || tag == 0xdf) return read_sized(r, KIND_MAP, tag == 0xde ? 2 : 4, out);
   if (tag == 0xca || tag == 0xcb) return read_fixed(r, tag == 0xca ? 4 : 8, out);
   if (tag == 0xc0 || tag == 0xc2 || tag == 0xc3 || tag >= 0xe0) return read_fixed(r, 0, out);
-  return false; /* bytes and extensions: LLVM writes none */
+  return false; /* a byte string or an extension, which LLVM does not write */
 }
 
-/* Reads a value; for a map or an array only its count, the elements follow. */
+/* Reads a value. If it is a map or an array, reads only the count; further calls read the elements. */
 static bool read_value(reader *r, value *out) {
   uint64_t tag = 0;
   *out = (value){0};
@@ -96,8 +96,8 @@ static uint64_t num_within(const value *v) {
   return 0;
 }
 
-/* Skips the next value with all values in it. Each value has at least one byte, so a false number of
- * elements is noticed as soon as more values are expected than bytes are left. */
+/* Skips the next value with all values in it. Each value has at least one byte, so a wrong number of elements is
+ * detected as soon as more values are expected than bytes are left. */
 static bool skip(reader *r) {
   value v;
   for (uint64_t pending = 1; pending > 0; pending--) {

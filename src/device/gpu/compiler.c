@@ -22,8 +22,8 @@ static size_t common_prefix(const char *a, const char *b) {
 }
 
 /* Returns the nearest among the listed chips that have the longest prefix in common with `chip`: sm_120a for sm_12, and
- * not sm_75, although tri_nearest_word may find both equally near. NULL if no chip is similar. Splits `chips` into
- * words in place. */
+ * not sm_75, although tri_nearest_word may find both equally near. Returns NULL if no chip is similar. Splits `chips`
+ * into words in place. */
 static const char *nearest_chip(const char *chip, char *chips) {
   enum { MOST = 1024 };
   const char *alike[MOST];

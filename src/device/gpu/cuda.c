@@ -33,8 +33,8 @@ static void cuda_end(tri_gpu_context *context) {
   (void)own_calls(context)->context_release(context->device);
 }
 
-/* Names the chip for the compiler. From compute capability 9.0 on, each chip has instructions that only code compiled
- * for exactly this chip (suffix `a`) may use. */
+/* Writes the compiler's name of the chip to `out`. From compute capability 9.0 on, each chip has instructions that only
+ * code compiled for exactly this chip (suffix `a`) may use. */
 static tri_status cuda_architecture(tri_gpu_context *context, char *out, size_t out_bytes) {
   const int major = tri_gpu_attribute(context, TRI_CUDA_CAPABILITY_MAJOR);
   const int minor = tri_gpu_attribute(context, TRI_CUDA_CAPABILITY_MINOR);
@@ -77,7 +77,7 @@ static tri_status cuda_module_load(tri_gpu_context *context, const tri_gpu_image
   }
 }
 
-/* Loads the kernel now: the driver would otherwise load it at the first launch, which may be recorded into a graph. */
+/* Loads the kernel. Otherwise the driver would load it at its first launch, which may be recorded into a graph. */
 static tri_status cuda_function_load(tri_gpu_context *context, tri_gpu_function_handle function) {
   const tri_cuda_calls *calls = own_calls(context);
   if (calls->function_load == NULL) return TRI_OK;

@@ -35,8 +35,8 @@ static tri_status gpu_convert(tri_queue *queue, int64_t count, tri_dtype from, c
   return TRI_OK;
 }
 
-/* Returns the type to copy elements as. A copy without conversion does no arithmetic, so any type of the same size will
- * do. */
+/* Returns the type with which elements are copied. A copy without conversion does no arithmetic, so any type of the
+ * same size is suitable. */
 static tri_dtype moved_as(tri_dtype type) {
   switch (type) {
     case TRI_INT32: return TRI_FP32;

@@ -15,7 +15,7 @@ static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_ro
 
 /* ---- sums by id -------------------------------------------------------------------------------------------------- */
 
-/* Maximum rows that are sorted at once: as many as three merges of sorted tiles make into one run. */
+/* Maximum number of rows that are sorted at once: the length of a run after sorted tiles were merged three times. */
 enum { MOST_PIECE = EMBEDDING_TILE * EMBEDDING_WAYS * EMBEDDING_WAYS * EMBEDDING_WAYS };
 
 /* The layout of the scratch memory for a piece of `rows` rows: keys, a second array of keys, and partial sums, whose
@@ -92,7 +92,7 @@ static tri_status gpu_embedding_backward(tri_queue *queue, tri_dtype type, tri_r
   return TRI_OK;
 }
 
-/* Positions are treated as ids of another table. */
+/* Computes the gradient of the table of positions, with positions as ids. */
 static tri_status gpu_position_backward(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width,
                                         const int32_t *positions, int64_t table_rows, const void *gradient,
                                         void *gradient_table, bool accumulate) {

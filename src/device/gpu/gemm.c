@@ -1,8 +1,9 @@
 /* One GEMM: the request to a library, and the kernels around it. */
 #include "device/gpu/gemm.h"
 
-/* LIBRARY_BYTES: workspace that the description of an accelerator reserves for a library of GEMMs
- * (device/description.c); a narrowed bias is stored in it, too. UNIT: alignment of addresses in the workspace. */
+/* LIBRARY_BYTES: bytes of workspace that the description of an accelerator reserves for a library of GEMMs
+ * (device/description.c); a narrowed bias is stored in this workspace, too. UNIT: alignment of addresses in the
+ * workspace. */
 enum { LIBRARY_BYTES = 32 << 20, UNIT = 256 };
 
 static size_t round_up(size_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
@@ -48,7 +49,7 @@ tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of
       .alignment = alignment,
   };
   if (of->b_packed || of->b_type != of->a_type)
-    product.ldb = of->b_transposed ? of->k : of->n; /* packed or converted to a dense matrix */
+    product.ldb = of->b_transposed ? of->k : of->n; /* b is packed, or is converted to a dense matrix */
   product.bias = of->bias && takes_bias(products, &product);
   return product;
 }
@@ -71,7 +72,7 @@ tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *p) {
 
 /* ---- kernels around it ------------------------------------------------------------------------------------------- */
 
-/* Adds the bias: blocks along y for rows, along x for the columns of a row. */
+/* Adds the bias. The blocks along y share the rows, the blocks along x the columns of a row. */
 static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *bias, void *c) {
   enum { MOST_ROWS = 4096 };
   tri_gpu_shape shape = tri_gpu_shape_of(of->n, add_bias_threads);

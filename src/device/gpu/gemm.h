@@ -10,14 +10,14 @@
 #include "device/gemm_choices.h"
 #include "device/gpu/internal.h"
 
-/* A GEMM as it is requested from a library: row-major, as tri_matmul. GEMMs with equal members use the same
+/* A GEMM as it is requested from a library, row-major as in tri_matmul. GEMMs with equal members use the same
  * algorithm. */
 typedef struct tri_gpu_gemm {
   int64_t m, n, k, lda, ldb, ldc;
   tri_dtype in, out; /* type of a and b; type of c */
   bool a_transposed, b_transposed, accumulate;
-  bool bias;     /* a bias of n elements, added by the library */
-  bool tf32;     /* fp32 operands may be rounded to TF32 (10 bits of mantissa) */
+  bool bias;     /* whether the library adds a bias of n elements */
+  bool tf32;     /* whether fp32 operands may be rounded to TF32 (10 bits of mantissa) */
   int alignment; /* alignment of the addresses of a, b and c in bytes, at most 16 */
 } tri_gpu_gemm;
 
@@ -34,7 +34,7 @@ typedef struct tri_gpu_gemm_call {
   const void *a, *b, *bias; /* device memory; bias may be NULL */
   void *c, *workspace;      /* workspace: aligned to 256 bytes */
   size_t workspace_bytes;
-  bool refused; /* set if the library does not support the algorithm: nothing has been queued */
+  bool refused; /* set by the library if it does not support the algorithm; nothing has been queued then */
 } tri_gpu_gemm_call;
 
 /* The library's own objects. */
@@ -54,8 +54,8 @@ struct tri_gpu_gemm_library {
   tri_status (*look)(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
   bool (*adds_bias)(
-      const tri_gpu_gemm *product); /* returns whether the library adds a bias in this GEMM; NULL: always */
-  bool narrows_bias;                /* the bias must have the type of c */
+      const tri_gpu_gemm *product); /* returns whether the library can add a bias in this GEMM; NULL: it always can */
+  bool narrows_bias;                /* whether the bias must have the type of c */
   /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of the library's
    * ranking. Sets *count to 0 if the library does not support the GEMM. */
   tri_status (*algorithms)(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
@@ -72,13 +72,13 @@ size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product);
 /* ---- choices (gemm_choices.c) ------------------------------------------------------------------------------------ */
 
 typedef struct tri_gpu_gemm_choice {
-  const tri_gpu_gemm_library *maker; /* library of the algorithm */
+  const tri_gpu_gemm_library *maker; /* library that has the algorithm */
   tri_gpu_algorithm algorithm;
 } tri_gpu_gemm_choice;
 
 typedef struct tri_gpu_gemm_entry {
   tri_gpu_gemm product;
-  bool planned; /* requested while planning */
+  bool planned; /* whether the GEMM was requested while memory was planned */
   bool chosen;
   tri_gpu_gemm_choice choice;
   int passed; /* index of the candidate to try after the next refusal; 0 before the first refusal */
@@ -87,13 +87,13 @@ typedef struct tri_gpu_gemm_entry {
 struct tri_gpu_gemms {
   tri_gpu *gpu;
   pthread_mutex_t lock;               /* protects `entries`, and the opening of the library */
-  bool opened;                        /* the vendor's library has been looked for */
+  bool opened;                        /* whether the vendor's library has been looked for */
   const tri_gpu_gemm_library *vendor; /* NULL: not available, or it could not be opened */
   tri_gpu_gemm_state *state;          /* state of the vendor's library */
   tri_gpu_gemm_entry *entries;
   int64_t num_entries, room;
   bool allow_tf32;
-  bool warned; /* the warning about a refused algorithm has been printed */
+  bool warned; /* whether the warning about a refused algorithm has been printed */
 };
 
 tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out);
@@ -103,8 +103,8 @@ void tri_gpu_gemms_destroy(tri_gpu_gemms *products);
  * prints a warning, and this program's own kernel computes all GEMMs. */
 tri_status tri_gpu_gemms_open(tri_gpu_gemms *products);
 
-/* Returns `of` as a request to a library, with addresses aligned to `alignment` bytes. Call tri_gpu_gemms_open
- * first. */
+/* Returns the request to a library for the GEMM `of` whose addresses are aligned to `alignment` bytes. Call
+ * tri_gpu_gemms_open first. */
 tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of, int alignment);
 /* Returns the tri_matmul of a request: the inverse of tri_gpu_gemm_of, with a and b of one type. */
 tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);

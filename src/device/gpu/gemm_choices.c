@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANNED_ALIGNMENT = 16 }; /* bytes: planned memory is aligned to 64, and requests state at most 16 */
+enum {
+  PLANNED_ALIGNMENT = 16
+}; /* alignment in bytes of planned GEMMs: planned memory is aligned to 64 bytes, and requests have at most 16 */
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ typedef struct trial {
   const tri_gpu_gemm *product;
   const tri_gpu_gemm_choice *choice;
   operand a, b, c, bias, workspace;
-  bool refused; /* the library does not support the choice */
+  bool refused; /* whether the library does not support the choice */
 } trial;
 
 /* ---- operands ---------------------------------------------------------------------------------------------------- */

@@ -118,8 +118,8 @@ const char *tri_gpu_describe_chip(const tri_gpu_facts *f, char *text, size_t tex
 
 /* ---- creation ---------------------------------------------------------------------------------------------------- */
 
-/* Opens the GPU. Loads one kernel, so that a GPU for which kernels cannot be compiled or loaded is refused here, and
- * not in the first step. */
+/* Opens the GPU. Loads one kernel, so that this call and not the first step fails if kernels cannot be compiled or
+ * loaded. */
 static tri_status open_gpu(tri_gpu *gpu, const tri_gpu_choice *choice) {
   tri_gpu_function *any = NULL;
   TRI_TRY(gpu->runtime->open(choice->ordinal, choice->options, &gpu->context));

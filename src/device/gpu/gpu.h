@@ -5,13 +5,14 @@
 #include "device/device.h"
 #include "device/gpu/runtime.h"
 
-/* Returns whether any GPU is visible; opens drivers, prints nothing. */
+/* Returns whether any GPU is visible. Opens drivers, and prints nothing. */
 bool tri_gpu_is_visible(void);
 
 /* Checks the options' syntax, independent of the machine. */
 tri_status tri_gpu_check(const char *options);
 
-/* Fills in a device whose info.types are set. `options` is the text after the colon of the device's name (choice.h). */
+/* Sets the members of a device; the caller has set info.types. `options` is the text after the colon of the device's
+ * name (choice.h). */
 tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out);
 
 /* Works like tri_gpu_create, for the kind of device named `kind` and for GPUs of the given runtimes (a list that ends

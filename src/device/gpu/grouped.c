@@ -34,7 +34,7 @@ static tri_status narrow_rows(tri_queue *queue, tri_matmul *p, const int32_t *ro
 static tri_status prepare_b(tri_queue *queue, tri_grouped_matmul *call, const int32_t *begins, const void **b,
                             void *workspace) {
   tri_matmul *p = &call->product;
-  if (p->b_packed) { /* packed: the plain matrix in the type of a */
+  if (p->b_packed) { /* a packed b is the plain matrix in the type of a */
     p->ldb = p->b_transposed ? p->k : p->n;
     call->stride /= (int64_t)tri_dtype_bytes(p->a_type);
     return TRI_OK;

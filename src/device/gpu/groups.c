@@ -20,8 +20,8 @@ tri_status tri_gpu_count_groups(tri_queue *queue, tri_dtype type, const tri_gpu_
   return TRI_OK;
 }
 
-/* Kernels on row numbers have no type: those of the fp32 module are used. `places` temporarily holds the keys of the
- * tiles. */
+/* Sorts rows into groups. Kernels on row numbers do not depend on a type, so the kernels of the fp32 module are used.
+ * `places` temporarily holds the keys of the tiles. */
 static tri_status gpu_group_rows(tri_queue *queue, tri_rows rows, int64_t chosen, int64_t experts_count,
                                  const int32_t *experts, int32_t *begins, int32_t *order, int32_t *sources,
                                  int32_t *places) {

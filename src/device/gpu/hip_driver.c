@@ -134,7 +134,7 @@ static void add_variables(char *text, size_t bytes) {
   }
 }
 
-/* Writes how many GPUs the library shows, or why it shows none, to driver.is.why. */
+/* Writes a text to driver.is.why: how many GPUs the library shows, or the reason why it shows none. */
 static void describe_count(void) {
   char absence[512];
   if (driver.is.count == 0 && tri_hip_absence("/dev/kfd", "/dev/dri/renderD*", absence, sizeof absence)[0] != '\0') {
@@ -174,7 +174,8 @@ tri_status tri_hip_driver_open(const tri_gpu_driver **out) {
 
 /* ---- the chip's name --------------------------------------------------------------------------------------------- */
 
-/* The name is "gfx" and hexadecimal digits; a colon separates features that the driver has switched on or off. */
+/* Copies the part of the name before the first colon, which must be "gfx" and hexadecimal digits. The part after it has
+ * features that the driver has switched on or off. */
 void tri_hip_chip(const char *name, char *out, size_t out_bytes) {
   const size_t length = strcspn(name, ":");
   out[0] = '\0';

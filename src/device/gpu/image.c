@@ -1,6 +1,6 @@
 /* Compiled modules. A module is looked up in the cache by a name that has the module, the type, the chip, a hash of all
  * sources and options, and the compiler's version; if it is missing, it is compiled and added. Without a compiler, the
- * name's last part is unknown, so a module that any version of the compiler has left is used.
+ * last part of the name is unknown, so a module that was compiled by any version is used.
  *
  * Example: "norm-bf16-sm_90a-HASH-NVRTC-12.8.image". */
 #include "device/gpu/image.h"
@@ -37,8 +37,8 @@ static tri_status begin(const char *architecture, const char *module, tri_dtype 
 
 static void add_text(XXH3_state_t *hash, const char *text) { XXH3_128bits_update(hash, text, strlen(text) + 1); }
 
-/* Builds "norm-bf16-sm_90a-HASH-": the hash covers all of the compiler's input. It covers all sources, since a module
- * may include any of them. */
+/* Builds the beginning of a name, such as "norm-bf16-sm_90a-HASH-". The hash covers all of the compiler's input, with
+ * all sources, since a module may include any of them. */
 static tri_status name_beginning(const job *j, char out[TRI_GPU_CACHE_NAME_BYTES]) {
   XXH3_state_t *hash = XXH3_createState();
   if (hash == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory for a checksum");

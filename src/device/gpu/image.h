@@ -1,12 +1,12 @@
-/* Compiled modules: from the cache, or from the vendor's compiler and then added to the cache. */
+/* Compiled modules. A module is read from the cache, or compiled by the vendor's compiler and added to the cache. */
 #ifndef TRI_DEVICE_GPU_IMAGE_H
 #define TRI_DEVICE_GPU_IMAGE_H
 
 #include "device/gpu/internal.h"
 
-/* Loads a module for the GPU's chip. If the compiler is missing, a module is used that any version of the compiler has
- * left in the cache. A cache that cannot be read or written is not used; a cached module that the driver rejects is
- * compiled again. */
+/* Loads a module for the GPU's chip. If the compiler is missing, uses a module in the cache that was compiled by any
+ * version of the compiler. A cache that cannot be read or written is ignored, and a cached module that the driver
+ * rejects is compiled again. */
 tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype type, tri_gpu_module **out);
 
 /* Compiles a module for any chip, present or not, into a folder, for TRIREME_CACHE on machines without a compiler. *log

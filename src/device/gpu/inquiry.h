@@ -6,7 +6,7 @@
 
 typedef struct tri_gpu_seen {
   const char *runtime; /* "CUDA" */
-  int number;          /* as in `device: gpu:NUMBER` */
+  int number;          /* number of the GPU, as in `device: gpu:NUMBER` */
   tri_gpu_facts facts;
   size_t free_bytes;
   char fault[1024]; /* why the GPU cannot be used, or "" */
@@ -18,9 +18,9 @@ tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_by
 
 typedef struct tri_gpu_tool {
   const char *name, *path; /* path "": not found */
-  char version[192];       /* "" also if the library reports it only with a GPU */
-  bool wanted;             /* one of the GPUs needs it */
-  char fault[1024];        /* places that were searched, and how to get the tool; "" if it was found */
+  char version[192]; /* version of the tool; "" if it was not found, or if it reports its version only with a GPU */
+  bool wanted;       /* whether one of the GPUs needs the tool */
+  char fault[1024];  /* places that were searched, and how to get the tool; "" if it was found */
 } tri_gpu_tool;
 
 enum { TRI_GPU_NUM_COMPILERS = 2, TRI_GPU_NUM_PRODUCT_LIBRARIES = 2 };

@@ -20,7 +20,7 @@ typedef struct tri_gpu {
   tri_gpu_modules *modules;
   tri_gpu_gemms *products;
   tri_device_kernels kernels;
-  bool blocking; /* wait for each kernel and each copy when it is queued */
+  bool blocking; /* whether the host waits for each kernel and each copy when it is queued */
 } tri_gpu;
 
 /* ---- modules.c --------------------------------------------------------------------------------------------------- */
@@ -60,7 +60,8 @@ tri_status tri_gpu_queue_fill_zero(tri_queue *queue, size_t bytes, void *out);
 /* Returns the stream, for code that queues work in it directly. The next mark records a new event, which follows that
  * work. */
 tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue);
-/* Sets whether the queue's work is being recorded into a graph (timing.c): a blocking device then waits for nothing. */
+/* Sets whether the queue's work is being recorded into a graph (timing.c). While it is, a blocking device does not
+ * wait. */
 void tri_gpu_queue_set_recording(tri_queue *queue, bool recording);
 
 /* ---- timing.c ---------------------------------------------------------------------------------------------------- */
@@ -71,7 +72,7 @@ tri_status tri_gpu_queue_time(tri_queue *queue, tri_device_work *work, void *con
 
 /* The shape of a launch: the grid in blocks, and the bytes of dynamic shared memory of a block. */
 typedef struct tri_gpu_shape {
-  int64_t x, y, z; /* 0 means 1 for y and z; with x = 0 nothing is launched */
+  int64_t x, y, z; /* blocks along each dimension; y or z 0: 1; x 0: nothing is launched */
   size_t shared_bytes;
 } tri_gpu_shape;
 

@@ -1,7 +1,6 @@
 /* Finds and opens a vendor's library (library.h has the order of the places). The first file that opens and has all
- * required functions is used. On the way, the search records the errors of files that could not be used, and the
- * folders that it visited; only if it fails does it look for other versions. The error message has the most specific of
- * these. */
+ * required functions is used. The search records the errors of files that could not be used, and the folders that it
+ * visited. If it fails, it also looks for other versions. The error message has the most specific of these facts. */
 #include "device/gpu/library.h"
 
 #include "base/memory.h"

@@ -12,7 +12,7 @@
 typedef struct tri_gpu_symbol {
   const char *name;
   size_t offset;
-  bool optional; /* stays NULL if the library does not have it */
+  bool optional; /* whether the library may lack the function, whose pointer then stays NULL */
 } tri_gpu_symbol;
 
 #define TRI_GPU_SYMBOL(table, field, name)                                                                             \
@@ -23,8 +23,8 @@ typedef struct tri_gpu_symbol {
 typedef struct tri_gpu_library {
   const char *what; /* for messages: "NVIDIA's run-time compiler (NVRTC)" */
   const char *how; /* how to get it, a sentence: "It comes with the CUDA toolkit, or `pip install nvidia-cuda-nvrtc`" */
-  /* Preferred first, NULL at the end: "libnvrtc.so.13", "libnvrtc.so.12". A name without a version matches any
-   * version. */
+  /* Names of the file, the preferred one first, NULL at the end: "libnvrtc.so.13", "libnvrtc.so.12". A name without a
+   * version matches any version. */
   const char *const *names;
   /* Folders of toolkits, in addition to the usual places: glob(7) patterns; the newest version that matches is tried
    * first: "/usr/local/cuda/lib64", "/usr/local/cuda-*" "/lib64". NULL at the end; may be NULL. */

@@ -51,7 +51,8 @@ static tri_status refused(const tri_gpu_gemm_state *state, const char *what, int
                   state->version[1], state->version[2], state->path, what, name == NULL ? number : name);
 }
 
-/* Calls a function of the library. For functions with variables `state` and `status` and a label `done`. */
+/* Calls a function of the library, and goes to `done` with an error in `status` if it fails. For functions that have
+ * the variables `state` and `status` and the label `done`. */
 #define LT_TRY(call, what)                                                                                             \
   do {                                                                                                                 \
     int lt_status_ = (call);                                                                                           \
@@ -196,7 +197,8 @@ done:
   return status;
 }
 
-/* Describes the GEMM to the library. To it, a row-major [rows, columns] matrix is column-major [columns, rows]. */
+/* Describes the GEMM to the library, for which a row-major [rows, columns] matrix is a column-major [columns, rows]
+ * matrix. */
 static tri_status description_create(const tri_gpu_gemm_state *state, const tri_gpu_gemm *p, const void *bias,
                                      description *out) {
   const tri_gpu_lt *lt = state->lt;
@@ -282,7 +284,7 @@ static tri_status lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *p
                                 tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   const tri_gpu_runtime *runtime = state->gpu->runtime;
   unsigned char results[TRI_GPU_MOST_ALGORITHMS * MOST_RESULT_BYTES] __attribute__((aligned(16))) = {0};
-  const void *some_bias = (const void *)(uintptr_t)256; /* only its alignment is used */
+  const void *some_bias = (const void *)(uintptr_t)256; /* the library uses only the alignment of this address */
   description d;
   void *preference = NULL;
   int found = 0;

@@ -1,5 +1,5 @@
-/* Modules: the kernels of one file, compiled for one type. Each is found or compiled when the first of its kernels is
- * launched, and is kept. */
+/* Modules. A module has the kernels of one file, compiled for one type. It is looked up in the cache or compiled when
+ * the first of its kernels is launched, and stays loaded. */
 #include "device/gpu/internal.h"
 
 #include "base/memory.h"

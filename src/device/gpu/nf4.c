@@ -12,7 +12,7 @@ static tri_gpu_shape shape_of(const tri_nf4_layout *at, int threads) {
   return tri_gpu_shape_of(at->blocks * 32, threads);
 }
 
-/* Quantises an array. The memory of the codes first holds the blocks' largest magnitudes in fp32, until these have been
+/* Quantises an array. The memory of the codes holds the blocks' largest magnitudes in fp32 until these have been
  * quantised. */
 static tri_status gpu_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
   const tri_nf4_layout at = tri_nf4_layout_of(count);

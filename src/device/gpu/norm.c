@@ -6,11 +6,12 @@ static norm_shape shape_of(const tri_norm *norm) {
                       norm->x_row,         norm->x_group,    norm->y_row,  norm->y_group};
 }
 
-/* The kernels of a norm, chosen by the width of a group, and by whether all groups can be moved 16 bytes at a time (if
- * not: PATH_ANY). */
+/* The kernels of a norm. The choice depends on the width of a group, and on whether all groups can be moved 16 bytes at
+ * a time; if not, it is PATH_ANY. */
 typedef enum path { PATH_WARP, PATH_BLOCK, PATH_ANY } path;
 
-/* Chooses the kernel. `arrays` are all arrays that it would access 16 bytes at a time; NULL counts as aligned. */
+/* Chooses the kernel. `arrays` are all arrays that the kernel would access 16 bytes at a time; NULL counts as aligned.
+ */
 static path path_of(const tri_norm *norm, const void *const *arrays, int num_arrays) {
   const int64_t all = norm->width | norm->x_row | norm->x_group | norm->y_row | norm->y_group;
   uintptr_t addresses = 0;

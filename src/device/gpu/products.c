@@ -22,7 +22,7 @@ tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *of, const void *a,
   TRI_TRY(tri_gpu_gemms_open(products));
   const tri_gpu_gemm product = tri_gpu_gemm_of(products, of, alignment_of(a, b, c));
   TRI_TRY(tri_gpu_gemms_choice(products, &product, &choice));
-  if (of->k == 0) a = b = NULL; /* the operands may have no memory */
+  if (of->k == 0) a = b = NULL; /* operands without elements may have no memory */
   for (;;) {
     tri_gpu_gemm_call call = {.product = &product, .a = a, .b = b, .bias = bias, .c = c};
     const tri_status status = tri_gpu_gemm_run(queue, of, &choice, &call, rest);

@@ -14,7 +14,7 @@
 /* The assembler's report of a kernel's resources, as far as it has been read. */
 typedef struct assembler_report {
   tri_gpu_code_kernel kernel;
-  bool of_kernel; /* the following lines are about the kernel, not about a function that it calls */
+  bool of_kernel; /* whether the following lines are about the kernel, and not about a function that it calls */
 } assembler_report;
 
 /* Returns the number before a text such as " bytes smem"; 0 if the text is absent. */
@@ -45,7 +45,8 @@ static bool read_resources(const char *line, assembler_report *r) {
 }
 
 tri_status tri_gpu_ptxas_shorten(char **log) {
-  const size_t room = 2 * strlen(*log) + 1; /* enough: a kernel's line is shorter than the lines it replaces */
+  /* This room is enough, because a kernel's line is shorter than the lines that it replaces. */
+  const size_t room = 2 * strlen(*log) + 1;
   char *out = NULL, *rest = *log;
   size_t used = 0;
   assembler_report r = {.kernel.name = ""};

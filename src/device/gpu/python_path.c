@@ -44,7 +44,7 @@ static bool start(int to, pid_t *out) {
   return error == 0;
 }
 
-/* Reads the answer; false if it is not complete in time. */
+/* Reads the answer. Returns false if it is not complete in time. */
 static bool read_all(int from, char *out) {
   const double until = tri_clock_s() + SECONDS_TO_ANSWER;
   size_t used = 0;
@@ -65,7 +65,8 @@ static bool read_all(int from, char *out) {
   return false;
 }
 
-/* Kills the process group. A process that does not die (its file system hangs) is left. */
+/* Kills the process group, and waits for its end for SECONDS_TO_DIE. A process that does not die, because its file
+ * system hangs, is left. */
 static void end(pid_t process) {
   const double until = tri_clock_s() + SECONDS_TO_DIE;
   kill(-process, SIGKILL);

@@ -19,9 +19,9 @@ typedef struct gpu_queue {
   tri_gpu *gpu;
   tri_gpu_stream *stream;
   pthread_mutex_t lock; /* held while a mark is recorded, but not while work is queued, nor in waits */
-  uint64_t marks;       /* marks recorded so far, and the number of the newest */
-  bool marked;          /* nothing has been queued since the last mark */
-  bool recording;       /* work is recorded into a graph and not executed, so that there is nothing to wait for */
+  uint64_t marks;       /* number of marks recorded so far, which is the number of the newest mark */
+  bool marked;          /* whether no work has been queued since the last mark */
+  bool recording; /* whether work is recorded into a graph and not executed, so that there is no work to wait for */
   tri_gpu_event *events[EVENTS];
   void *scratch;
 } gpu_queue;
@@ -125,8 +125,8 @@ bool tri_gpu_queue_event_passed(const tri_device_event *event) {
   return on == NULL || own->gpu->runtime->event_passed(on);
 }
 
-/* Called after work has been queued: the next mark needs a new event. On a blocking device waits for the work, so that
- * its error is reported here. */
+/* Notes that work has been queued, so that the next mark needs a new event. On a blocking device, waits for the work,
+ * so that its error is reported here. */
 static tri_status done(gpu_queue *own) {
   uint64_t number = 0;
   own->marked = false;

@@ -103,7 +103,7 @@ static tri_status gpu_router_loads(tri_queue *queue, tri_dtype type, tri_rows ro
   const int64_t width = 2 * router->experts, bytes = width * (int64_t)tri_dtype_bytes(tri_dtype_wide(type));
   const int64_t slab_rows = slab_rows_of(sequence_rows, sequences, bytes);
   const int64_t num_slabs = (sequence_rows + slab_rows - 1) / slab_rows;
-  const bool nothing = rows.capacity == 0; /* the arrays may have no memory */
+  const bool nothing = rows.capacity == 0; /* arrays without rows may have no memory */
   void *slabs = num_slabs == 1 ? loads : tri_gpu_scratch(queue);
   TRI_GPU_LAUNCH(router_loads, type, ((tri_gpu_shape){.x = sequences * num_slabs}), .logits = nothing ? NULL : logits,
                  .experts = nothing ? NULL : experts, .slabs = slabs, .capacity = rows.capacity, .first_row = first_row,

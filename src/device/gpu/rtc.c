@@ -41,7 +41,7 @@ typedef struct rtc_library {
   tri_nvrtc_calls own; /* NVRTC only, like `major` and `architectures` */
   int major;
   int architectures[MOST_ARCHITECTURES], num_architectures; /* 90, 100, ... */
-  tri_comgr_calls manager;                                  /* hipRTC only, like its path */
+  tri_comgr_calls manager;                                  /* hipRTC only, like the path of the manager */
   const char *manager_path;
 } rtc_library;
 
@@ -51,9 +51,9 @@ struct tri_gpu_rtc {
   const char *stdint_text;
   const char *without_builtins; /* end of the error message if the compiler cannot open its builtins */
   const char *without_log;      /* end of the error message if compiling fails with an empty log; NULL: none */
-  tri_status (*ask)(void);      /* sets `facts`; called once the library is open */
+  tri_status (*ask)(void);      /* sets `facts`; called once, after the library is opened */
   tri_status (*choose)(const tri_gpu_compilation *what, rtc_options *out);
-  /* Checks the output, and if what->show_resources adds the kernels' resources to the log. */
+  /* Checks the output. If what->show_resources is set, adds the kernels' resources to the log. */
   tri_status (*examine)(const tri_gpu_compilation *what, const rtc_options *options, const void *image, size_t bytes,
                         char **log);
 };
@@ -101,9 +101,9 @@ static const char *beside(const rtc_library *library, const char *name, char pat
   return path;
 }
 
-/* Opens a library in the compiler's folder; returns false if that fails. For the compiler's builtins, which the
- * compiler opens by name when it first compiles. It might then find another version in another folder; opened here, the
- * right one is already in the process, and the compiler uses that. */
+/* Opens a library in the compiler's folder; returns false if that fails. Used for the compiler's builtins, which the
+ * compiler opens by name when it first compiles, and of another version if it finds one first. If the right version is
+ * already open in the process, the compiler uses that one. */
 static bool open_beside(const rtc_library *library, const char *name) {
   char path[TRI_PATH_BYTES];
   return beside(library, name, path)[0] != '\0' && dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL;

@@ -18,7 +18,7 @@
 
 /* The last work that was queued, for messages about errors that are detected later. */
 typedef struct last_work {
-  const char *kernel; /* NULL: none yet */
+  const char *kernel; /* name of the kernel; NULL: no kernel so far */
   tri_origin origin;
 } last_work;
 
@@ -43,10 +43,10 @@ struct tri_gpu_graph {
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
-/* Makes the GPU current in this thread, for cleanup and for queries of events, without reporting an error: in a cleanup
- * an error has been reported before or no longer matters, and after a query the next wait reports it. Returns false if
- * the GPU cannot be made current, or if an error is stored; the caller must then not call the library, since the call
- * might never return. */
+/* Makes the GPU current in this thread, for cleanup and for queries of events, without reporting an error. In a cleanup
+ * an error has been reported before or no longer matters; after a query, the next wait reports it. Returns false if the
+ * GPU cannot be made current, or if an error is stored; the caller must then not call the library, since the call might
+ * never return. */
 static bool use_quietly(const tri_gpu_context *context) {
   return atomic_load(&context->lasting) == 0 && context->vendor->use(context) == 0;
 }
@@ -148,7 +148,7 @@ static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
                   tri_format_bytes((double)free, left, sizeof left), context->driver->processes_tool);
 }
 
-/* Fills new memory with zeros, and waits: on a stream of its own, so that no queue is involved. */
+/* Fills new memory with zeros and waits for that. Uses the stream `zeroing`, so that no queue is involved. */
 static tri_status zero(tri_gpu_context *context, void *memory, size_t bytes) {
   if (bytes == 0) return TRI_OK;
   TRI_GPU_CALL(context, fill, memory, 0, bytes, context->zeroing);

@@ -2,9 +2,9 @@
  * runtime.c, and their differences are in vendor.h, cuda.c and hip.c. The third is for tests (emulated/emulated.c). The
  * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, image.c, timing.c, lt.c).
  *
- * An implementation opens its library when first needed, with dlopen and prototypes of its own. It reports a failure in
- * one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects: the caller
- * releases each object that it has created, in reverse order.
+ * An implementation opens its library when it is first needed, with dlopen and prototypes of its own. It reports a
+ * failure in one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects:
+ * the caller releases each object that it has created, in reverse order.
  *
  * Calls may come from several threads at once. */
 #ifndef TRI_DEVICE_GPU_RUNTIME_H
@@ -34,7 +34,7 @@ typedef struct tri_gpu_facts {
   size_t memory_bytes, l2_bytes;
   size_t shared_bytes;  /* maximum shared memory of a block, including the part that a kernel must request (opt-in) */
   int block_threads;    /* maximum threads of a block */
-  tri_device_peer peer; /* which libraries may use peer_address */
+  tri_device_peer peer; /* libraries that may use peer_address */
 } tri_gpu_facts;
 
 /* Prints the facts that are reported: "sm_90a, 132 processors at 1.98 GHz, 60 MiB of L2 cache, memory at 3.20 GHz over
@@ -75,32 +75,34 @@ typedef struct tri_gpu_runtime {
   /* Counts the GPUs that this process may use; 0 with TRI_OK if there is no driver, or no GPU. Sets *why to a short
    * text that explains the count to a user who requested a GPU by name; it is valid until the program ends. */
   tri_status (*count)(int *out, const char **why);
-  /* Checks `options`, the part of the device's name for this implementation, or "". Needs no GPU. NULL: it has no
-   * options. */
+  /* Checks `options`, the part of the device's name for this implementation, or "". Needs no GPU. NULL: the
+   * implementation has no options. */
   tri_status (*check)(const char *options);
   tri_status (*open)(int ordinal, const char *options, tri_gpu_context **out);
   void (*close)(tri_gpu_context *context);
   tri_status (*facts)(tri_gpu_context *context, tri_gpu_facts *out);
   /* Makes this GPU current for the calling thread, before calls of the vendor's other libraries. May be NULL. */
   tri_status (*enter)(tri_gpu_context *context);
-  /* Returns the bytes of GPU memory that neither this process nor another one uses. */
+  /* Sets *out to the bytes of GPU memory that no process uses. */
   tri_status (*memory_free)(tri_gpu_context *context, size_t *out);
 
-  tri_status (*memory_create)(tri_gpu_context *context, size_t bytes, void **out); /* zeroed; or TRI_OUT_OF_MEMORY */
+  tri_status (*memory_create)(tri_gpu_context *context, size_t bytes,
+                              void **out); /* allocates zeroed memory; TRI_OUT_OF_MEMORY if it does not fit */
   void (*memory_destroy)(tri_gpu_context *context, void *memory);
-  tri_status (*host_create)(tri_gpu_context *context, size_t bytes, void **out); /* page-locked */
+  tri_status (*host_create)(tri_gpu_context *context, size_t bytes, void **out); /* allocates page-locked host memory */
   void (*host_destroy)(tri_gpu_context *context, void *memory);
   /* Returns the address at which another device-aware library of this process (MPI) accesses this device memory. */
   void *(*peer_address)(tri_gpu_context *context, void *memory);
 
   tri_status (*stream_create)(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out);
-  void (*stream_destroy)(tri_gpu_stream *stream); /* waits for its work first */
+  void (*stream_destroy)(tri_gpu_stream *stream); /* first waits for the stream's work */
   /* Returns the stream's handle for another library of the vendor, which will queue `work` ("matmul", for error
    * messages) in it. NULL: there are no such libraries. */
   void *(*stream_handle)(tri_gpu_stream *stream, const char *work);
   tri_status (*copy)(tri_gpu_stream *stream, const tri_copy *copy);
   tri_status (*fill_zero)(tri_gpu_stream *stream, void *memory, size_t bytes);
-  tri_status (*undefine)(tri_gpu_stream *stream, void *memory, size_t bytes); /* may be NULL: device.h */
+  tri_status (*undefine)(tri_gpu_stream *stream, void *memory,
+                         size_t bytes); /* as tri_device_driver.undefine (device.h); may be NULL */
 
   /* Creates an event; only a timed one can be used in event_seconds. Untimed events cost the GPU less. */
   tri_status (*event_create)(tri_gpu_context *context, bool timed, tri_gpu_event **out);
@@ -108,7 +110,7 @@ typedef struct tri_gpu_runtime {
   tri_status (*event_record)(tri_gpu_event *event, tri_gpu_stream *stream);
   tri_status (*stream_wait)(tri_gpu_stream *stream, const tri_gpu_event *event);
   tri_status (*event_wait)(
-      const tri_gpu_event *event); /* the host waits; reports errors of the work queued before it */
+      const tri_gpu_event *event); /* lets the host wait; reports errors of the work that was queued before the event */
   bool (*event_passed)(const tri_gpu_event *event);
   /* Waits for both, in this order, and returns the seconds between them by the GPU's own clock. */
   tri_status (*event_seconds)(const tri_gpu_event *from, const tri_gpu_event *to, double *out);

@@ -34,8 +34,8 @@ static tri_status gpu_sum(tri_queue *queue, tri_dtype type, int64_t count, const
 
 /* ---- exact sums -------------------------------------------------------------------------------------------------- */
 
-/* Exact sums are integers: the limbs do not depend on the number of blocks. At most MOST_TERMS terms may be added
- * before carries are propagated. */
+/* Limits of exact sums. These sums are integers, so their limbs do not depend on the number of blocks. At most
+ * MOST_TERMS terms may be added before carries are propagated. */
 enum { MOST_SUMS = 1024, MOST_TERMS = 1 << 28 };
 
 static tri_status some_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,

@@ -14,7 +14,7 @@
 
 typedef struct tri_gpu_driver {
   const char *processes_tool;                /* the command that shows which processes hold a GPU's memory */
-  const char *(*advice)(tri_gpu_enum error); /* returns the meaning of an error and what to do */
+  const char *(*advice)(tri_gpu_enum error); /* returns a text with the meaning of an error and what the user can do */
   tri_gpu_calls calls;
   const char *path;
   int version;    /* version number as the library reports it */
@@ -43,7 +43,7 @@ typedef struct tri_gpu_attributes {
 typedef struct tri_gpu_vendor {
   const char *name; /* "NVIDIA" */
   tri_device_peer peer;
-  bool keeps_image; /* the library reads the image of a module even after it has been loaded */
+  bool keeps_image; /* whether the library reads the image of a module even after the module has been loaded */
   tri_gpu_attributes attributes;
   tri_gpu_call_names call_names;
   const char *use_name; /* name of the call that `use` makes */
@@ -57,9 +57,9 @@ typedef struct tri_gpu_vendor {
 
   tri_gpu_enum (*use)(const tri_gpu_context *context); /* makes the GPU current for the calling thread */
   tri_status (*find)(tri_gpu_context *context);        /* called first; sets `device` */
-  tri_status (*begin)(
-      tri_gpu_context *context); /* called after `find`, when `label` is set: initialises the GPU, creates `zeroing` */
-  void (*end)(tri_gpu_context *context); /* undoes `begin`; may be NULL */
+  tri_status (*begin)(tri_gpu_context *context); /* called after `find`, when `label` is set; initialises the GPU and
+                                                    creates `zeroing` */
+  void (*end)(tri_gpu_context *context);         /* undoes `begin`; may be NULL */
   tri_status (*architecture)(tri_gpu_context *context, char *out, size_t out_bytes);
   tri_status (*module_load)(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_module_handle *out);
   /* Prepares a kernel before its first launch; may be NULL. */
@@ -81,8 +81,8 @@ struct tri_gpu_context {
   tri_gpu_stream_handle zeroing;       /* stream that zeroes new memory */
   atomic_size_t held;                  /* bytes of GPU memory that this process has allocated */
   char label[128];                     /* "GPU 0 (NVIDIA H200)" */
-  atomic_uint lasting;                 /* the unrecoverable error; 0: none, or the library stores it itself */
-  _Atomic(const char *) lasting_at;    /* the call that returned it */
+  atomic_uint lasting;                 /* first unrecoverable error; 0: none, or the library stores it itself */
+  _Atomic(const char *) lasting_at;    /* name of the call that returned `lasting` */
 };
 
 struct tri_gpu_function {

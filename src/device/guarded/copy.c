@@ -1,5 +1,5 @@
-/* Copies run late, which exposes callers that do not wait for them: the destination of a download is poisoned when it
- * is queued, and the source of an upload is checksummed then; both must be unchanged when the copy runs.
+/* Copies run late, which exposes callers that do not wait for them. When a copy is queued, the destination of a
+ * download is poisoned and the source of an upload is checksummed; both must be unchanged when the copy runs.
  *
  * Copies may use the same host memory one after the other: memory with a queued upload may be queued to be filled again
  * at once. So a copy examines host memory when all copies of that memory that were queued before it are complete. If it
@@ -12,9 +12,9 @@
 
 typedef struct queued_copy {
   tri_copy copy;
-  uint64_t serial; /* number among the device's copies, in the order in which they were queued */
+  uint64_t serial; /* index among the device's copies, in the order in which they were queued */
   bool looked;     /* host memory has been examined: poisoned, or checksummed */
-  uint64_t sum;    /* checksum of the host's bytes that are to be read */
+  uint64_t sum;    /* checksum of the host's bytes that an upload will read */
 } queued_copy;
 
 static tri_status run_copy(tri_guarded_queue *queue, const tri_guarded_work *work);
@@ -28,7 +28,8 @@ static uint64_t mix(uint64_t sum, const char *from, size_t bytes) {
     size_t some = bytes - at < sizeof word ? bytes - at : sizeof word;
     word = 0;
     memcpy(&word, from + at, some);
-    sum = (sum ^ word) * 0x9e3779b97f4a7c15u; /* odd: each step is a bijection of the word and of the sum */
+    sum = (sum ^ word) *
+          0x9e3779b97f4a7c15u; /* the factor is odd, so each step is a bijection of the word and of the sum */
     sum ^= sum >> 29;
   }
   return sum;
@@ -127,8 +128,8 @@ static bool comes_too_early(const tri_guarded_state *state, const queued_copy *q
   return false;
 }
 
-/* Examines the host's side of a copy: when the copy is queued or, if earlier copies of the same memory are incomplete
- * then, after them. An error is reported when the copy runs. */
+/* Examines the host's side of a copy. Called when the copy is queued and, if earlier copies of the same memory are then
+ * incomplete, again after these. An error is reported when the copy runs. */
 static void check_host_side(tri_guarded_state *state, queued_copy *queued) {
   const tri_copy *copy = &queued->copy;
   if (comes_too_early(state, queued)) return;

@@ -51,7 +51,7 @@ static tri_status set_option(const char *kind, const char *others, const char *t
                   (int)length, text, kind, others, kind);
 }
 
-/* Parses the options. With `rank`, the other ranks ignore the options that make something fail. */
+/* Parses the options. If `rank` is given, all other ranks ignore the options that make something fail. */
 static tri_status parse(const char *kind, const char *others, const char *text, tri_guarded_options *out) {
   *out = (tri_guarded_options){.rank = -1};
   while (*text != '\0') {

@@ -9,7 +9,8 @@
 /* Checks the options of the device. */
 tri_status tri_guarded_check(const char *options);
 
-/* Sets up a device, whose info.types is set already. `options`, from its name: "" or NAME=NUMBER,... */
+/* Sets the members of a device; the caller has set info.types. `options` is the part of the device's name after the
+ * colon: "" or NAME=NUMBER,... */
 tri_status tri_guarded_create(const char *options, const tri_device_request *request, tri_device *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* Shared by the files of the guarded device. The device's lock is held while work is queued and while it runs:
  * tri_guarded_queue_work, tri_guarded_draw, tri_guarded_look_at_host and the functions that look up memory
- * (tri_guarded_open...) expect the lock; the others take it, except tri_guarded_release_all, which runs when nothing
- * else does. The report (report.c) reads without it. */
+ * (tri_guarded_open...) must be called with the lock held; all other functions take it, except tri_guarded_release_all,
+ * which runs when no other function does. The report (report.c) reads without the lock. */
 #ifndef TRI_DEVICE_GUARDED_INTERNAL_H
 #define TRI_DEVICE_GUARDED_INTERNAL_H
 
@@ -20,13 +20,13 @@ typedef struct tri_guarded_work tri_guarded_work;
  * the first never allows access. Host memory has only one mapping. The addresses of the newest released blocks stay
  * reserved, so that accesses by late work are recognised. */
 typedef struct tri_guarded_block {
-  struct tri_guarded_block *_Atomic next; /* older */
-  char *given, *open;                     /* its first byte in each mapping */
+  struct tri_guarded_block *_Atomic next; /* next older allocation */
+  char *given, *open;                     /* address of the first byte in each mapping */
   size_t bytes;
-  int64_t number; /* among the device's allocations, from 1 */
+  int64_t number; /* index among the device's allocations, from 1 */
   bool host;
   atomic_bool released;
-  int64_t release; /* number among the releases, from 1; 0: not released */
+  int64_t release; /* index among the releases, from 1; 0: not released */
 } tri_guarded_block;
 
 /* Allocate zeroed device memory, and host memory filled with poison. tri_guarded_memory_release releases both. */
@@ -37,14 +37,15 @@ void tri_guarded_release_all(tri_guarded_state *state);
 /* Returns the bytes of device memory that have not been released. */
 size_t tri_guarded_memory_held(tri_guarded_state *state);
 
-/* Sets *out to the address at which kernels access `bytes` bytes of device memory (0: only the address is checked).
- * Fails if it is not device memory, has been released, or has fewer bytes there. `what` begins the error message: "its
- * argument 3". */
+/* Sets *out to the address at which kernels access `bytes` bytes of device memory from `memory` on (0: only the address
+ * is checked). Fails if `memory` is not in device memory, if that memory has been released, or if it has fewer bytes
+ * after this address. `what` begins the error message: "its argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
 /* Does the same for one byte, but returns an address unchanged if it is not this device's memory. */
 tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out);
-/* Fails for device memory, and for host memory of this device that has been released or has fewer bytes there. */
+/* Fails for device memory, and for host memory of this device that has been released or has fewer than `bytes` bytes
+ * after this address. */
 tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes);
 
 /* Fills memory with poison: bytes that are NaN as fp64, fp32 and bf16, and not a token id as int32. */
@@ -57,13 +58,14 @@ typedef tri_status (*tri_guarded_run)(tri_guarded_queue *queue, const tri_guarde
 
 struct tri_guarded_work {
   tri_guarded_work *_Atomic next; /* next in the queue */
-  const char *what;               /* "kernel `matmul`"; a string constant */
+  const char *what;               /* name for messages, such as "kernel `matmul`"; a string constant */
   tri_origin origin;
   tri_guarded_run run;
-  const tri_guarded_queue *after; /* the work begins after that queue has passed the place after_number; or NULL */
+  const tri_guarded_queue *after; /* queue that must have passed the place after_number before this work begins;
+                                     NULL: no such queue */
   uint64_t after_number;
-  const char *told_to_fail; /* the option that makes it fail, or NULL */
-  uint64_t count;           /* number among the device's work of its kind, from 1, as the option counts */
+  const char *told_to_fail; /* option that makes this work fail; NULL: none */
+  uint64_t count;           /* index among the device's work of the same kind, from 1, as that option counts */
   const void *kind;         /* data for `run` */
   _Alignas(16) char data[]; /* data for `run` */
 };
@@ -72,11 +74,11 @@ struct tri_guarded_queue {
   tri_guarded_queue *_Atomic next; /* next queue of the device */
   tri_queue *queue;
   tri_guarded_state *state;
-  tri_guarded_work *_Atomic first, *last; /* incomplete work */
+  tri_guarded_work *_Atomic first, *last; /* first and last item of incomplete work */
   uint64_t queued, done;                  /* number of items queued and completed so far */
   uint32_t eagerness;                     /* weight in the random choice of the next queue to advance */
   uint64_t failed_at;                     /* place of the work that failed, from 1; 0: none */
-  bool reported;                          /* a wait has returned the error */
+  bool reported;                          /* whether a wait has returned the error */
   tri_saved_error fault;
 };
 
@@ -88,9 +90,9 @@ tri_status tri_guarded_queue_work(tri_guarded_queue *queue, const char *what, tr
 /* Creates a queue. `queue` is the queue of a device with this state, and has the origin of the work. */
 tri_status tri_guarded_queue_create(tri_guarded_state *state, tri_queue *queue, tri_guarded_queue **out);
 void tri_guarded_queue_destroy(tri_guarded_queue *queue);
-/* Returns the place after all work that is in the queue. */
+/* Returns the place (number) that the queue passes when all work that is in it now is complete. */
 uint64_t tri_guarded_queue_place(tri_guarded_queue *queue);
-/* Makes work that is queued from now on wait until the other queue has passed a place. */
+/* Makes work that is queued from now on wait until the queue `other` has passed the place `place`. */
 tri_status tri_guarded_queue_follow(tri_guarded_queue *queue, const tri_guarded_queue *other, uint64_t place);
 /* Waits until a place is passed; returns the error of work before it. */
 tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place);
@@ -100,13 +102,14 @@ bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place);
 /* ---- copy.c ------------------------------------------------------------------------------------------------------ */
 
 tri_status tri_guarded_queue_copy(tri_guarded_queue *queue, const tri_copy *copy);
-/* Called after work is complete: copies that waited for it before they examine host memory do so now. */
+/* Lets copies examine host memory if they have waited for work that is now complete. Called after each completed work.
+ */
 void tri_guarded_look_at_host(tri_guarded_state *state);
 tri_status tri_guarded_queue_undefine(tri_guarded_queue *queue, void *memory, size_t bytes);
 
 /* ---- kernels.c --------------------------------------------------------------------------------------------------- */
 
-/* Sets the kernels that the reference device has. */
+/* Sets the entries of kernels that the reference device has. */
 void tri_guarded_fill_kernels(tri_device_kernels *out);
 
 /* ---- report.c ---------------------------------------------------------------------------------------------------- */
@@ -131,7 +134,7 @@ typedef struct tri_guarded_options {
   uint64_t seed;
   uint64_t fail_memory, fail_copy,
       fail_kernel; /* number of the allocation, copy or kernel that fails, from 1; 0: none */
-  int64_t rank;    /* rank on which it fails; -1: all ranks */
+  int64_t rank;    /* rank on which the allocation, copy or kernel fails; -1: all ranks */
 } tri_guarded_options;
 
 /* Checks the options in the name of a device of the kind `kind`: NAME=NUMBER,... `others`: further options of that
@@ -155,13 +158,13 @@ struct tri_guarded_state {
   int64_t num_blocks, num_releases;
   uintptr_t next_given; /* next address to try for device memory; 0 before the first */
   tri_guarded_queue *_Atomic queues;
-  uint64_t memories, copies, kernels_queued; /* counts so far, for the options */
+  uint64_t memories, copies, kernels_queued; /* number of allocations, copies and kernels so far, for the options */
   int64_t unseeing;                          /* upper bound of copies that have not yet examined host memory */
   tri_random_key random;
-  uint64_t drawn;                             /* random numbers drawn so far */
-  tri_guarded_past past[TRI_GUARDED_HISTORY]; /* the newest work, a ring */
+  uint64_t drawn;                             /* number of random numbers drawn so far */
+  tri_guarded_past past[TRI_GUARDED_HISTORY]; /* ring of the newest work */
   uint64_t num_past;
-  atomic_bool running; /* the newest work in `past` has not ended */
+  atomic_bool running; /* whether the newest work in `past` is still running */
 };
 
 /* Returns a random number below `below`, from the device's seed. */

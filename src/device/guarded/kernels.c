@@ -1,8 +1,8 @@
 /* The kernels of the reference device, run later. A row of kernels.def defines two functions: one with the kernel's
  * signature, which stores the arguments in a queue, and one that passes them to the reference device's kernel.
  *
- * A pointer among the arguments is device memory, which is looked up when the kernel runs; or NULL; or the description
- * of a call (DESCRIPTION_BYTES), which is copied when the call is queued. */
+ * A pointer among the arguments is one of three: the address of device memory, which is looked up when the kernel runs;
+ * NULL; or the address of a description of a call (DESCRIPTION_BYTES), which is copied when the call is queued. */
 #include "device/guarded/internal.h"
 
 #include "device/reference/reference.h"
@@ -36,8 +36,8 @@
            const tri_policy_batch *: sizeof(tri_policy_batch),                                                                     \
            default: 0)
 
-/* Offset of the pointer to a number of rows in device memory, in an argument that is not a pointer itself or in a
- * description; 0: it has none. */
+/* Offset of a pointer to a number of rows in device memory, within an argument that is not a pointer itself or within a
+ * description; 0: there is no such pointer. */
 #define COUNT_OFFSET(T)                                                                                                \
   _Generic((T){0},                                                                                                     \
            tri_rows: offsetof(tri_rows, count),                                                                        \
@@ -56,7 +56,7 @@ typedef struct argument {
 
 typedef struct kernel {
   const char *name, *what;
-  size_t bytes; /* bytes of its struct of arguments */
+  size_t bytes; /* bytes of the kernel's struct of arguments */
   int num_arguments;
   const argument *arguments;
   tri_status (*run)(tri_queue *queue, const void *arguments);

@@ -2,8 +2,8 @@
  *
  * The device returns addresses in pages that never allow access. The memory itself is mapped at other addresses, which
  * only the code that runs kernels and copies knows. (Making the pages accessible while a kernel runs would make them
- * accessible to all threads.) Both mappings have the same size and are between guard pages. The bytes, rounded up to
- * 64, end at the upper guard, so a kernel that runs over its memory crashes too. */
+ * accessible to all threads.) Both mappings have the same size and are between guard pages. The bytes of an allocation,
+ * rounded up to 64, end at the upper guard, so a kernel that runs over its memory crashes too. */
 #include "device/guarded/internal.h"
 
 #include "base/format.h"
@@ -77,7 +77,8 @@ static char *map_given(tri_guarded_state *state, size_t bytes) {
       return mapping + lead_bytes(bytes);
     }
     if (mapping != MAP_FAILED) munmap(mapping, mapped);
-    state->next_given = at - at % window + window + low; /* the range is in use: most likely by another device */
+    /* Another device most likely uses this range, so the next one is tried. */
+    state->next_given = at - at % window + window + low;
   }
   return map(bytes, false);
 }

@@ -2,8 +2,8 @@
  *
  * A wait for a place in a queue runs work until the place is passed: one item after the other, each from a queue that
  * is chosen at random among those that can advance. Each wait draws new weights of the queues, from 0 (the queue
- * advances only if no other can) to much more than the others. So over some seeds every order occurs that the waits
- * between queues allow, and a missing wait shows as poison, or as other numbers. */
+ * advances only if no other can) to much more than the others. So every order that the waits between queues allow
+ * occurs with some seed, and a missing wait shows as poison or as different numbers. */
 #include "device/guarded/internal.h"
 
 #include "base/log.h"
@@ -241,7 +241,7 @@ static void remove_queue(tri_guarded_queue *queue) {
   atomic_store(link, atomic_load(&queue->next));
 }
 
-/* Removes the queue from waits of other queues; all of its work is complete. */
+/* Removes the queue, whose work is all complete, from the waits of other queues. */
 static void forget_in_waits(const tri_guarded_queue *queue) {
   for (tri_guarded_queue *q = atomic_load(&queue->state->queues); q != NULL; q = atomic_load(&q->next)) {
     for (tri_guarded_work *work = atomic_load(&q->first); work != NULL; work = atomic_load(&work->next)) {

@@ -2,7 +2,7 @@
  * effect (a sanitizer's report, a message to the parent, the end).
  *
  * The handler reads data without the lock, while other threads may change them. New items are complete before they are
- * linked. Items that are removed meanwhile can spoil the report, but not more, because the process is ending. */
+ * linked. Items that are removed meanwhile can spoil only the report, because the process is ending. */
 #include "base/log.h"
 #include "device/guarded/internal.h"
 
@@ -13,7 +13,7 @@ enum { TEXT_BYTES = 1 << 13, MOST_QUEUED = 8, ALTERNATE_STACK_BYTES = 1 << 16, N
 /* State for the signal handler, which can only access globals. */
 static struct {
   tri_guarded_state *_Atomic devices;
-  pthread_mutex_t lock; /* held by threads that change it */
+  pthread_mutex_t lock; /* held by threads that change `devices` */
   struct sigaction before;
 } watched = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -139,7 +139,8 @@ static void handle_fault(int number, siginfo_t *info, void *unused) {
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 
-/* Installs the handler, on an alternate stack if the thread does not have one yet: an overflowed stack has no room. */
+/* Installs the handler. It runs on an alternate stack, which is set up if the thread does not have one, because an
+ * overflowed stack has no room for it. */
 static void install(void) {
   static char stack[ALTERNATE_STACK_BYTES];
   stack_t now;

@@ -4,7 +4,8 @@
  *   NAME_times(factor, x)  factor times the function
  *   NAME_slope(factor, x)  factor times its derivative
  *
- * In double, by their definitions. Factors are multiplied from left to right: the bits depend on that order. */
+ * They compute in double, by the definitions. Factors are multiplied from left to right, because the bits depend on
+ * that order. */
 #ifndef TRI_DEVICE_REFERENCE_ACTIVATIONS_H
 #define TRI_DEVICE_REFERENCE_ACTIVATIONS_H
 
@@ -37,7 +38,7 @@ static double silu_value(double x) { return x / (1.0 + exp(-x)); }
 static double silu_times(double factor, double x) { return factor * x * sigmoid(x); }
 static double silu_slope(double factor, double x) { return factor * sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x))); }
 
-/* NaN is returned unchanged. */
+/* Returns NaN unchanged. */
 static double relu_value(double x) { return x <= 0 ? 0.0 : x; }
 TIMES_VALUE(relu)
 static double relu_slope(double factor, double x) { return x <= 0 ? 0.0 : factor; }

@@ -22,8 +22,8 @@ static double get(tri_dtype type, const void *base, int64_t index) {
   return NAN;
 }
 
-/* Rounds to bf16, to nearest even. The double is first rounded to a float with a sticky last bit, since rounding to
- * nearest twice may give another result. */
+/* Returns the nearest bf16 number; ties are rounded to even. The double is first rounded to a float with a sticky last
+ * bit, since rounding to nearest twice may give a different result. */
 static uint16_t bf16_of(double value) {
   float nearest = (float)value;
   uint32_t bits;
@@ -133,7 +133,7 @@ typedef struct scratch {
   double *scores, *gradients;      /* [keys] */
   double *gradient_k, *gradient_v; /* [keys, D] */
   double *gradient_q;              /* [D] */
-  int64_t *keys;                   /* [keys], or NULL: consecutive keys from `first` on */
+  int64_t *keys;                   /* [keys], indices of the keys; NULL: consecutive keys from `first` on */
   int64_t first;
   const int32_t *pages; /* pages of the keys' rows; NULL: rows are consecutive */
 } scratch;
@@ -180,7 +180,8 @@ static scratch scratch_of(const tri_attention *c, void *workspace) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the score of a dot product of q and k. slope_of is the score's derivative with respect to the product. */
+/* Returns the score of a dot product of q and k. slope_of returns the score's derivative with respect to the product.
+ */
 static double score_of(const tri_attention *c, double product) {
   if (c->soft_cap == 0) return c->scale * product;
   return c->soft_cap * tanh(c->scale * product / c->soft_cap);
@@ -216,7 +217,7 @@ static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, 
   double before = c->merge ? log_sum_exp_of(x, h, row) : -INFINITY;
   double maximum = s->scores[0], sum = 0;
   for (int64_t j = 1; j < seen; j++)
-    if (!(s->scores[j] <= maximum)) maximum = s->scores[j]; /* so that NaN wins */
+    if (!(s->scores[j] <= maximum)) maximum = s->scores[j]; /* this form of the comparison lets NaN win */
   if (before > maximum) maximum = before;
   for (int64_t j = 0; j < seen; j++) sum += s->scores[j] = exp(s->scores[j] - maximum);
   double weight = c->merge ? exp(before - maximum) : 0;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Arithmetic is that of fp32 in every type: the codes are the same on all devices. */
+/* Arithmetic is in fp32 for every type, so that the codes are the same on all devices. */
 
 static float value_of(tri_dtype type, const void *values, int64_t i) {
   return (float)tri_reference_load(type, values, i);

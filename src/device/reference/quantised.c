@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Arithmetic is that of fp32 in every type: the codes are the same on all devices. */
+/* Arithmetic is in fp32 for every type, so that the codes are the same on all devices. */
 
 /* Returns the largest magnitude of a block; NaN wins. */
 static float largest_of(tri_dtype wide, const void *in, int64_t first, int64_t end) {

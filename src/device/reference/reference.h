@@ -8,14 +8,14 @@
 /* Checks the options `rest` of a device's name, which must be "". */
 tri_status tri_reference_check(const char *rest);
 
-/* Completes a device whose types are set. */
+/* Sets the members of a device; the caller has set info.types. */
 tri_status tri_reference_create(const char *rest, const tri_device_request *request, tri_device *out);
 
 /* The kernels and their memory requirements, also for other devices that use them. */
 extern const tri_device_kernels tri_reference_kernels;
 extern const tri_device_description tri_reference_description;
 
-/* Each kernel, by its name: tri_reference_matmul, ... */
+/* Declares each kernel as tri_reference_NAME. */
 #define TRI_KERNEL(name, ...)                                                                                          \
   tri_status tri_reference_##name(tri_queue *queue TRI_EACH(TRI_KERNEL_PARAMETER, __VA_ARGS__));
 #define TRI_OPTIONAL_KERNEL(...)

@@ -36,8 +36,9 @@ static void score(const tri_router *router, tri_dtype type, const void *logits, 
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
-/* Returns the best of values [first, end) that is not taken, the first of equals, and marks it as taken. At least one
- * is not taken. NaN is better than any number, so that it shows in the weights. */
+/* Returns the index of the best of values [first, end) that is not taken, the lowest index among equal values, and
+ * marks it as taken. At least one value must not be taken. NaN is better than any number, so that it shows in the
+ * weights. */
 static int64_t choose_best(const double *values, int64_t first, int64_t end, bool *taken) {
   int64_t best = -1;
   for (int64_t i = first; i < end; i++) {
@@ -139,7 +140,7 @@ tri_status tri_reference_router_forward(tri_queue *queue, tri_dtype type, tri_ro
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Adds the gradients of the scores of the chosen experts. */
+/* Adds the gradients of the chosen experts' scores to `gradient`. */
 static void add_chosen(const tri_router *router, tri_dtype wide, const scores *s, const int32_t *experts,
                        const void *gradient_weights, int64_t first, double *gradient) {
   const double by = divisor(router, s, experts);
@@ -178,7 +179,7 @@ tri_status tri_reference_router_backward(tri_queue *queue, tri_dtype type, tri_r
                                          int64_t sequence_rows, double z, const tri_step_values *values,
                                          void *gradient_logits) {
   (void)queue;
-  (void)weights; /* for devices that do not recompute them */
+  (void)weights; /* an argument for devices that do not recompute the weights */
   const int64_t live = tri_rows_live(rows), experts_count = router->experts;
   const tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < live; r++) {

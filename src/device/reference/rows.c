@@ -134,7 +134,7 @@ tri_status tri_reference_activation_backward(tri_queue *queue, tri_dtype type, t
   return TRI_OK;
 }
 
-/* y = weight * act(gate) * up; weights NULL: 1. */
+/* Computes y = weight * act(gate) * up; weights NULL: the weight is 1. */
 tri_status tri_reference_weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                                 int64_t width, const void *x, const void *weights, void *y) {
   (void)queue;
@@ -155,7 +155,7 @@ tri_status tri_reference_gated_forward(tri_queue *queue, tri_dtype type, tri_act
   return tri_reference_weighted_gated_forward(queue, type, kind, rows, width, x, NULL, y);
 }
 
-/* weights NULL: 1; then gradient_weights is not written. */
+/* Computes the gradients. weights NULL: the weight is 1, and gradient_weights is not written. */
 tri_status tri_reference_weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                                  int64_t width, const void *x, const void *weights,
                                                  const void *gradient_y, void *gradient_x, void *gradient_weights) {

@@ -60,7 +60,8 @@ INLINE vf relu2_value(vf x) { return where_positive(x, x * x); }
 TIMES_VALUE(relu2)
 INLINE vf relu2_slope(vf factor, vf x) { return where_positive(x, factor * 2.0f * x); }
 
-/* With e = exp(x) and n = e (e + 2), tanh(log(1 + e)) is n / (n + 2), without cancellation. It is 1 from 20 on. */
+/* For mish: with e = exp(x) and n = e (e + 2), tanh(log(1 + e)) is n / (n + 2), without cancellation. For x from 20 on
+ * it is 1, so x is limited to 20. */
 INLINE vf below_20(vf x) { return vf_select(x > 20.0f, vf_splat(20.0f), x); }
 
 INLINE vf mish_value(vf x) {
@@ -75,7 +76,7 @@ INLINE vf mish_slope(vf factor, vf x) {
 
 INLINE vf tanh_value(vf x) { return vf_tanh(x); }
 TIMES_VALUE(tanh)
-/* 1 - tanh^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|), without cancellation. */
+/* Returns factor (1 - tanh^2), computed as factor 4 e / (1 + e)^2 with e = exp(-2 |x|), without cancellation. */
 INLINE vf tanh_slope(vf factor, vf x) {
   vf e = vf_exp(-2.0f * (vf)((vi)x & INT32_MAX)), of = 1.0f / (1.0f + e);
   return factor * (4.0f * e * of * of);

@@ -6,10 +6,11 @@
  *
  * With a soft cap c, p = exp(c t - log_sum_exp) with t = tanh(scale q k^T / c), and ds is also multiplied by 1 - t^2.
  *
- * There are two algorithms. backward_whole gives a key/value head to one thread, of a slice or, if slices share keys,
- * of all of them: it computes p and ds once, five GEMMs a tile. backward_keys and backward_queries have a task for each
- * tile of keys and for each tile of queries, seven GEMMs a tile, for calls with fewer heads than threads. Both add the
- * tiles to a gradient in the same order (heads, then queries; keys for q), so their results are identical. */
+ * There are two algorithms. backward_whole gives one thread a key/value head of a slice or, if slices share keys, of
+ * all slices. It computes p and ds once, in five GEMMs per tile. backward_keys and backward_queries have a task for
+ * each tile of keys and for each tile of queries, with seven GEMMs per tile, for calls with fewer heads than threads.
+ * Both add the tiles to a gradient in the same order (heads, then queries; keys for q), so their results are identical.
+ */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_BACKWARD_H
 
@@ -18,18 +19,20 @@
 /* A tile of queries: rows of q and of the gradient of out. */
 typedef struct query_tile {
   int64_t first, count;
-  cell *q_rows, *q_stacked, *o_rows, *o_stacked; /* stacked is rows without TRI_PAIRS */
+  cell *q_rows, *q_stacked, *o_rows, *o_stacked; /* packed tiles (attention_pack.h) of q and of the gradient of out;
+                                                    without TRI_PAIRS the stacked tiles are the tiles of rows */
   const float *log_sum_exp, *delta;
 } query_tile;
 
 typedef struct key_tile {
   int64_t first, count;
-  cell *k_rows;                            /* source of the others */
+  cell *k_rows;                            /* rows of the keys, from which the other tiles of keys are made */
   cell *k_columns, *v_columns, *k_stacked; /* k_stacked is k_rows without TRI_PAIRS */
 } key_tile;
 
-/* The weights of a pair of tiles and their gradients: both as computed, [TILE, TILE] floats; along keys: [TILE, TILE /
- * CELL_ELEMENTS] cells; along queries: [TILE / CELL_ELEMENTS, TILE] cells. Without TRI_PAIRS the three share memory. */
+/* The weights of a pair of tiles, and their gradients. Each is stored in three forms: [TILE, TILE] floats as computed;
+ * [TILE, TILE / CELL_ELEMENTS] cells along keys; and [TILE / CELL_ELEMENTS, TILE] cells along queries. Without
+ * TRI_PAIRS the three share memory. */
 typedef struct weights_tile {
   float *weights, *gradients;
   cell *gradients_along_keys, *weights_along_queries, *gradients_along_queries;
@@ -126,18 +129,19 @@ static void pack_keys(const tri_attention_backward *job, int64_t kv_head, int64_
 #endif
 }
 
-/* Returns the band of one tile's keys that the queries of the other attend to. */
+/* Returns the band of the keys of tile k to which the queries of tile q attend. */
 INLINE band band_between(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
   return band_of(slice, q->first, k->first);
 }
 
-/* Returns whether any query of the tile attends to any key of the other. */
+/* Returns whether any query of tile q attends to any key of tile k. */
 INLINE bool sees(const tri_attention_slice *slice, const query_tile *q, const key_tile *k) {
   const band of = band_between(slice, q, k);
   return q->count - 1 + of.high >= 0 && of.low < k->count;
 }
 
-/* Replaces scores by weights and gradients of weights by gradients of scores, in place; masked ones become zeros. */
+/* Replaces, in place, scores by weights, and gradients of weights by gradients of scores. Masked elements become zeros.
+ */
 INLINE void weigh(const tri_attention *call, band of, const query_tile *q, const key_tile *k, const weights_tile *pair,
                   const bool capped) {
   const float scale = (float)call->scale, scale_2 = (float)(unit_of(call) * LOG2_E);
@@ -182,7 +186,7 @@ static void weigh_capped(const tri_attention *call, band of, const query_tile *q
 }
 
 #if TRI_PAIRS
-/* Stores cells along queries from two rows of floats. */
+/* Stores a row of cells along queries, made of two rows of floats. */
 INLINE void stack(cell *to, vf even, vf odd) {
   static const uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};

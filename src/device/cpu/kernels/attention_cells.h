@@ -46,7 +46,8 @@ INLINE vi lanes_between(int64_t begin, int64_t end) {
   return (lane >= (int32_t)begin) & (lane < (int32_t)end);
 }
 
-/* As vf_highest, but by halves: if lanes are NaN, another lane may be the result. */
+/* Returns the highest lane, compared by halves. Unlike with vf_highest, the result may be a number even if lanes are
+ * NaN. */
 INLINE float vf_highest_by_halves(vf x) {
   float lane[LANES];
   memcpy(lane, &x, sizeof lane);
@@ -101,7 +102,7 @@ INLINE float from_bf16(uint16_t x) {
   return y;
 }
 
-/* Rounds to nearest even; NaN stays NaN. */
+/* Returns the nearest bf16 number; ties are rounded to even, and NaN stays NaN. */
 INLINE uint16_t to_bf16(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);

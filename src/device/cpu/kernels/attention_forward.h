@@ -14,7 +14,7 @@
 
 typedef struct forward_scratch {
   cell *keys;    /* keys of a slice, or of one tile if slices share queries; each tile is stored as columns */
-  cell *values;  /* stacked           */
+  cell *values;  /* values, stacked (attention_pack.h) */
   cell *rows;    /* rows of one tile  */
   cell *queries; /* rows of one tile  */
   float *scores; /* [TILE, TILE]      */
@@ -60,8 +60,8 @@ static void pack_keys_values(const tri_attention_forward *job, int64_t kv_head, 
   }
 }
 
-/* Computes for each of `rows` rows from `from` on the maximum of the old maximum and its unmasked scores. Masked scores
- * in the same vectors become -inf. */
+/* Computes the new maximum of each of `rows` rows from `from` on: the larger of the old maximum and the row's unmasked
+ * scores. Masked scores in the same vectors become -inf. */
 static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, int64_t keys, band of) {
   for (int64_t i = from; i < from + rows; i++) {
     const key_run seen = keys_seen(of, i - from, i - from, keys);
@@ -88,8 +88,8 @@ INLINE void weights_store(cell *to, vf x) {
 #endif
 }
 
-/* Replaces scores by weights and updates maximum, factor and sum. For the other rows of the tile the new maximum is the
- * old one, and nothing changes. */
+/* Replaces the scores of `rows` rows from `from` on by weights, and updates maximum, factor and sum. The tile's other
+ * rows do not change. */
 static void softmax_rows(const forward_scratch *s, float scale_2, int64_t from, int64_t rows, int64_t keys, band of) {
   find_maxima(s, from, rows, keys, of);
   for (int64_t i = 0; i < TILE; i += LANES) {
@@ -136,8 +136,8 @@ static void begin_rows(const tri_attention_forward *job, const forward_scratch *
   }
 }
 
-/* Computes some rows of the tile, from row `from` on, with some packed keys and values. `fresh`: `out` is still
- * empty. */
+/* Adds the terms of some packed keys and values to `rows` rows of the tile, from row `from` on. `fresh`: whether `out`
+ * is still empty. */
 static void attend(const tri_attention *call, const forward_scratch *s, int64_t from, int64_t rows, const cell *keys,
                    const cell *values, int64_t num_keys, band of, bool fresh) {
   const int64_t width = call->head_dim, pitch = padded(width);
@@ -170,7 +170,7 @@ static void attend(const tri_attention *call, const forward_scratch *s, int64_t 
                       .band = of});
 }
 
-/* Returns whether a row only has the previous calls' result. */
+/* Returns whether a row has no keys in this call, so that it keeps the result of previous calls. */
 static bool as_before(const tri_attention_forward *job, const forward_scratch *s, int64_t i, float sum,
                       int64_t statistic) {
   if (!job->call->merge || sum != 1.0f) return false;
@@ -184,7 +184,7 @@ static void end_rows(const tri_attention_forward *job, const forward_scratch *s,
   for (int64_t i = 0; i < rows; i++) {
     float sum = vf_sum(vf_load(TRI_FP32, s->sum + i * LANES, 0));
     float factor = 1.0f / sum, log_sum_exp = (float)((double)s->maximum[i] * unit_of(call) + log((double)sum));
-    if (sum == 0.0f) { /* it has no keys */
+    if (sum == 0.0f) { /* the row has no keys */
       memset(s->out + i * pitch, 0, (size_t)pitch * sizeof(float));
       factor = 1.0f;
       log_sum_exp = -INFINITY;
@@ -245,7 +245,8 @@ static void forward(const tri_attention_forward *job, int64_t index, int64_t kv_
   }
 }
 
-/* Keys are packed again for each tile of queries, because each slice cuts them in tiles differently. */
+/* Computes a tile of rows of q through all slices. Keys are packed again for each tile of queries, because each slice
+ * cuts them in tiles differently. */
 static void forward_rows(const tri_attention_forward *job, int64_t head, int64_t first, int64_t rows, void *memory) {
   const tri_attention *call = job->call;
   forward_scratch s;

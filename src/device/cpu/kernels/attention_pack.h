@@ -17,7 +17,7 @@
 typedef struct head_rows {
   tri_dtype type;
   const void *first;
-  int64_t stride; /* distance of rows in elements */
+  int64_t stride; /* distance between two rows, in elements */
   int64_t count, head_dim;
 } head_rows;
 
@@ -34,8 +34,8 @@ INLINE band band_of(const tri_attention_slice *slice, int64_t first_query, int64
   return (band){apart + slice->from, apart + slice->to};
 }
 
-/* Returns the factor from a tile's scores to the call's: the stored scores are products of q and k; with a soft cap,
- * the tanh. */
+/* Returns the factor between a tile's stored scores and the scores of the call. The stored scores are products of q and
+ * k or, with a soft cap, values of tanh. */
 INLINE double unit_of(const tri_attention *call) { return call->soft_cap > 0 ? call->soft_cap : call->scale; }
 
 /* A range of keys: [begin, end). */
@@ -43,7 +43,8 @@ typedef struct key_run {
   int64_t begin, end;
 } key_run;
 
-/* Returns which of `count` keys any query from row `first` to row `last` attends to; 0 to 0 if there are none. */
+/* Returns the range of the `count` keys to which any query from row `first` to row `last` attends; empty, from 0 to 0,
+ * if there are no such keys. */
 INLINE key_run keys_seen(band of, int64_t first, int64_t last, int64_t count) {
   const int64_t begin = clamp(first + of.low, 0, count), end = clamp(last + of.high + 1, 0, count);
   return begin < end ? (key_run){begin, end} : (key_run){0, 0};
@@ -103,7 +104,7 @@ static void pack_stacked(const head_rows *from, cell *to) { pack_rows(from, to);
 
 #endif
 
-/* Four numbers or cells, which are only moved. */
+/* Four numbers or cells that are moved without arithmetic. */
 typedef float four __attribute__((vector_size(16)));
 typedef float four_in_memory __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -134,7 +135,7 @@ static void pack_columns(const cell *rows, int64_t count, int64_t head_dim, cell
 
 /* ---- scratch memory ---------------------------------------------------------------------------------------------- */
 
-/* Allocates parts of a thread's scratch; with base NULL it only counts. */
+/* Memory from which parts of a thread's scratch are allocated. If base is NULL, only the bytes are counted. */
 typedef struct scratch {
   char *base;
   size_t used;

@@ -17,10 +17,10 @@
 enum {
   PAGE = TRI_PAGE_ROWS,
   PAIRS = 32,  /* pairs of a task */
-  VECTORS = 4, /* vectors of keys, or of columns of values, at a time */
+  VECTORS = 4, /* vectors of keys, or of columns of values, that are processed at a time */
   KEYS = VECTORS * LANES,
 #if TRI_VECTOR_BYTES == 64
-  TOGETHER = 6, /* pairs for each of those vectors */
+  TOGETHER = 6, /* pairs that are processed with each of those vectors */
 #else
   TOGETHER = 2,
 #endif
@@ -32,7 +32,8 @@ typedef struct paging {
   const int32_t *pages;
   const void *q, *keys, *values;
   void *out;
-  int64_t tasks, parts; /* tasks of each part: slices times heads of keys; parts of the longest slice */
+  int64_t tasks, parts; /* number of tasks of each part, which is slices times heads of keys; number of parts of the
+                           longest slice */
   char *workspace;      /* scratch_of(call) for each thread */
 } paging;
 
@@ -100,7 +101,7 @@ INLINE void score_page(tri_dtype type, const task *t, int64_t first, int64_t end
   }
 }
 
-/* Applies a soft cap c: tanh(scale score / c); c then replaces the scale. */
+/* Applies a soft cap c: replaces scores by tanh(scale score / c). The scale is then c. */
 static void cap_scores(const tri_attention *call, float *scores, int64_t most) {
   const float factor = (float)(call->scale / call->soft_cap);
   for (int64_t j = 0; j < most; j += LANES)
@@ -160,8 +161,8 @@ INLINE void add_rows(tri_dtype type, const task *t, int64_t row, int64_t pairs, 
   FOR_VECTORS(d, some, done, width, { add_some(type, t, row, pairs, factors, values, begin, end, d, 1, some); });
 }
 
-/* Processes a page. The task's pairs with any key of the page are adjacent: queries ascend, and so do the first and the
- * last key of each. */
+/* Processes a page. The task's pairs that attend to any key of the page are adjacent, because queries ascend, and so do
+ * the first and the last key of each query. */
 INLINE void attend_page(tri_dtype type, task *t, int64_t at, int64_t base) {
   float factors[PAIRS];
   int64_t begin = 0, end = 0, first = t->first, last = t->end;
@@ -259,7 +260,7 @@ static void run_task(const paging *job, int64_t slice, int64_t kv_head, int64_t 
   }
 }
 
-/* Later queries have more keys, so the last part comes first. */
+/* Processes one task. Later queries have more keys, so the last part comes first. */
 static void attend_task(const void *context, int64_t i, int worker) {
   const paging *job = context;
   const int64_t kv_heads = job->call->kv_heads, at = i % job->tasks, part = job->parts - 1 - i / job->tasks;

@@ -12,7 +12,7 @@
 
 #include "device/cpu/kernels/attention_cells.h"
 
-/* 24 or 12 sums and their operands, for 32 or 16 registers. */
+/* Number of vectors of a block of c: 24 sums with their operands fit into 32 registers, 12 into 16. */
 #if TRI_VECTOR_BYTES == 64 || defined(__aarch64__)
 #define PANEL 4
 #else
@@ -42,7 +42,7 @@ typedef struct product {
   int64_t c_row;
   int64_t rows, columns;
   int64_t depth;          /* depth in elements */
-  const float *row_scale; /* NULL, or c = row_scale[r] * c + a * b */
+  const float *row_scale; /* if not NULL, c = row_scale[r] * c + a * b */
   bool accumulate;        /* c += a * b */
   trim trim;
   band band;

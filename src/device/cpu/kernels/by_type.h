@@ -10,7 +10,7 @@
       case TRI_BF16: function(TRI_BF16, __VA_ARGS__); break;                                                           \
       case TRI_FP32: function(TRI_FP32, __VA_ARGS__); break;                                                           \
       case TRI_FP64:                                                                                                   \
-      case TRI_INT32: break; /* tri_device_supports excludes them */                                                   \
+      case TRI_INT32: break; /* tri_device_supports excludes these types */                                            \
     }                                                                                                                  \
   } while (0)
 

@@ -112,7 +112,7 @@ INLINE void gated_row(tri_dtype type, tri_activation kind, int64_t r, int64_t wi
   });
 }
 
-/* Weights NULL: 1, which changes no bit. */
+/* Computes y = weight * act(gate) * up. weights NULL: the weight is 1, which changes no bit. */
 static tri_status weighted_gated_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                          int64_t width, const void *x, const void *weights, void *y) {
   const int64_t live = tri_rows_live(rows);
@@ -178,8 +178,8 @@ static tri_status weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
-/* The number of blocks of Philox 4x32-10 at once is the number of 64-bit lanes. Each lane holds a 32-bit word; the
- * upper half contains unused remains of the arithmetic. */
+/* BLOCKS: number of blocks of Philox 4x32-10 that are computed at once, which is the number of 64-bit lanes. Each lane
+ * holds a 32-bit word; the upper half contains unused remains of the arithmetic. */
 enum { BLOCKS = TRI_VECTOR_BYTES / 8, GROUP = 4 * BLOCKS };
 
 typedef uint64_t vw __attribute__((vector_size(TRI_VECTOR_BYTES)));
@@ -212,7 +212,8 @@ INLINE void store_in_turn(uint32_t *out, vw a, vw b) {
   memcpy(out + GROUP / 2, &high, sizeof high);
 }
 
-/* Computes the words of BLOCKS blocks of the stream, in its order: identical to those of tri_random_block. */
+/* Computes the words of BLOCKS blocks of the stream, in the order of the stream. They are identical to those of
+ * tri_random_block. */
 INLINE void philox(tri_random_key key, uint64_t first_block, uint32_t out[GROUP]) {
   vw block;
   for (int l = 0; l < BLOCKS; l++) block[l] = first_block + (uint64_t)l;
@@ -256,8 +257,8 @@ INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first,
   }
 }
 
-/* Processes rows in pieces: the words of a row are those of the row without a map, shifted by the difference of row
- * numbers. */
+/* Applies dropout to rows with row numbers, in pieces. Row r uses the words of the stream that row rows[r] would use
+ * without row numbers. */
 static void drop_rows(tri_queue *queue, tri_dtype type, int64_t count, const dropout_job *all,
                       const tri_dropout *options, const int32_t *rows, const void *x, void *y) {
   const int64_t width = options->width, pieces = (width + PIECE - 1) / PIECE, items = count / width * pieces;

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* Computes columns [first, end) of a thread, in whole cache lines of floats. */
+/* Computes the columns [first, end) of thread `part`, in whole cache lines of floats. */
 INLINE void share_of(int64_t width, int64_t part, int64_t parts, int64_t *first, int64_t *end) {
   int64_t lines = (width + 15) / 16;
   *first = lines * part / parts * 16;

@@ -12,7 +12,7 @@ enum { STRIP = 256, ROWS_AT_ONCE = 64, PIECE = 8192 };
 
 /* ---- squares ----------------------------------------------------------------------------------------------------- */
 
-/* Pieces are summed in double. */
+/* Returns the sum of squares of a row. Pieces of the row are added in double. */
 static double row_squares(int64_t columns, float scale, const float *row) {
   double sum = 0;
   for (int64_t first = 0; first < columns; first += PIECE) {

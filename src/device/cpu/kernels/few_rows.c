@@ -2,8 +2,9 @@
  * contiguous ranges as long as possible, and each number of b is used for all rows while it is in a register.
  *
  * b as [k, n] (weights by inputs), for up to TRI_FEW_ROWS rows: a task has some of b's rows, whole, and keeps its sums
- * for all rows of a in the cache. It reads DEPTH rows of b at a time, as DEPTH streams: each vector of sums is loaded,
- * DEPTH products are added in order, and it is stored. Then the sums of the parts are added. More rows: panels.c.
+ * for all rows of a in the cache. It reads DEPTH rows of b at a time, as DEPTH streams: it loads each vector of sums,
+ * adds DEPTH products in order, and stores it. Then the sums of the parts are added. panels.c computes GEMMs of more
+ * rows.
  *
  * b as [n, k] (by outputs), for any number of rows: vectors of sums of some rows and outputs stay in registers over a
  * part of k, then their lanes are added. If a has few rows, each number of b is used for all of them at once, and b is
@@ -18,18 +19,18 @@
 #include "device/cpu/kernels/row_sums.h"
 
 enum {
-  DEPTH = 8,          /* rows of b [k, n] at once */
-  AHEAD = 16 * LANES, /* columns of each that are prefetched */
+  DEPTH = 8,          /* rows of b [k, n] that are read at once */
+  AHEAD = 16 * LANES, /* columns of each of these rows that are prefetched */
   SUMS = 8192,        /* sums of all rows of a at once: 32 KiB */
-  BLOCK = 48,         /* outputs whose sums are stored together              */
-  FAR_BLOCK = 512,    /* the same, for few rows of a                         */
+  BLOCK = 48,         /* outputs whose sums are stored together, for many rows of a */
+  FAR_BLOCK = 512,    /* outputs whose sums are stored together, for few rows of a */
   LONGEST = 768,      /* maximum length of a part of k in which lanes are summed */
   FAR_AHEAD = 1024,   /* bytes of each stream that are prefetched */
   TASKS_EACH = 4,     /* minimum tasks of a thread */
   ALONE_OUTPUTS = 8,  /* outputs in registers at once, if a has only one row */
   MOST = 8,           /* rows or outputs in registers                        */
 #if TRI_VECTOR_BYTES == 64
-  TOGETHER = 2, /* vectors of DEPTH rows of b                  */
+  TOGETHER = 2, /* vectors of each of DEPTH rows of b that are multiplied together */
   ROWS = 8,     /* rows of a in registers at once */
   OUTPUTS = 3,  /* rows of b in registers at the same time */
 #else
@@ -41,8 +42,8 @@ enum {
 
 /* ---- b is [k, n] ------------------------------------------------------------------------------------------------- */
 
-/* Adds to sums [m, pitch] all rows of a times `depth` rows of b from row `at` on, for `vectors` vectors of columns from
- * `column` on; `count` columns if that is one vector. Prefetches b `ahead` elements further. */
+/* Adds the products of all rows of a and `depth` rows of b, from row `at` on, to sums [m, pitch], for `vectors` vectors
+ * of columns from `column` on; for only `count` columns if `vectors` is 1. Prefetches b `ahead` elements further. */
 INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t column,
                         int64_t vectors, int64_t count, int64_t ahead, float *sums, int64_t pitch) {
   vf b[DEPTH][TOGETHER];
@@ -81,7 +82,7 @@ INLINE void add_rows(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, in
   for (; at < end; at++) add_depth(type, job, at, 1, first, columns, sums, pitch);
 }
 
-/* Multiplies columns [first, end) of a part, as many at once as keep their sums in the cache; the rows of sums are
+/* Multiplies columns [first, end) of a part, as many at once as have sums that fit into the cache. The rows of sums are
  * padded by a vector, to use different cache sets. */
 static void multiply_part(const tri_cpu_few_rows *job, int64_t part, int64_t first, int64_t end) {
   float sums[SUMS + TRI_FEW_ROWS * LANES] __attribute__((aligned(64)));
@@ -175,7 +176,8 @@ INLINE vf merge_lanes(vf x, vf y, int by) {
   return by == 2 ? MERGE(2) : MERGE(1);
 }
 
-/* Reduces to half as many vectors, each with the sums of two; a single vector is added to its swapped self. */
+/* Reduces x[count] to half as many vectors, each with the sums of two. A single vector is added to itself with its
+ * lanes swapped. */
 INLINE int halve(vf *x, int count, int by) {
   if (count == 1) x[0] += (vf)vi_swap((vi)x[0], by);
   UNROLL for (int i = 0; i < count / 2; i++) x[i] = merge_lanes(x[i], x[i + count / 2], by);
@@ -269,7 +271,7 @@ INLINE void multiply_group(tri_dtype type, const group *of, int rows, int output
 
 typedef void group_function(const group *of, float *sums);
 
-/* Separate functions, so that each loop has all registers for itself. */
+/* Defines a function for each form of a group, so that each loop has all registers for itself. */
 #define GROUP(type, rows, name, outputs, fetch)                                                                        \
   __attribute__((noinline)) static void group_##type##_##rows##_##name(const group *of, float *sums) {                 \
     const group own = *of;                                                                                             \
@@ -316,7 +318,7 @@ typedef struct outputs_block {
   float *sums;                           /* [count, pitch] by outputs and rows */
   int64_t pitch;
   const char *b;      /* first row in this part */
-  int64_t next_bytes; /* distance of b's rows */
+  int64_t next_bytes; /* distance between two rows of b, in bytes */
   group of;
 } outputs_block;
 
@@ -361,7 +363,8 @@ static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, b
   }
 }
 
-/* Few rows of a: each number that is read from b is used for all of them, and the outputs of a group are far apart. */
+/* Multiplies few rows of a. Each number that is read from b is used for all of these rows, and the outputs of a group
+ * are far apart. */
 static void multiply_far(outputs_block *in) {
   const tri_cpu_few_rows *job = in->job;
   const int64_t parts = tri_divide_up(job->k, LONGEST), together = job->m == 1 ? ALONE_OUTPUTS : OUTPUTS;
@@ -380,8 +383,8 @@ static void multiply_far(outputs_block *in) {
   }
 }
 
-/* The last groups of rows, up to FETCHING of them, prefetch the next data: the same outputs in the next part of k or
- * the next block. */
+/* Multiplies more rows of a. The last FETCHING groups of rows prefetch the next data: the same outputs in the next part
+ * of k, or the next block. */
 static void multiply_near(outputs_block *in) {
   enum { FETCHING = 4 };
   const tri_cpu_few_rows *job = in->job;

@@ -7,7 +7,7 @@
 
 /* ---- sorting ----------------------------------------------------------------------------------------------------- */
 
-enum { PARTS = 16 }; /* at most: each has a counter for every expert */
+enum { PARTS = 16 }; /* maximum number of parts of the pairs; each part has a counter for every expert */
 
 /* The state of a counting sort of pairs by expert. */
 typedef struct sorting {
@@ -30,7 +30,8 @@ static void count_part(const sorting *s, int64_t part) {
   for (int64_t i = part_begin(s, part); i < part_begin(s, part + 1); i++) ++*counter_of(s, part, s->experts[i]);
 }
 
-/* Replaces counts by places: ordered by expert, and within an expert by part. */
+/* Replaces counts by the first place of each part's pairs of each expert. Places are ordered by expert, then by part.
+ */
 static void make_begins(const sorting *s, int32_t *begins) {
   int32_t place = 0;
   for (int64_t e = 0; e <= s->experts_count; e++) {

@@ -15,7 +15,7 @@
 /* Below this many elements a loop stays on one thread: starting the others would take longer. */
 enum { TRI_ALONE = 16384 };
 
-/* In a kernel, whose first argument is `queue`: the number of threads that share its work. */
+/* Number of threads that share the work of a kernel, whose first argument is `queue`. */
 #define THREADS (queue->device->description.threads)
 /* The object that runs short loops on these threads. */
 #define REGIONS tri_cpu_regions_of(&queue->device->description)

@@ -13,7 +13,7 @@ typedef struct query_row {
   float maximum, inverse;
 } query_row;
 
-/* Finds the maximum; false if any logit is not finite (0 times it is NaN). */
+/* Finds the row's maximum. Returns false if any logit is not finite, because 0 times such a logit is NaN. */
 INLINE bool find_maximum(query_row *row) {
   vf most = vf_splat(-INFINITY), zero = {0};
   FOR_VECTORS(v, count, 0, row->vocabulary, {
@@ -35,11 +35,12 @@ INLINE int64_t range_end(const query_row *row, int64_t first) {
 INLINE vf weights_at(const query_row *row, int64_t v, int64_t count, vf *less) {
   const vf x = (int64_t)count == LANES ? vf_load(TRI_FP32, row->logits, v)
                                        : vf_load_some(TRI_FP32, row->logits, v, count, -INFINITY);
-  *less = vf_max((x - row->maximum) * row->inverse, vf_splat(-1e30f)); /* finite: 0 times it is 0 */
+  *less = vf_max((x - row->maximum) * row->inverse, vf_splat(-1e30f)); /* finite, so that 0 times the value is 0 */
   return vf_exp(*less);
 }
 
-/* Sums the weights of each range, and of all. *spread: the sum of weight times its logarithm, for the entropy. */
+/* Sums the weights of each range into `sums`, and returns the sum of all. Sets *spread to the sum of each weight times
+ * its logarithm, for the entropy. */
 INLINE double add_weights(const query_row *row, double sums[TRI_LOGIT_RANGES], double *spread) {
   double total = 0;
   *spread = 0;
@@ -90,7 +91,7 @@ static int64_t find_likeliest(const query_row *row) {
   return at;
 }
 
-/* Returns the id, and sets its numbers; -1 if a logit is not finite. */
+/* Answers a query: returns the token's id and sets its numbers, or returns -1 if a logit is not finite. */
 static int32_t answer_query(const float *logits, int64_t vocabulary, const tri_logit_query *query,
                             double numbers[TRI_LOGIT_NUMBERS]) {
   query_row row = {.logits = logits, .vocabulary = vocabulary, .inverse = 1};

@@ -37,7 +37,7 @@ INLINE double row_sum(const float *row, int64_t vocabulary, float maximum) {
   return total;
 }
 
-/* Without a cap, `share` is 0; with one, 1 / cap. */
+/* Applies the scale and the soft cap to a row of logits. `share` is 1 / cap, or 0 without a cap. */
 INLINE void form_row(float scale, float cap, float share, int64_t vocabulary, float *row) {
   FOR_VECTORS(v, count, 0, vocabulary, {
     vf scaled = vf_get(TRI_FP32, row, v, count) * scale;
@@ -101,9 +101,9 @@ static tri_status softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, c
   return TRI_OK;
 }
 
-/* Writes the probabilities. A bf16 gradient is at the start of the row's own memory: element v is written after
- * elements 2v and later were read, because the vectors are processed in ascending order and loaded before they are
- * stored. */
+/* Writes factor exp(logit - maximum) for each logit, times the derivative of the soft cap. A bf16 gradient is at the
+ * start of the row's own memory. That is safe, because vectors are processed in ascending order and loaded before they
+ * are stored, so element v is written after element 2v was read. */
 INLINE void probabilities(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor,
                           float share, void *gradient, int64_t at) {
   FOR_VECTORS(v, count, 0, vocabulary, {
@@ -118,7 +118,8 @@ INLINE void zero_row(tri_dtype type, int64_t vocabulary, void *gradient, int64_t
   memset((char *)gradient + (size_t)at * tri_dtype_bytes(type), 0, (size_t)vocabulary * tri_dtype_bytes(type));
 }
 
-/* The same with the gradient of minus the entropy: slope p (logit - maximum - mean), where slope includes 1 / sum. */
+/* Writes the same plus the gradient of minus the entropy: slope p (logit - maximum - mean), where slope includes 1 /
+ * sum. */
 INLINE void with_entropy(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor, float slope,
                          float mean, float share, void *gradient, int64_t at) {
   FOR_VECTORS(v, count, 0, vocabulary, {
@@ -135,10 +136,10 @@ typedef struct gradient_job {
   const int32_t *labels;
   const float *weights;         /* used if `weighted` */
   const double *factors;        /* used if not `weighted` */
-  const double *slopes, *means; /* those of an entropy bonus; NULL: none */
+  const double *slopes, *means; /* slopes and means of the rows for an entropy bonus; NULL: no bonus */
   double scale, share;          /* scale of the whole gradient; 1 / the soft cap of the logits, or 0 */
   void *gradient;
-  bool weighted; /* a row is multiplied by its weight, not by its factor */
+  bool weighted; /* whether a row's gradient is multiplied by its weight; false: by its factor */
 } gradient_job;
 
 /* Computes the gradient of a row. The label's element is computed from its logit, which is read first, because the row

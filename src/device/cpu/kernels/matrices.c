@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-/* The rows of a square begin in different sets of a cache. */
+/* SIDE: rows and columns of a square; SQUARE_ROW: distance between its rows, so that they begin in different sets of a
+ * cache. */
 enum { SIDE = 64, SQUARE_ROW = SIDE + 4, LONG = 8192 };
 
 typedef float square[SIDE][SQUARE_ROW];
@@ -36,7 +37,8 @@ INLINE tile tile_of(const cut *all, int64_t number) {
 
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* Transposes four by four; elements beyond the rows and columns of a tile are written to memory that is not read. */
+/* Transposes a square in blocks of four by four. Elements beyond the tile's rows and columns are written to memory that
+ * is not read. */
 INLINE void turn(int64_t rows, int64_t columns, const square from, square to) {
   for (int64_t r = 0; r < rows; r += 4) {
     for (int64_t c = 0; c < columns; c += 4) {
@@ -53,7 +55,7 @@ INLINE void turn(int64_t rows, int64_t columns, const square from, square to) {
   }
 }
 
-/* Prefetches a tile's rows for writing: each row is too short for the hardware prefetcher. */
+/* Prefetches a tile's rows for writing, because each row is too short for the hardware prefetcher. */
 INLINE void expect(const char *first, int64_t rows, int64_t row_bytes, int64_t bytes) {
   enum { LINE = 64 };
   for (int64_t r = 0; r < rows; r++) {
@@ -104,7 +106,7 @@ static tri_status matrix_normalise(tri_queue *queue, tri_dtype type, const tri_m
 
 INLINE float one_of(tri_dtype type, const void *array, int64_t i) { return vf_load_some(type, array, i, 1, 0.0f)[0]; }
 
-/* `out` may be b: the elements on the diagonal are read first. */
+/* Computes a row of the polynomial. `out` may be b, because the element on the diagonal is read first. */
 INLINE void polynomial_row(tri_dtype type, const float *factors, int64_t size, int64_t row, const void *a,
                            const void *b, void *out) {
   const int64_t at = row * size, diagonal = at + row;

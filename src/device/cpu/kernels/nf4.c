@@ -1,8 +1,8 @@
 /* Weights in 4 bits (device/nf4.h), block by block.
  *
- * A frozen weight is dequantised before each of its GEMMs, so this has to keep up with memory. A block has at most 16
- * different values: they are multiplied and rounded once, and its 64 elements are looked up among them, by one
- * instruction for a whole register if the CPU has one. */
+ * A frozen weight is dequantised before each of its GEMMs, so dequantising must be as fast as memory. A block has at
+ * most 16 different values. They are multiplied and rounded once, and the block's 64 elements are looked up among them,
+ * by one instruction for a whole register if the CPU has one. */
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -24,7 +24,7 @@ INLINE int64_t length_of(int64_t block, int64_t count) {
 
 /* ---- to codes ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the largest magnitude, compared by the bits, so that NaN is above infinity. */
+/* Returns the largest magnitude. Magnitudes are compared by their bits, so that NaN is above infinity. */
 INLINE float largest_of(tri_dtype type, const void *values, int64_t first, int64_t end) {
   vi most = {0};
   FOR_VECTORS(i, some, first, end, { most = vi_max(most, (vi)vf_get(type, values, i, some) & 0x7fffffff); });
@@ -53,7 +53,8 @@ INLINE void quantise_block(tri_dtype type, int64_t count, const void *values, in
   for (int i = 0; i < BLOCK_BYTES; i++) codes[first / 2 + i] = (uint8_t)(found[2 * i] << 4 | found[2 * i + 1]);
 }
 
-/* Subtracts the mean; NaN if there is no mean. */
+/* Subtracts the mean of the blocks' largest magnitudes from each of them. If the mean is not finite, all results are
+ * NaN. */
 static void subtract_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);
@@ -94,8 +95,9 @@ INLINE void round_to_bf16(const float *numbers, float largest, uint16_t rounded[
 #endif
 
 #if defined(__AVX512BW__)
-/* Expands sixteen bytes to words of 32 bits whose halves are their upper and their lower four bits: the instruction
- * uses only the lowest five bits of each half, and the table is there twice. */
+/* Dequantises a block to bf16. Sixteen bytes of codes are expanded to words of 32 bits, whose halves have the upper and
+ * the lower four bits of a byte. The instruction uses the lowest five bits of each half as an index, so the register
+ * has the table twice. */
 INLINE void block_of_bf16(const float *numbers, float largest, const uint8_t *codes, uint16_t *out) {
   const __m256i rounded = (__m256i)vf_to_bf16_exactly(*(const vf_memory *)numbers * largest);
   const __m512i table = _mm512_broadcast_i64x4(rounded);
@@ -106,7 +108,8 @@ INLINE void block_of_bf16(const float *numbers, float largest, const uint8_t *co
   }
 }
 
-/* The same for eight bytes, with words of 64 bits; the instruction uses four bits of each half. */
+/* Dequantises a block to fp32 in the same way: eight bytes of codes are expanded to words of 64 bits, and the
+ * instruction uses four bits of each half. */
 INLINE void block_of_fp32(const float *numbers, float largest, const uint8_t *codes, float *out) {
   const __m512 table = (__m512)(*(const vf_memory *)numbers * largest);
   for (int i = 0; i < BLOCK_BYTES; i += 8) {
@@ -116,7 +119,8 @@ INLINE void block_of_fp32(const float *numbers, float largest, const uint8_t *co
   }
 }
 #elif defined(__AVX2__)
-/* Uses tables of the lower and of the upper bytes, and codes as bytes in the order of the elements. */
+/* Dequantises a block to bf16 with a table of the lower bytes of the values and one of the upper bytes. Codes are
+ * expanded to bytes in the order of the elements. */
 INLINE void block_of_bf16(const float *numbers, float largest, const uint8_t *codes, uint16_t *out) {
   uint16_t rounded[TRI_NF4_CODES];
   round_to_bf16(numbers, largest, rounded);
@@ -139,7 +143,8 @@ INLINE void block_of_bf16(const float *numbers, float largest, const uint8_t *co
   }
 }
 
-/* Expands four bytes to words of 64 bits with an index in each half; its bit 3 selects one of two tables. */
+/* Dequantises a block to fp32. Four bytes of codes are expanded to words of 64 bits with an index in each half; bit 3
+ * of an index selects one of two tables. */
 INLINE void block_of_fp32(const float *numbers, float largest, const uint8_t *codes, float *out) {
   const __m256 first = (__m256)(*(const vf_memory *)numbers * largest);
   const __m256 second = (__m256)(*(const vf_memory *)(numbers + LANES) * largest);
@@ -191,12 +196,13 @@ typedef struct nf4_range {
   float offset, numbers[TRI_NF4_CODES], map[TRI_DYNAMIC_CODES];
 } nf4_range;
 
-/* Rounded twice: this file is compiled without contraction (cmake/cpu_kernels.cmake). */
+/* Returns the largest magnitude of a block. The product and the sum are each rounded, because this file is compiled
+ * without contraction (cmake/cpu_kernels.cmake). */
 INLINE float largest_at(const nf4_range *s, int64_t block, int64_t whole) {
   return s->map[s->largest_codes[block]] * s->scales[whole / TRI_NF4_GROUP] + s->offset;
 }
 
-/* Dequantises a kept block; only a part of some blocks is in the cut, or requested. */
+/* Dequantises the part of a kept block that is in the cut and requested. */
 INLINE void dequantise_block(tri_dtype type, const nf4_range *s, int64_t block) {
   const tri_nf4_span span = tri_nf4_span_of(*s->cut, block);
   const int64_t first = span.local > s->first ? span.local : s->first;

@@ -1,6 +1,6 @@
 /* Layer norm, RMS norm, and sums over rows.
  *
- * Along a row: a thread owns whole pieces of rows, and each is read from memory once and from the L1 cache after that.
+ * Along a row: a thread owns whole pieces of rows. Each piece is read from memory once, and then from the L1 cache.
  * Down the columns (gradients of weights and biases): a thread owns a strip of columns and walks down all rows, with
  * the sums in registers; every BLOCK rows they are added to a total, which keeps the rounding error of long sums small.
  * No result depends on the number of threads. */
@@ -67,7 +67,7 @@ INLINE const void *add_branch(tri_dtype type, int64_t width, int64_t at, const v
   return sum;
 }
 
-/* The loop of every kernel here: over the pieces, shared by the threads. */
+/* Begins the loop of the kernels along rows: over the pieces, which the threads share. */
 #define PARALLEL_PIECES                                                                                                \
   const tri_dtype type = norm->type;                                                                                   \
   const int64_t pieces = tri_rows_live(norm->rows) * norm->groups;                                                     \
@@ -225,7 +225,8 @@ INLINE void store_strip(float *out, int64_t column, int64_t columns, const vf to
   }
 }
 
-/* Inlined once for each of the three users, so that NULL arguments are constants inside the loops. */
+/* Computes the sums of a strip. The function is inlined once for each of its three callers, so that NULL arguments are
+ * constants inside the loops. */
 INLINE void columns_strip(tri_dtype type, const columns_job *job, const void *x, const float *mean, int64_t column) {
   int64_t columns = strip_columns(job->norm.width, column);
   vf total_b[STRIP], total_w[STRIP];

@@ -27,8 +27,8 @@ INLINE void adamw_piece(const adamw_factors *f, int64_t first, int64_t end, floa
   });
 }
 
-/* Writes the bf16 copy of a piece that has just been updated and is still in a cache. It is not in the loop above,
- * because the compiler might then choose other multiply-adds. */
+/* Writes the bf16 copy of a piece that has just been updated and is still in a cache. This is a loop of its own,
+ * because within the loop of the update the compiler might contract multiplications and additions differently. */
 INLINE void narrow_piece(int64_t first, int64_t end, const float *parameter, uint16_t *narrow) {
   FOR_VECTORS(i, count, first, end, { vf_put(TRI_BF16, narrow, i, count, vf_get(TRI_FP32, parameter, i, count)); });
 }

@@ -1,10 +1,10 @@
-/* GEMMs of rows in generation with panels of b: TRI_PANEL adjacent columns, for one k after the other. The sums of some
- * rows and columns stay in registers over the depth of a panel; a vector of b is used for all of these rows, a number
- * of a for all of these columns.
+/* GEMMs of rows in generation with panels of b. A panel has TRI_PANEL adjacent columns, stored for one k after the
+ * other. The sums of some rows and columns stay in registers over the depth of a panel; a vector of b is used for all
+ * of these rows, a number of a for all of these columns.
  *
  * Packed weights, in bf16, are stored in such panels, with pairs of two k: few rows read them sequentially, at the rate
  * of memory, and the CPU's products of pairs use them directly. If the CPU has none, or slow ones, both numbers of a
- * pair are widened and multiplied in turn. A sum is one chain in the order of k, for any other rows in the call.
+ * pair are widened and multiplied in turn. A sum is one chain in the order of k, whatever other rows are in the call.
  *
  * Weights in fp32 have no second copy. For b as [k, n], a part of a panel is copied when more than TRI_FEW_ROWS rows
  * need it: its rows are a page or more apart, and each would need an entry of the TLB. Sums have the same order as in
@@ -35,7 +35,7 @@ enum {
 typedef enum panel_kind {
   FLOATS, /* a and the panel are fp32                           */
   PAIRS,  /* both are bf16: products of pairs                   */
-  HALVES, /* a is fp32, the panel has pairs, which are widened  */
+  HALVES, /* a is fp32; the panel has pairs, which are widened */
 } panel_kind;
 
 /* Rows of a from some k on. The multiplication also prefetches b: rows of a panel from `next` on (or NULL),
@@ -59,7 +59,7 @@ INLINE vf add_pair(vf sum, uint32_t a, vf b) {
 
 INLINE vf half_of(vf pairs, int which) { return (vf)(which == 0 ? (vu)pairs << 16 : (vu)pairs & 0xffff0000u); }
 
-/* Adds number `at` of each of these rows, times `wide` vectors of columns. */
+/* Adds the products of number `at` of each of these rows and `wide` vectors of columns to the sums. */
 INLINE void add_products(const rows_of_a *a, int64_t row, int rows, int64_t at, const vf *values, int wide,
                          vf (*sum)[VECTORS]) {
   const float *from = (const float *)a->first + row * a->ld + at;
@@ -127,7 +127,7 @@ INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int
   }
 }
 
-/* Few rows of a, each with a whole panel, which is read sequentially, and widened again for each row. */
+/* Multiplies few rows of a, each by a whole panel. The panel is read sequentially, and widened again for each row. */
 INLINE void multiply_whole(const rows_of_a *a, const float *b, int64_t depth, float *sums) {
   enum { AT_ONCE = VECTORS > 6 ? 1 : 2 };
   int64_t row = 0;
@@ -180,7 +180,7 @@ static void widen_panel(const float *pairs, int64_t count, float *to) {
   }
 }
 
-/* As HALVES, in the same order; for many rows it is worthwhile to widen a panel once. */
+/* Computes the sums of HALVES in the same order, for many rows, for which it is worthwhile to widen a panel once. */
 static void multiply_widened(const rows_of_a *a, const float *b, int64_t k, float *sums) {
   float wide[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
   int64_t at = 0;
@@ -269,8 +269,8 @@ static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_
   store_sums(job, row, rows, first, count, total, TRI_PANEL);
 }
 
-/* The division into tasks: a task has some adjacent panels, or, if these are too few for the threads, some rows of
- * one. */
+/* The division into tasks. A task has some adjacent panels or, if there are too few panels for the threads, some rows
+ * of one panel. */
 typedef struct panel_runs {
   const tri_cpu_few_rows *job;
   int64_t panels, runs, cuts;

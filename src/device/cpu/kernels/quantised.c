@@ -19,7 +19,8 @@ enum {
 };
 
 typedef struct code_table {
-  float middles[TRI_DYNAMIC_CODES]; /* the last one is never reached */
+  float middles[TRI_DYNAMIC_CODES]; /* [i]: middle between code i and the next; the last element is infinity, which no
+                                       number exceeds */
   uint8_t lowest[2][CELLS];         /* lowest codes of cells of positive numbers, and of negative ones */
 } code_table;
 
@@ -35,8 +36,8 @@ INLINE uint32_t bits_of(float x) {
   return bits;
 }
 
-/* Fills the table. Codes ascend with the cells' numbers. The lowest number of a cell is its first if numbers are
- * positive, and its last if they are negative. */
+/* Fills the table. Codes ascend with the numbers in the cells. The lowest number of a cell is its first one for
+ * positive numbers, and its last one for negative numbers. */
 static void make_table(bool with_sign, code_table *out) {
   int32_t code = 0;
   for (int32_t c = 0; c < TRI_DYNAMIC_CODES - 1; c++) out->middles[c] = tri_dynamic_middle(with_sign, c);
@@ -53,7 +54,7 @@ static void make_table(bool with_sign, code_table *out) {
   }
 }
 
-/* Returns the code of x, which is at most 1 apart from one rounding. */
+/* Returns the code of x. |x| is at most 1, or above 1 only by one rounding. */
 INLINE uint8_t code_of(const code_table *table, float x) {
   const uint32_t upper = bits_of(x) >> 16;
   const int32_t cell = (int32_t)(upper & (SIGN - 1)) - LOWEST_CELL;
@@ -62,7 +63,7 @@ INLINE uint8_t code_of(const code_table *table, float x) {
   return (uint8_t)(code + ((x > middle) | ((x == middle) & (code & 1))));
 }
 
-/* Returns the largest magnitude, compared by the bits, so that NaN is above infinity. */
+/* Returns the largest magnitude. Magnitudes are compared by their bits, so that NaN is above infinity. */
 INLINE float largest_of(const float *in, int64_t count) {
   vi most = {0};
   int32_t largest = 0;

@@ -73,7 +73,8 @@ static bool is_routed(const tri_router *router, const int32_t *experts, int64_t 
   return experts[row * router->chosen] >= 0;
 }
 
-/* Numbers as integers in the order of floats: NaN is above all, and a taken one below all. */
+/* Keys: numbers as integers that are in the order of the floats. NaN is above all numbers, and the key TAKEN below all.
+ */
 enum { TAKEN = INT32_MIN };
 
 INLINE vi keys_of(vf x) {
@@ -111,8 +112,8 @@ INLINE vi lane_numbers(void) {
   return at;
 }
 
-/* Returns the best of keys [first, end), the first of equals, and marks it as taken. At least one is not taken. Reads
- * to the end of a vector. */
+/* Returns the index of the best of keys [first, end), the lowest index among equal keys, and marks it as taken. At
+ * least one key must not be taken. Reads to the end of a vector. */
 static int64_t choose_best(int32_t *keys, int64_t first, int64_t end) {
   const vi at = lane_numbers();
   vi best = TAKEN - (vi){0}, places = {0};
@@ -260,7 +261,7 @@ typedef struct backward {
   const float *logits, *gradient_weights, *balance;
   const int32_t *experts;
   int64_t first_row, sequence_rows;
-  float z; /* multiplied by 2 token_scale */
+  float z; /* factor of the gradient of the z-loss: its coefficient times 2 token_scale */
   float *gradient;
 } backward;
 
@@ -278,7 +279,7 @@ static void begin_gradient(const tri_router *router, const scores *s, const floa
               { vf_put(TRI_FP32, gradient, i, count, (vf_get(TRI_FP32, balance, i, count) - mean) / s->sum); });
 }
 
-/* Adds the gradients of the scores of the chosen experts. */
+/* Adds the gradients of the chosen experts' scores to `gradient`. */
 static void add_chosen(const tri_router *router, const scores *s, const int32_t *experts, const float *slopes,
                        float *gradient) {
   const float by = divisor(router, s, experts);
@@ -287,7 +288,7 @@ static void add_chosen(const tri_router *router, const scores *s, const int32_t 
   for (int64_t j = 0; j < router->chosen; j++) gradient[experts[j]] += (float)router->scale / by * (slopes[j] - mean);
 }
 
-/* Replaces the gradients of scores by those of logits; adds the gradient of the square of log_sum_exp. */
+/* Replaces the gradients of scores by the gradients of logits, and adds the gradient of the square of log_sum_exp. */
 static void end_gradient(const tri_router *router, const scores *s, float z, float *gradient) {
   vf sum = {0};
   FOR_VECTORS(i, count, 0, router->experts,
@@ -326,7 +327,7 @@ static tri_status router_backward(tri_queue *queue, tri_dtype type, tri_rows row
                                   int64_t sequence_rows, double z, const tri_step_values *values,
                                   void *gradient_logits) {
   (void)type;
-  (void)weights; /* recomputed from the scores */
+  (void)weights; /* the weights are recomputed from the scores */
   const int64_t live = tri_rows_live(rows);
   const backward job = {.router = router,
                         .logits = logits,
@@ -396,7 +397,7 @@ static tri_status router_balance(tri_queue *queue, tri_dtype type, const tri_rou
   return TRI_OK;
 }
 
-/* Parts of the rows, each summed by itself: their number does not depend on that of the threads. */
+/* Number of parts of the rows. Each part is summed by itself, and the number does not depend on the threads. */
 enum { PARTS = 64 };
 
 static tri_status router_z_loss(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router, double z,

@@ -6,7 +6,7 @@
 #include "device/cpu/kernels/vector.h"
 #include "device/cpu/skinny_gemm.h"
 
-/* Before a loop with a constant number of iterations whose values stay in registers. */
+/* Unrolls the following loop, which has a constant number of iterations and keeps its values in registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -45,7 +45,7 @@ INLINE void begin_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, i
   }
 }
 
-/* panels.c: GEMMs of packed panels, and of more than TRI_FEW_ROWS rows with a b of [k, n]. */
+/* Computes GEMMs with packed panels, and GEMMs of more than TRI_FEW_ROWS rows with a b of [k, n] (panels.c). */
 void TRI_KERNEL(multiply_panels)(tri_regions *regions, const tri_cpu_few_rows *job);
 
 #endif

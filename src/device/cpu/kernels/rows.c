@@ -3,7 +3,8 @@
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 
-/* A row is cut in pieces, so that threads also share a matrix of few long rows. */
+/* Number of elements of a piece of a row. Rows are cut in pieces, so that threads also share a matrix of few long rows.
+ */
 enum { PIECE = 8192 };
 
 /* A piece of a row: `count` elements, at these offsets of the two arrays. */

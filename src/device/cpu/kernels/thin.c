@@ -4,7 +4,8 @@
  * cache; some rows at a time are multiplied by all of them, and c is read and written sequentially.
  *
  * For c = a^T b, vectors run along the rows of a, that is, along c's columns: only the result is transposed, which is
- * small. Some rows of a, which stay in the cache, are added to all of the sums, [n, m], before the next rows are. */
+ * small. The terms of some rows of a, which stay in the cache, are added to all of the sums, [n, m], before the terms
+ * of the next rows. */
 #include "device/cpu/thin.h"
 #include "base/count.h"
 #include "device/cpu/kernels/row_sums.h"
@@ -12,7 +13,7 @@
 enum {
   STRIP = TRI_THIN_COLUMNS / LANES, /* vectors of a panel                       */
 #if TRI_VECTOR_BYTES == 64
-  TOGETHER = STRIP, /* vectors whose sums are in registers */
+  TOGETHER = STRIP, /* vectors of columns whose sums are in registers */
   ROWS = 8,         /* rows, or ranks, of these sums */
 #else
   TOGETHER = 2,
@@ -24,7 +25,7 @@ enum {
 
 /* ---- c += a b^T -------------------------------------------------------------------------------------------------- */
 
-/* Copies columns from `first` on, as [k, TRI_THIN_COLUMNS]; padded with zeros beyond n. */
+/* Copies columns of b from `first` on to a panel [k, TRI_THIN_COLUMNS], padded with zeros beyond n. */
 static void fill_panel(const tri_cpu_thin_depth *job, int64_t first, float *to) {
   for (int64_t j = 0; j < TRI_THIN_COLUMNS; j++) {
     for (int64_t i = 0; i < job->k; i++) to[i * TRI_THIN_COLUMNS + j] = 0;
@@ -40,8 +41,8 @@ static void fill_panel(const tri_cpu_thin_depth *job, int64_t first, float *to) 
   }
 }
 
-/* Adds `rows` rows of a in fp32, [rows, TRI_MOST_THIN], times some vectors of a panel to the rows of c, which have
- * `left` columns. */
+/* Adds the products of `rows` rows of a in fp32, [rows, TRI_MOST_THIN], and some vectors of a panel to the rows of c,
+ * which have `left` columns. */
 INLINE void add_strip(int rows, int64_t k, const float *a, const float *panel, int64_t ldc, uint16_t *c, int64_t left) {
   vf sum[ROWS][TOGETHER];
   UNROLL for (int r = 0; r < rows; r++) { UNROLL for (int v = 0; v < TOGETHER; v++) sum[r][v] = (vf){0}; }
@@ -99,8 +100,8 @@ void TRI_KERNEL(thin_depth)(int threads, const tri_cpu_thin_depth *job) {
 
 /* ---- c = a^T b --------------------------------------------------------------------------------------------------- */
 
-/* Adds rows [row, row + rows) of a, in the columns of some vectors, times ROWS ranks of b to sums [ROWS, pitch].
- * Prefetches the next part of these rows. */
+/* Adds the products of rows [row, row + rows) of a, in the columns of some vectors, and ROWS ranks of b to sums [ROWS,
+ * pitch]. Prefetches the next part of these rows. */
 INLINE void add_outer(const tri_cpu_thin_gradient *job, int64_t row, int64_t rows, int64_t first, int64_t left,
                       const float *b, int64_t b_pitch, int64_t pitch, float *sums) {
   vf sum[ROWS][TOGETHER];

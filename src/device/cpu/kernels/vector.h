@@ -24,7 +24,7 @@ typedef float vf __attribute__((vector_size(TRI_VECTOR_BYTES)));
 typedef int32_t vi __attribute__((vector_size(TRI_VECTOR_BYTES)));
 typedef uint32_t vu __attribute__((vector_size(TRI_VECTOR_BYTES)));
 typedef uint16_t vh __attribute__((vector_size(TRI_VECTOR_BYTES / 2)));
-/* The same in memory, of any alignment. */
+/* The vector types in memory of any alignment. */
 typedef float vf_memory __attribute__((vector_size(TRI_VECTOR_BYTES), aligned(4), may_alias));
 typedef uint16_t vh_memory __attribute__((vector_size(TRI_VECTOR_BYTES / 2), aligned(2), may_alias));
 
@@ -32,8 +32,8 @@ typedef uint16_t vh_memory __attribute__((vector_size(TRI_VECTOR_BYTES / 2), ali
 
 INLINE vf vf_splat(float x) { return x - (vf){0}; }
 
-/* Returns a b + c, rounded once if the unit can. It is explicit, since a compiler's choice to contract a product and a
- * sum depends on the surrounding code, and the bits of a result must not. */
+/* Returns a b + c, rounded once if the vector unit can do that. The function is explicit, since a compiler's choice to
+ * contract a product and a sum depends on the surrounding code, and the bits of a result must not depend on it. */
 INLINE vf vf_fma(vf a, vf b, vf c) {
 #if defined(__AVX512F__)
   return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -55,7 +55,7 @@ INLINE vf vf_from_bf16(vh x) {
   return (vf)(bits << 16);
 }
 
-/* Rounds to nearest even; NaN stays NaN. */
+/* Returns the nearest bf16 numbers; ties are rounded to even, and NaN stays NaN. */
 INLINE vh vf_to_bf16_exactly(vf x) {
   vu bits = (vu)x;
   vu rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
@@ -69,7 +69,7 @@ INLINE vh vf_to_bf16_exactly(vf x) {
 #endif
 }
 
-/* AVX512-BF16 flushes numbers below 2^-126 to 0, as its products do with their factors. */
+/* Returns x rounded to bf16. AVX512-BF16 flushes numbers below 2^-126 to 0, as its products do with their factors. */
 INLINE vh vf_to_bf16(vf x) {
 #if defined(__AVX512BF16__)
   return (vh)_mm512_cvtneps_pbh((__m512)x);
@@ -163,7 +163,7 @@ INLINE void vf_put(tri_dtype type, void *array, int64_t i, int64_t count, vf x) 
 
 INLINE vf vf_select(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
 
-/* Returns the maximum; b if either is NaN. */
+/* Returns the maximum of each lane; b's lane if either is NaN. */
 INLINE vf vf_max(vf a, vf b) {
 #if defined(__AVX512F__)
   return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -240,7 +240,8 @@ INLINE vi vi_min(vi a, vi b) {
 #endif
 }
 
-/* Lane l of the result is lane l ^ by; `by` is a constant power of two below LANES. */
+/* Returns x with its lanes exchanged: lane l of the result is lane l ^ by of x. `by` is a constant power of two below
+ * LANES. */
 INLINE vi vi_swap(vi x, int by) {
 #if TRI_VECTOR_BYTES == 64
   if (by == 8) return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);

@@ -53,7 +53,7 @@ DEVICE wide silu_slope(wide factor, wide x) {
   return factor * sigmoid * (1 + x * (1 - sigmoid));
 }
 
-/* relu(NaN) is NaN. */
+/* Returns relu(x); NaN stays NaN. */
 DEVICE wide relu_value(wide x) { return x <= 0 ? 0 : x; }
 TIMES_VALUE(relu)
 DEVICE wide relu_slope(wide factor, wide x) { return x <= 0 ? 0 : factor; }
@@ -69,8 +69,8 @@ DEVICE wide relu2_value(wide x) { return x <= 0 ? 0 : x * x; }
 TIMES_VALUE(relu2)
 DEVICE wide relu2_slope(wide factor, wide x) { return x <= 0 ? 0 : factor * 2 * x; }
 
-/* With e = exp(x) and n = e (e + 2), tanh(log(1 + e)) is n / (n + 2), without cancellation. For x from 20 on it is
- * 1. */
+/* Returns x tanh(log(1 + e)) with e = exp(x). The tanh is n / (n + 2) with n = e (e + 2), without cancellation, and 1
+ * for x from 20 on. */
 DEVICE wide mish_value(wide x) {
   const wide e = wide_exp(x > 20 ? 20 : x), n = e * (e + 2);
   return x * (n / (n + 2));
@@ -83,7 +83,7 @@ DEVICE wide mish_slope(wide factor, wide x) {
 
 DEVICE wide tanh_value(wide x) { return wide_tanh(x); }
 TIMES_VALUE(tanh)
-/* 1 - tanh^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|), without cancellation. */
+/* Returns factor (1 - tanh^2), computed as factor 4 e / (1 + e)^2 with e = exp(-2 |x|), without cancellation. */
 DEVICE wide tanh_slope(wide factor, wide x) {
   const wide e = wide_exp(x > 0 ? -2 * x : 2 * x), of = 1 / (1 + e);
   return factor * (4 * e * of * of);

@@ -42,8 +42,8 @@ typedef struct attention_arguments {
   const int32_t *pages; /* pages of keys and values, ATTENTION_PAGE rows each; NULL: rows are contiguous */
   const void *q, *k, *v;
   void *out, *log_sum_exp;         /* log_sum_exp [heads, query_rows]; may be NULL in a forward without merge */
-  const void *gradient_out, *sums; /* backward only, like the next three; sums: D of attention_backward.h [heads,
-                                    * query_rows] */
+  const void *gradient_out, *sums; /* backward only, like the next three members; sums [heads, query_rows]: D of
+                                      attention_backward.h */
   void *gradient_q, *gradient_k, *gradient_v;
   int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides of rows and heads, in elements */
   double scale;       /* scale of scores, and so of gradients of q and k */

@@ -258,10 +258,9 @@ DEVICE void backward_begin(backward *b, const attention_arguments *p, element *t
   }
 }
 
-/* Computes the block's rows of the gradient of q (own_keys 0), or of those of k and v (own_keys 1). `tiles` is the
- * block's shared memory; `width`: NARROW or WIDE. Has one barrier for each step of the walk, and a second one with
- * chunks.
- */
+/* Computes the block's rows of the gradient of q (own_keys 0), or of the gradients of k and v (own_keys 1). `tiles` is
+ * the block's shared memory; `width` is NARROW or WIDE. The function has one barrier for each step of the walk, and a
+ * second one if heads are processed in chunks. */
 DEVICE void backward_block(const attention_arguments *p, element *tiles, const int own_keys, const int width) {
   backward b;
   const int32_t chunks = (p->head_dim + width - 1) / width;
@@ -283,7 +282,7 @@ DEVICE void backward_block(const attention_arguments *p, element *tiles, const i
     walk next = w;
     walk_next(&next, p->slices, own_keys, ATTENTION_OTHERS);
     copy_async_wait(0);
-    barrier(); /* this tile has arrived, and no thread reads the previous one */
+    barrier(); /* after this barrier the tile has arrived, and no thread reads the previous one */
     if (chunks == 1) load_others(&b, &next, 1 - turn, own_keys, width);
     copy_async_commit();
     backward_step(&b, &w, turn, own_keys, width);

@@ -138,8 +138,8 @@ DEVICE void mask_scores(forward *f) {
   }
 }
 
-/* Completes the scores of a tile of keys: caps and masks them, raises m to their largest, replaces them by
- * exp(score - m), rescales l and out to the new m, and adds to l. */
+/* Completes the scores of a tile of keys: caps and masks them, raises m to the largest of them, replaces them by
+ * exp(score - m), rescales l and out to the new m, and adds their sum to l. */
 DEVICE void bring_up_to_date(forward *f, const int width) {
   const wide scale = (wide)(f->p->unit * LOG2_E);
   if (f->p->share > 0) cap_scores(f);
@@ -158,7 +158,7 @@ DEVICE void bring_up_to_date(forward *f, const int width) {
         }
       }
       most = fragment_row_maximum(most) * scale;
-      if (most <= f->m[h][r]) most = f->m[h][r]; /* else `most` is larger, or NaN */
+      if (most <= f->m[h][r]) most = f->m[h][r]; /* otherwise `most` is larger than m, or NaN */
       if (f->m[h][r] != f->m[h][r]) most = f->m[h][r];
       const wide base = most == -wide_infinity() ? 0 : most; /* 0 if all keys so far are masked */
       const wide old = wide_exp2(f->m[h][r] - base);
@@ -302,14 +302,14 @@ DEVICE void forward_part(forward *f, const int width) {
   while (!walk_is_done(&f->walk)) {
     const int first = f->walk.chunk == 0, last = f->walk.chunk == f->walk.chunks - 1;
     copy_async_wait(0);
-    barrier(); /* the keys have arrived, and no thread reads the values */
+    barrier(); /* after this barrier the keys have arrived, and no thread reads the values */
     if (last) load_values(f, width);
     copy_async_commit();
     if (first) clear_scores(f);
     add_scores(f, width);
     if (last) bring_up_to_date(f, width);
     copy_async_wait(0);
-    barrier(); /* the values have arrived, and no thread reads the keys */
+    barrier(); /* after this barrier the values have arrived, and no thread reads the keys */
     walk_next(&f->walk, f->p->slices, 0, KEYS);
     load_keys(f, width);
     copy_async_commit();

@@ -2,8 +2,8 @@
  *
  * An *item* is a vector of VECTOR elements if all addresses and widths allow 16 bytes at once, and else one element. A
  * thread processes items in strides of the whole grid, so that any number of blocks gives the same result
- * (weighted_gated_backward: a warp processes a row). One function computes an element whether or not arrays are
- * aligned: the bits do not depend on the alignment. No kernel has a barrier. */
+ * (weighted_gated_backward: a warp processes a row). The same function computes an element whether or not arrays are
+ * aligned, so the bits do not depend on the alignment. No kernel has a barrier. */
 #include "device/gpu/kernels/elements.h"
 
 #include "device/gpu/kernels/activations.h"
@@ -56,7 +56,7 @@ DEVICE void store_as(int bits, void *out, int64_t i, wide value) {
   }
 }
 
-/* Elements that are converted together: whole vectors in every type. */
+/* Number of elements that are converted together: whole vectors in every type. */
 enum { CONVERTED = 8 };
 
 typedef union converted {
@@ -110,7 +110,7 @@ DEVICE row_place row_place_of(const copy_rows_arguments *a, int64_t i, int64_t e
   return at;
 }
 
-/* Copy rows: bitwise, or with conversion. */
+/* Copy rows, move_rows bitwise and convert_rows with conversion. */
 DEVICE void move_rows(const copy_rows_arguments *a, int64_t rows) {
   const element *from = (const element *)a->from;
   element *to = (element *)a->to;
@@ -258,7 +258,7 @@ KERNEL(gated_backward) {
   }
 }
 
-/* One warp per row, because all elements of the row contribute to the gradient of its weight. */
+/* Processes a row with one warp, because all elements of the row contribute to the gradient of its weight. */
 KERNEL(weighted_gated_backward) {
   const element *x = (const element *)a.x, *dy = (const element *)a.gradient_y;
   element *dx = (element *)a.gradient_x;
@@ -290,8 +290,8 @@ KERNEL(weighted_gated_backward) {
 /* Number of elements whose random words are generated together: whole vectors and whole blocks of Philox. */
 enum { DRAWN = VECTOR > 4 ? VECTOR : 4 };
 
-/* Bitwise equal to the other devices: in fp32 and bf16 the CPU's kernels multiply by an fp32 number; in fp64 the
- * reference divides. */
+/* The results equal those of the other devices to the bit: in fp32 and bf16 the CPU's kernels multiply by an fp32
+ * number, and in fp64 the reference device divides. */
 #if TRI_GPU_TYPE == 64
 DEVICE wide dropout_factor(double probability) { return 1.0 - probability; }
 DEVICE wide scaled(wide x, wide factor) { return x / factor; }
@@ -308,7 +308,7 @@ DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
   return which == 0 ? words[0] : which == 1 ? words[1] : which == 2 ? words[2] : words[3];
 }
 
-/* Element i uses the random word with index first + i + row_shift. Returns row_shift; it is 0 if all elements have
+/* Returns row_shift of element i, which uses the random word with index first + i + row_shift; 0 if all elements have
  * consecutive indices (device/dropout.h). */
 DEVICE uint64_t row_shift(const dropout_arguments *a, int64_t i) {
   if (tri_dropout_is_flat(&a->options, a->rows)) return 0;

@@ -102,8 +102,8 @@ KERNEL(embedding_sort) {
   for (int i = thread(); i < here; i += threads()) a.keys[begin + i] = tile->keys[i];
 }
 
-/* One thread per key: counts the smaller keys in each of the runs. The searches in the runs are interleaved, because
- * each mostly waits for memory. */
+/* Merges runs with one thread per key, which counts the smaller keys in each of the runs. The searches in the runs are
+ * interleaved, because each search mostly waits for memory. */
 KERNEL(embedding_merge) {
   const int rows = rows_of_piece(&a.rows), run_bits = (int)a.run_bits;
   for (int i = (int)block_x() * threads() + thread(); i < rows; i += (int)blocks_x() * threads()) {
@@ -267,7 +267,7 @@ DEVICE int windows_end(const embedding_join_arguments *a) {
   const uint32_t id = id_of(a->keys[behind]);
   if (id == no_id() || id_of(a->keys[behind - 1]) != id) return 0;
   if (begin > 0 && id_of(a->keys[begin - 1]) == id) return 0;
-  int low = behind, high = rows; /* keys before low have the id; keys from high on do not */
+  int low = behind, high = rows; /* keys before `low` have the id; keys from `high` on do not have it */
   while (low < high) {
     const int middle = low + (high - low) / 2;
     if (id_of(a->keys[middle]) == id) {

@@ -79,7 +79,7 @@ DEVICE wide fragment_row_maximum(wide own) {
   UNROLL
   for (int mask = 1; mask < FRAGMENT_ROW_LANES; mask *= 2) {
     wide other = shuffle_wide(own, mask);
-    if (!(other <= own)) own = other; /* so that NaN wins */
+    if (!(other <= own)) own = other; /* this form of the comparison lets NaN win */
   }
   return own;
 }
@@ -94,7 +94,7 @@ typedef struct fragment_b {
   uint32_t words[FRAGMENT_WORDS];
 } fragment_b;
 
-/* Return a word of two elements: rounded numbers, or stored elements. */
+/* Return a word of two elements: of two numbers, which are rounded, or of two stored elements. */
 DEVICE uint32_t bf16_pair(float low, float high) {
 #if defined(TRI_GPU_CUDA)
   uint32_t pair;

@@ -25,7 +25,7 @@ typedef struct tile_keys {
   uint64_t at[GROUPS_TILE];
 } tile_keys;
 
-/* Returns how many of the `count` sorted keys are of groups before this one, by bisection. Called by one thread. */
+/* Returns how many of the `count` sorted keys belong to groups before `group`, by bisection. Called by one thread. */
 DEVICE int first_of_group(const tile_keys *keys, int count, int64_t group) {
   int low = 0;
   for (int step = GROUPS_TILE; step > 0; step /= 2) {

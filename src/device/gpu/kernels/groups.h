@@ -57,7 +57,8 @@ typedef struct groups_place_arguments {
   const int32_t *count;
 } groups_place_arguments;
 
-/* out[capacity, width] (+)= the sum of the rows places[capacity, terms] of in[.., width]; -1: no term. */
+/* out[capacity, width] (+)= the sum of the rows places[capacity, terms] of in[.., width]; a place of -1 adds no term.
+ */
 typedef struct sum_rows_arguments {
   const int32_t *places;
   const void *in;

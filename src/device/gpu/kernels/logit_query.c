@@ -2,8 +2,9 @@
  * thread, so that the sums depend only on the vocabulary. With the weights exp((x - maximum) / temperature), an id is
  * sampled as the first whose sum of weights up to it is above uniform * total.
  *
- * The block reads the row for its maximum, for the weights' sums at temperature 1 (log probability and entropy), and at
- * another temperature for the sums of that. Then one thread searches the ranges, and the elements of one of them. */
+ * The block reads the row for its maximum, and then for the sums of weights at temperature 1 (log probability and
+ * entropy). If the query's temperature differs, it reads the row a third time for the sums of weights at that
+ * temperature. Then one thread searches the ranges, and the elements of one of them. */
 #include "device/gpu/kernels/logit_query.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -33,8 +34,8 @@ DEVICE wide weight_of(const query_row *row, int64_t v, wide *less) {
   return wide_exp(*less);
 }
 
-/* Finds the maximum; returns false if any logit is not finite (0 times it is NaN). All threads of the block call it,
- * and get the same result. */
+/* Finds the row's maximum. Returns false if any logit is not finite, because 0 times such a logit is NaN. All threads
+ * of the block call this, and get the same result. */
 DEVICE int find_maximum(query_row *row, query_shared *shared) {
   wide most = -wide_infinity(), zero = 0;
   for (int64_t v = thread(); v < row->vocabulary; v += threads()) {
@@ -57,7 +58,7 @@ DEVICE double add_weights(const query_row *row, query_shared *shared, double *sp
     sum += (double)weight;
     spread_sum += (double)weight * (double)less;
   }
-  barrier(); /* the previous values have been read */
+  barrier(); /* all threads have read the previous values */
   shared->sums[thread()] = sum;
   shared->spreads[thread()] = spread_sum;
   barrier();
@@ -83,8 +84,8 @@ DEVICE int64_t find_in_range(const query_row *row, int64_t first, double left, i
   return last;
 }
 
-/* Returns the id whose sum of weights up to it is the first above `left`; the last with a nonzero weight because of
- * rounding. */
+/* Returns the first id whose sum of weights up to it is above `left`. If rounding leaves no such id, returns the last
+ * one with a nonzero weight. */
 DEVICE int64_t find_sampled(const query_row *row, const double *sums, double left) {
   const int64_t length = tri_logit_range(row->vocabulary);
   int64_t last = 0;

@@ -145,7 +145,7 @@ typedef struct row_gradient {
   element *out;
   int64_t vocabulary, label; /* label: index in this rank's shard */
   wide most, each, scale;    /* each: 1 / sum */
-  wide slope, mean;          /* those of an entropy bonus; slope 0: none */
+  wide slope, mean;          /* slope and mean of the row for an entropy bonus; slope 0: no bonus */
   wide share;                /* 1 / soft cap, or 0 */
   int counted;               /* whether the row has a label */
 } row_gradient;

@@ -30,7 +30,8 @@ typedef struct low_rank_rest_arguments {
   double scale;
 } low_rank_rest_arguments;
 
-/* squares: sum of squares of the rest. norm: that of the last step, and then of this one. */
+/* squares: sum of squares of the rest. norm: limited norm of the rest, of the last step on input and of this step on
+ * output. */
 typedef struct low_rank_growth_arguments {
   const tri_step_values *values;
   const double *squares;

@@ -39,7 +39,7 @@ typedef struct norm_forward_arguments {
   const void *x, *branch, *weight, *bias;
   void *sum, *y, *mean, *rstd;
   double eps, offset;
-  int32_t by_warp; /* one warp per piece; else one block */
+  int32_t by_warp; /* 1: one warp processes a piece; 0: one block */
   int32_t no_padding;
 } norm_forward_arguments;
 typedef norm_forward_arguments norm_forward_warp_arguments, norm_forward_block_arguments, norm_forward_any_arguments;

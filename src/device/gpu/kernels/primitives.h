@@ -39,7 +39,7 @@ typedef struct bf16 {
 
 DEVICE float bf16_value(bf16 x) { return float_of_bits((uint32_t)x.bits << 16); }
 
-/* Rounds to nearest even; NaN stays NaN. */
+/* Returns the nearest bf16 number; ties are rounded to even, and NaN stays NaN. */
 DEVICE bf16 bf16_of_float(float x) {
   uint32_t bits = bits_of_float(x);
   bf16 out;
@@ -56,7 +56,8 @@ typedef double element;
 typedef double wide;
 DEVICE wide load(const element *from) { return *from; }
 DEVICE void store(element *to, wide value) { *to = value; }
-/* Rounds through the fp32 neighbour with an odd last bit, which avoids double rounding. */
+/* Returns the nearest bf16 number. The double is first replaced by its fp32 neighbour with an odd last bit, which
+ * avoids double rounding. */
 DEVICE bf16 bf16_of_wide(double x) {
   float nearest = (float)x;
   uint32_t bits = bits_of_float(nearest);
@@ -179,7 +180,7 @@ DEVICE wide warp_sum(wide value) {
 DEVICE wide warp_maximum(wide value) {
   for (int mask = WARP / 2; mask > 0; mask /= 2) {
     wide other = shuffle_wide(value, mask);
-    if (!(other <= value)) value = other; /* so that NaN wins */
+    if (!(other <= value)) value = other; /* this form of the comparison lets NaN win */
   }
   return value;
 }

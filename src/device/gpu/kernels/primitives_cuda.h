@@ -10,11 +10,12 @@
 #define SHARED(type, name)                                                                                             \
   __shared__ type name##_memory_;                                                                                      \
   type *const name = &name##_memory_
-/* The same for dynamic shared memory (the launch's shared_bytes), which may be larger. Once in a kernel. */
+/* Defines `name` in the same way for dynamic shared memory (the launch's shared_bytes), which may be larger. May occur
+ * once in a kernel. */
 #define SHARED_ASKED(type, name)                                                                                       \
   extern __shared__ __align__(16) unsigned char asked_memory_[];                                                       \
   type *const name = (type *)(void *)asked_memory_
-/* Before a loop with a fixed number of iterations whose arrays must be in registers. */
+/* Unrolls the following loop, which has a fixed number of iterations and whose arrays must be in registers. */
 #define UNROLL _Pragma("unroll")
 
 enum { WARP = 32 };

@@ -85,7 +85,8 @@ DEVICE void add_balance(const router_kind *kind, const statistics *s, const wide
   for (int i = lane(); i < kind->experts; i += WARP) gradient[i] += (balance[i] - mean) / sum;
 }
 
-/* Computes the gradient of the logits from that of the scores, and adds z times the gradient of log_sum_exp squared. */
+/* Computes the gradient of the logits from the gradient of the scores, and adds z times the gradient of log_sum_exp
+ * squared. */
 DEVICE void through_scores(const router_kind *kind, const statistics *s, const wide *logits, const wide *gradient,
                            wide z, wide *out) {
   const wide log_sum_exp = wide_log(s->sum) + s->most;
@@ -134,7 +135,8 @@ typedef struct load_rows {
   int32_t experts[ROUTER_LOAD_ROWS * ROUTER_CHOSEN];
 } load_rows;
 
-/* The sums of a thread, for every router_loads_threads-th expert: how often it is chosen, and its normalised scores. */
+/* The sums of a thread, for every router_loads_threads-th expert: how often the expert is chosen, and its normalised
+ * scores. */
 enum { LOADS_EACH = ROUTER_EXPERTS / router_loads_threads };
 typedef struct own_loads {
   wide counts[LOADS_EACH], scores[LOADS_EACH];

@@ -8,8 +8,8 @@
  *   3. The best open expert is chosen, `chosen` times.
  *   4. The weights are the scores without bias, normalised and scaled.
  *
- * Equal scores are ordered by index, so the choice does not depend on lanes. All functions with `open`, and those that
- * say so, are called by all lanes of a warp. */
+ * Equal scores are ordered by index, so the choice does not depend on lanes. All lanes of a warp call the functions
+ * with an argument `open`, and the functions whose comments say so. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 #define TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 
@@ -58,7 +58,7 @@ DEVICE wide divisor_of(const router_kind *kind, wide sum) {
 
 typedef struct candidate {
   wide value;
-  int index; /* -1: none */
+  int index; /* index of the value; -1: no candidate */
 } candidate;
 
 /* Returns whether x comes before y: the larger one, or the first of equals. NaN comes before any number, so that it

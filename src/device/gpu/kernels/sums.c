@@ -226,7 +226,7 @@ KERNEL(exact_merge) {
   if (thread() < WORDS) *word_of(a.sum, thread()) += own;
 }
 
-/* *sum += *value. One thread. */
+/* Adds *value to *sum, with one thread. */
 KERNEL(exact_add) {
   if (thread() > 0) return;
   const double value = *a.value;

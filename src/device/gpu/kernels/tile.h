@@ -14,7 +14,8 @@
 #else
 #define UNROLL _Pragma("unroll")
 #if TRI_GPU_TYPE == 16 && defined(TRI_GPU_HIP)
-#define UNROLL_SOME /* matrix instructions prevent unrolling a loop of unknown length, and clang warns */
+#define UNROLL_SOME /* empty, because matrix instructions prevent unrolling a loop of unknown length, and clang would  \
+                       warn */
 #elif TRI_GPU_TYPE == 16
 #define UNROLL_SOME _Pragma("unroll 4")
 #else
