@@ -274,10 +274,14 @@ def test_keys_that_do_not_go_with_grpo(tmp_path, made, changes, words):
 
 
 def test_commands_that_predict_or_time_steps(tmp_path, made):
-    """Rollouts are neither predicted nor a part of a study's trials."""
+    """Rollouts are neither predicted nor a part of a study's trials. A run's measured updates are compared with a prediction for as many sequences as they had."""
     path = runs.write_run(tmp_path, made)
     study = dict(name="s", run=str(path), devices=1, objective="tokens_per_s", trials=2, space=[dict(name="micro_batch", values="1 2")])
     (tmp_path / "study.yaml").write_text(json.dumps(study))
     check(trireme("tune", tmp_path / "study.yaml", status=UNSUPPORTED), "has objective.name grpo, and a study times steps on a given batch")
     words = ["--model", "gpt2-124m", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 64, "--set", "objective.name=grpo"]
     check(trireme("plan", *words, status=UNSUPPORTED), "--set objective.name=grpo: the time of rollouts is not predicted")
+    trireme("train", runs.write_run(tmp_path, made, precision="fp32"))
+    steps, tokens = (json.loads((tmp_path / "run/summary.json").read_text())[key] for key in ("steps", "tokens"))
+    said = trireme("simulate", "--against", tmp_path / "run", "--cluster", "a100-node").stdout
+    assert f"the step is an update on {-(-tokens // (steps * runs.SEQUENCE) // 2) * 2} sequences, the mean of this run; rollouts and rewards are neither predicted nor" in said

@@ -17,6 +17,7 @@
 #include "run/resolve_auto.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"
+#include "schedule/schedule.h"
 
 #include <math.h>
 #include <string.h>
@@ -94,6 +95,8 @@ static tri_status add_predicted(comparison *c) {
   return TRI_OK;
 }
 
+static bool has_rollouts(const tri_run_config *config) { return config->data.prompts[0] != '\0'; }
+
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 /* Returns a number of the summary; NaN if it is missing or not a number, which happens if the file was edited. */
@@ -166,6 +169,12 @@ static void against_print_text(const comparison *c) {
   printf("%-22s %14s %14s %10s\n", "", "predicted", "measured", "error");
   printf("%-22s %12.4f s %14s %10s\n", "step", c->prediction.step_s, cell("%.4f s", measured, found),
          cell("%+.1f %%", error_of(c->prediction.step_s, measured), error));
+  if (has_rollouts(c->config)) {
+    printf(
+        "the step is an update on %ld sequences, the mean of this run; rollouts and rewards are neither predicted nor "
+        "in the measured time\n",
+        (long)c->request.global_batch);
+  }
   printf("%-22s %14.0f %14s %10s\n", "bytes of rank 0", c->memory.peak, cell("%.0f", peak, found),
          cell("%+.1f %%", error_of(c->memory.peak, peak), error));
   print_slow_computation(c);
@@ -248,12 +257,25 @@ static tri_status check_alike(const comparison *c, const char *run) {
   return TRI_OK;
 }
 
+/* With rollouts, an update has as many sequences as its completions are packed into: sets the number to the mean of the
+ * run, in whole micro-batches. optimizer.global_batch is then the most that memory is planned for. */
+static void find_batch(comparison *c) {
+  const tri_layout *layout = &c->config->layout;
+  const double steps = measured_of(c->summary, "steps"), tokens = measured_of(c->summary, "tokens");
+  const double sequences = tokens / steps / (double)c->config->data.sequence;
+  if (!has_rollouts(c->config) || !(sequences > 0 && sequences < (double)c->request.global_batch)) return;
+  const int64_t together = layout->micro_batch * layout->data;
+  const int64_t least = tri_divide_up((int64_t)ceil(sequences), together), most = c->request.global_batch / together;
+  c->request.global_batch = together * tri_schedule_shorter(layout, least, most);
+}
+
 static tri_status against_compare(comparison *c, const char *run, const char *timeline) {
   char path[TRI_PATH_BYTES];
   json_t *trace = NULL;
   TRI_TRY(check_alike(c, run));
-  TRI_TRY(tri_simulate_step(&c->request, &c->prediction));
   TRI_TRY(tri_predict_memory(&c->request, 0, &c->memory));
+  find_batch(c);
+  TRI_TRY(tri_simulate_step(&c->request, &c->prediction));
   TRI_TRY(tri_path_join(path, run, "timeline.json"));
   if (timeline == NULL && !tri_path_exists(path)) return TRI_OK;
   TRI_TRY(timeline == NULL ? read_json(run, "timeline.json", &trace) : read_json("", timeline, &trace));
@@ -367,7 +389,7 @@ tri_status tri_compare_measured(const char *run, const tri_cluster *cluster, con
                                         .objective = &config->objective.trained,
                                         .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
                                         .device = &device->description};
-  if (c->request.masked) find_fraction(c);
+  if (c->request.masked && !has_rollouts(config)) find_fraction(c);
   TRI_TRY_GOTO(find_imbalance(c, run), done);
   TRI_TRY_GOTO(against_compare(c, run, timeline), done);
   if (json) {
