@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 
+import reinforcement
 from jobs import TRIREME, Violation, checkpoints, digest, processes_of, send, snapshots
 
 # The text that the error message must have, for each kind of disturbance.
@@ -17,7 +18,8 @@ SAID = {
     "interrupted": r"interrupted",
     "full": r"No space left on device|Disk quota exceeded|File too large",
     "second": r"is in use by process",
-    "corpus": r"corpus|data\.train",
+    "corpus": r"corpus|data\.train|data\.prompts",
+    "left": r"has not answered for \d+ of \d+ completions|has ended three times in a row",
     "none": r"none of the \d+ checkpoints in \S+ is usable; restore one, or move them away",
 }
 
@@ -141,6 +143,56 @@ def stop_and_go_on(scene):
     return "went through"
 
 
+# ---- a reward's program
+
+
+def reward_pids(scene):
+    return sorted(pid for pid, words in processes_of(scene.path).items() if any(word.endswith("reward.py") for word in words[:3]))
+
+
+def end_rewards(scene, number):
+    """A signal to processes of the reward, once or several times. The completions that they had are judged again; one that
+    fails twice ends the run, because rollout.max_failed is 0."""
+    job = scene.start()
+    for _ in range(scene.chance.choice([1, 1, 2, 4])):
+        more = scene.chance.randint(0, 4)
+        begun = job.lines()
+        job.wait_for(lambda: job.lines() >= begun + more and reward_pids(scene))
+        scene.pause(0, 0.05)
+        pids = reward_pids(scene)
+        for pid in pids if scene.chance.random() < 0.3 else pids[:1]:
+            send(pid, number)
+    status = job.wait()
+    return "went through" if status == 0 else refused(job, status, (5,), "left")
+
+
+def kill_rewards(scene):
+    return end_rewards(scene, scene.chance.choice([signal.SIGKILL, signal.SIGTERM]))
+
+
+def stop_rewards(scene):
+    return end_rewards(scene, signal.SIGSTOP)
+
+
+def misbehaving_rewards(scene):
+    """The program ends, sleeps or writes nonsense at random lines, from its first one on; perhaps all is killed meanwhile."""
+    mood = scene.folder / "moody"
+    mood.write_text(str(scene.chance.choice([0.005, 0.02, 0.1])))
+    scene.note(mood.read_text())
+    try:
+        job = scene.start()
+        if scene.chance.random() < 0.3:
+            scene.note(job.wait_for_moment(scene.chance))
+            for pid in [job.process.pid, *job.rank_pids()]:
+                send(pid, signal.SIGKILL)
+            job.wait()
+            return "killed under it"
+        status = job.wait()
+    finally:
+        mood.unlink()
+    return "went through" if status == 0 else refused(job, status, (5,), "left")
+
+
 # ---- disks
 
 
@@ -258,8 +310,8 @@ def readers_of(scene, step, folder):
 
 
 def same_weights_needed(scene):
-    """An export in the precision of the checkpoint is the same file."""
-    return scene.run["precision"] == "fp32"
+    """An export in the precision of the checkpoint is the same file, unless an adapter is merged into its base."""
+    return scene.run["precision"] == "fp32" and "adapter" not in scene.run.get("grpo", {}) and scene.run["optimizer"].get("name") != "schedule_free"
 
 
 def damage_metrics(scene):
@@ -388,6 +440,10 @@ def on_several_ranks(scene):
     return scene.ranks > 1
 
 
+def with_a_program(scene):
+    return reinforcement.has_program(scene.run)
+
+
 # Each with its weight, and the scenes it is for.
 DISTURBANCES = [
     (kill_a_rank, 4, on_ranks), (kill_all_ranks, 3, on_ranks), (kill_everything, 4, anywhere), (kill_the_launcher, 3, on_ranks),
@@ -395,7 +451,7 @@ DISTURBANCES = [
     (stop_and_go_on, 1, anywhere), (full_disk, 4, lambda scene: scene.disk is not None), (small_files, 3, lambda scene: scene.ranks == 0),
     (flip_a_bit, 3, anywhere), (cut_a_file, 2, anywhere), (delete_a_file, 1, anywhere), (damage_metrics, 3, anywhere),
     (clock_jumps, 2, lambda scene: clock_library() is not None), (two_at_once, 3, anywhere), (remove_the_output, 2, anywhere),
-    (other_corpus, 1, anywhere),
+    (other_corpus, 1, anywhere), (kill_rewards, 4, with_a_program), (stop_rewards, 2, with_a_program), (misbehaving_rewards, 4, with_a_program),
 ]
 
 
