@@ -1,5 +1,6 @@
 """The disturbances. Each is a function of the scene: it starts the job (or finds it stopped), disturbs it, and returns the
 outcome in a few words. It raises Violation if the program does not react in one of the ways that are promised."""
+import json
 import os
 import pathlib
 import re
@@ -293,6 +294,33 @@ def delete_a_file(scene):
     return damage_a_file(scene, lambda path: path.unlink())
 
 
+def flip_a_reference(scene):
+    """A bit of a tensor of the reference, which only a run with objective.beta reads."""
+    if some_file_of_a_checkpoint(scene) is None:
+        return "no checkpoint to damage"
+    folder = checkpoints(scene.output)[max(checkpoints(scene.output))]
+    places = [place for path in sorted(folder.glob("*.safetensors")) for place in references_of(path)]
+    if not places:
+        return "the checkpoint was made before the first update"
+    path, begin, end = scene.chance.choice(places)
+    data = bytearray(path.read_bytes())
+    data[scene.chance.randrange(begin, end)] ^= 1 << scene.chance.randrange(8)
+    path.write_bytes(data)
+    scene.note(f"{folder.name}/{path.name}")
+    scene.mark_damaged(max(checkpoints(scene.output)), folder)
+    outcome = readers_of(scene, max(checkpoints(scene.output)), folder)
+    return outcome if set(checkpoints(scene.output)) - set(scene.damaged) else f"{outcome}; {without_a_good_one(scene)}"
+
+
+def references_of(path):
+    """(file, begin, end) of the bytes of each tensor of the reference."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:8 + length])
+    return [(path, 8 + length + begin, 8 + length + end) for name, (begin, end) in ((name, at["data_offsets"]) for name, at in head.items() if name != "__metadata__")
+            if name.endswith(".reference") and end > begin]
+
+
 def readers_of(scene, step, folder):
     """A command that reads a damaged checkpoint by name refuses it, or does not need what is damaged."""
     out = scene.folder / "exported"
@@ -440,6 +468,11 @@ def on_several_ranks(scene):
     return scene.ranks > 1
 
 
+def with_a_reference(scene):
+    mine = scene.run.get("grpo")
+    return mine is not None and mine["objective"]["beta"] > 0 and "adapter" not in mine
+
+
 def with_a_program(scene):
     return reinforcement.has_program(scene.run)
 
@@ -452,6 +485,7 @@ DISTURBANCES = [
     (flip_a_bit, 3, anywhere), (cut_a_file, 2, anywhere), (delete_a_file, 1, anywhere), (damage_metrics, 3, anywhere),
     (clock_jumps, 2, lambda scene: clock_library() is not None), (two_at_once, 3, anywhere), (remove_the_output, 2, anywhere),
     (other_corpus, 1, anywhere), (kill_rewards, 4, with_a_program), (stop_rewards, 2, with_a_program), (misbehaving_rewards, 4, with_a_program),
+    (flip_a_reference, 4, with_a_reference),
 ]
 
 

@@ -124,7 +124,7 @@ class Job:
         elif kind == "at a step":
             more = chance.randint(1, 12)
             self.wait_for(lambda: self.lines() >= self.begun_lines + more)
-            time.sleep(chance.uniform(0, 0.02))
+            time.sleep(chance.choice([chance.uniform(0, 0.02), chance.uniform(0, 0.2)]))
         else:
             self.wait_for(lambda: next((self.output / "checkpoints").glob(".tmp-*"), None) is not None)
             time.sleep(chance.uniform(0, 0.005))

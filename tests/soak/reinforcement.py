@@ -64,6 +64,8 @@ def draw(chance, run):
     rollout = dict(prompts=groups, num_generations=chance.choice([2, 4]), max_completion_length=LONGEST, slots=chance.choice([3, 16, 64]), tensor=2 if ranks == 2 and chance.random() < 0.3 else 1,
                    max_failed=0)
     rewards = draw_rewards(chance)
+    if run["precision"] == "bf16":
+        rollout["max_logp_difference"] = 1.0  # another rounding of a router sends a token to other experts
     if chance.random() < 0.4:
         rollout.update(filter=dict(low=0.01, high=5.0), max_filtered=500)
     updates = objective["num_iterations"] * objective["mini_batches"]
