@@ -291,7 +291,7 @@ typedef struct lister {
   tri_checkpoint_map *map;
   holder h;
   bool saves;
-  bool trained; /* the weights are the trained values, also if the optimizer saves others */
+  bool trained;           /* the weights are the trained values, also if the optimizer saves others */
   tensor_numbers numbers; /* numbers of the tensors of the entry that is being added */
 } lister;
 

@@ -43,7 +43,7 @@ typedef enum tri_checkpoint_map_use {
   TRI_CHECKPOINT_MAP_SAVE, /* to save checkpoints: the trained parameters */
   TRI_CHECKPOINT_MAP_MOVE, /* to send weights: the trained parameters, and the copies of the factors' initial values */
   TRI_CHECKPOINT_MAP_MOVE_TRAINED, /* as MOVE, but with the trained values of an optimizer that saves other values */
-  TRI_CHECKPOINT_MAP_LOAD, /* to resume, and to take snapshots: the trained parameters */
+  TRI_CHECKPOINT_MAP_LOAD,         /* to resume, and to take snapshots: the trained parameters */
   TRI_CHECKPOINT_MAP_LOAD_FACTORS, /* to begin with an adapter: its factors alone */
   TRI_CHECKPOINT_MAP_LOAD_BASE     /* to load the base of an adapter: all parameters but the factors */
 } tri_checkpoint_map_use;
