@@ -123,6 +123,27 @@ def test_equal_completions(tmp_path, made, plain, name):
             assert mine[key] == pytest.approx(theirs[key], rel=1e-9, abs=1e-11), key
 
 
+@pytest.mark.parametrize("name", ["self_attn.q_proj", "self_attn.v_proj", "mlp.gate_proj"])
+@pytest.mark.parametrize("precision", ["fp64", "fp32"])
+def test_a_frozen_part_of_joined_matrices(tmp_path, made, precision, name):
+    """Matrices that one GEMM reads are not adjacent if some of them are frozen, so that rollouts, and samples, need copies."""
+    lines = runs.train(tmp_path, made, precision=precision, freeze=[f"model.layers.1.{name}.weight"], samples=dict(prompts=["ab"], tokens=8, temperature=0), checkpoint=dict(every=2))
+    assert all(line["sampling/sampling_logp_difference/mean"] <= limit(precision) for line in lines)
+    sample = json.loads((tmp_path / "run/samples.jsonl").read_text().splitlines()[-1])
+    said = trireme("generate", newest_of(tmp_path / "run"), "--prompt", "ab", "--tokens", 8, "--temperature", 0, "--precision", precision, *(("--device", "reference") if precision == "fp64" else ())).stdout
+    assert sample["text"] in said
+
+
+@pytest.mark.parametrize("name", ["tensor 2", "pipeline 2", "zero 3"])
+def test_rollouts_have_the_trained_weights(tmp_path, made, name):
+    """Also of an optimizer that saves other weights than it trains: completions are those of one rank, which reads the weights in place."""
+    more = dict(optimizer=dict(name="schedule_free"), checkpoint=dict(every=1))
+    runs.train(tmp_path / "one", made, **more)
+    key, number = name.split()
+    runs.train(tmp_path / "two", made, ranks_words(2), layout={key: int(number)}, **more)
+    assert (tmp_path / "one/run/rollouts.jsonl").read_text() == (tmp_path / "two/run/rollouts.jsonl").read_text()
+
+
 @pytest.mark.parametrize("zero", [1, 2, 3])
 def test_zero_has_the_bits_of_data_parallel(tmp_path, made, zero):
     found = []
