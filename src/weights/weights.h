@@ -51,7 +51,8 @@ tri_status tri_weights_allocate(tri_weights *weights, const tri_weights_plan *pl
 tri_status tri_weights_train(tri_weights *weights, const tri_weights_training *training);
 
 /* Returns whether the values of all parameters may be read in place from `from`: they are whole there, stored in
- * the type that the table of `weights` gives them, and adjacent if that table joins them. `from` needs no memory yet. */
+ * the type that the table of `weights` gives them, and adjacent if that table joins them. `from` needs no memory yet.
+ */
 bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from);
 /* Lets `weights` use the memory of `from`, which has memory and must outlive it, in place of its own. The version is
  * then that of `from`, too. */

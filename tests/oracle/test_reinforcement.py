@@ -402,6 +402,18 @@ def test_the_best_checkpoint_has_the_greatest_reward(tmp_path, made):
     assert f"step {best}," in said, (best, rewards)
 
 
+def test_an_average_that_begins_on_the_way(tmp_path, made):
+    """The reference stays that of the run's beginning."""
+    more = dict(COMPARED(made), checkpoint=dict(every=2, keep=0))
+    runs.train(tmp_path / "whole", made, **more)
+    runs.train(tmp_path / "parts", made, ["--stop-at", 2], **more)
+    trireme("train", tmp_path / "parts/run.yaml", "--set", "average.every=1")
+    whole, parts = runs.ended(tmp_path / "whole"), runs.ended(tmp_path / "parts")
+    assert parts[:2] == whole[:2] and parts[2]["model.safetensors"] == whole[2]["model.safetensors"]
+    theirs, mine = (load_file(newest_of(tmp_path / folder / "run") / "optimizer.safetensors") for folder in ("whole", "parts"))
+    assert all((mine[name] == tensor).all() for name, tensor in theirs.items()) and any(name.endswith(".average") for name in mine.keys() - theirs.keys())
+
+
 # ---- one update beside PyTorch ---------------------------------------------------------------------------------------
 
 def ids_of(line):
