@@ -7,6 +7,7 @@
 
 #include "data/prompt_source.h"
 #include "generation/generator.h"
+#include "reward/answer.h"
 #include "rollout/settings.h"
 
 typedef struct tri_rollout_completion {
@@ -20,13 +21,15 @@ typedef struct tri_rollout_completion {
   char *text; /* the rewarded text, without the end and without a stop string; ends with a NUL */
   size_t text_bytes;
   tri_finish finish;
-  double rewards[TRI_MOST_REWARDS]; /* one for each reward of the run, unweighted; NaN: no verdict */
-  bool failed;                      /* a command has not answered, so the completion has no reward at all */
-  double reward;                    /* weighted sum of the rewards that have a verdict; NaN: none has */
-  double advantage;                 /* 0 without a verdict */
-  bool counts;                      /* its labels are in the loss */
-  double *old;                      /* [count], log-probabilities before the batch's first update; NULL: not needed */
-  double *reference;                /* [count], under the reference; NULL: not needed */
+  double rewards[TRI_MOST_REWARDS];         /* one for each reward of the run, unweighted; NaN: no verdict */
+  tri_reward_part *parts[TRI_MOST_REWARDS]; /* [num_parts] of each reward, of a command that answers with parts */
+  int64_t num_parts[TRI_MOST_REWARDS];
+  bool failed;       /* a command has not answered, so the completion has no reward at all */
+  double reward;     /* weighted sum of the rewards that have a verdict; NaN: none has */
+  double advantage;  /* 0 without a verdict */
+  bool counts;       /* its labels are in the loss */
+  double *old;       /* [count], log-probabilities before the batch's first update; NULL: not needed */
+  double *reference; /* [count], under the reference; NULL: not needed */
 } tri_rollout_completion;
 
 /* The completions of a batch, group after group. Starts as {0}. */

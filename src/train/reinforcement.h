@@ -49,7 +49,7 @@ tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bo
 
 /* LOCAL, on the first rank. Set the metrics of a new batch, and those of an update, whose log-probabilities are in
  * `log_probs` (reinforcement_metrics.c). */
-void tri_reinforcement_batch_metrics(tri_training *t);
+tri_status tri_reinforcement_batch_metrics(tri_training *t);
 tri_status tri_reinforcement_update_metrics(tri_training *t);
 
 tri_observer tri_observe_reward_validation; /* samples completions of held-out prompts every few steps */

@@ -6,6 +6,8 @@
 #include "rollout/advantage.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Difference between the mean log-probabilities of sampling and of training above which their kernels disagree. */
 static double limit_of(tri_dtype precision) {
@@ -65,7 +67,38 @@ static void warn_of_batch(tri_training *t, double zero_std, double clipped) {
   }
 }
 
-void tri_reinforcement_batch_metrics(tri_training *t) {
+/* Sets the metric of a part of a reward to its mean over the completions that have it. */
+static tri_status set_part(tri_training *t, const tri_rollout_batch *batch, int64_t r, const char *part) {
+  const char *name = t->config->rewards[r].rule.name;
+  char full[TRI_METRIC_NAME_BYTES];
+  double sum = 0, number = 0;
+  snprintf(full, sizeof full, "rewards/%s/%s", name, part);
+  if (tri_named_metrics_find(&t->named, full) == NULL) TRI_TRY(tri_named_metrics_add(&t->named, "%s", full));
+  tri_named_metric *metric = tri_named_metrics_find(&t->named, full);
+  if (isfinite(metric->value)) return TRI_OK; /* it is set, by a completion before */
+  for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
+    const tri_rollout_completion *c = &batch->list[i];
+    for (int64_t p = 0; p < c->num_parts[r]; p++) {
+      if (strcmp(c->parts[r][p].name, part) != 0) continue;
+      sum += c->parts[r][p].value;
+      number++;
+    }
+  }
+  metric->value = sum / number;
+  return TRI_OK;
+}
+
+static tri_status set_parts(tri_training *t, const tri_rollout_batch *batch) {
+  for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
+    const tri_rollout_completion *c = &batch->list[i];
+    for (int64_t r = 0; r < t->config->num_rewards; r++) {
+      for (int64_t p = 0; p < c->num_parts[r]; p++) TRI_TRY(set_part(t, batch, r, c->parts[r][p].name));
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reinforcement_batch_metrics(tri_training *t) {
   const tri_reinforcement *rl = tri_reinforcement_of(t);
   const tri_rollout_batch *batch = &rl->batch;
   const int64_t count = tri_rollout_batch_count(batch);
@@ -96,6 +129,7 @@ void tri_reinforcement_batch_metrics(tri_training *t) {
   tri_named_metrics_set(to, rl->reward_s, "reward_s");
   set_rewards(t, batch);
   warn_of_batch(t, facts.zero_std, clipped / (double)count);
+  return set_parts(t, batch);
 }
 
 /* Sums over the labels of an update. */

@@ -414,6 +414,30 @@ def test_an_average_that_begins_on_the_way(tmp_path, made):
     assert all((mine[name] == tensor).all() for name, tensor in theirs.items()) and any(name.endswith(".average") for name in mine.keys() - theirs.keys())
 
 
+PARTS = """import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    parts = {"early": float(asked["completion"][:1] < "k"), "size": len(asked["completion"]) / 8}
+    print(json.dumps({"id": asked["id"], "reward": {**parts, "odd": 0} if asked["tokens"] % 2 else parts}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["plain", "filter", "evaluated"])
+def test_parts_of_a_reward(tmp_path, made, name):
+    """Their metrics are means over the completions that are trained on, neither those that the filter left out nor held-out ones."""
+    (tmp_path / "parts.py").write_text(PARTS)
+    more = dict(filter=dict(rollout=dict(filter=dict(low=1.0, high=1.6))), evaluated=dict(EVALUATED(made), evaluation=dict(every=1, sequences=8)), plain={})[name]
+    lines = runs.train(tmp_path, made, reward=[dict(name="mine", command=f"python3 {tmp_path}/parts.py")], objective=dict(name="grpo", mini_batches=2), **FP32, **more)
+    rollouts = runs.rollouts_of(tmp_path)
+    for line in lines:
+        keys = {key for key in line if key.startswith("rewards/mine/")} - {"rewards/mine/mean", "rewards/mine/std"}
+        assert keys == ({f"rewards/mine/{part}" for part in ("early", "size", "odd")} if line["step"] % 2 else set())
+        mine = [one for one in rollouts if one["batch"] == (line["step"] - 1) // 2]
+        if keys:
+            assert line["rewards/mine/early"] == pytest.approx(numpy.mean([one["completion"][:1] < "k" for one in mine]))
+            assert line["rewards/mine/size"] == pytest.approx(numpy.mean([len(one["completion"]) / 8 for one in mine]))
+
+
 # ---- one update beside PyTorch ---------------------------------------------------------------------------------------
 
 def ids_of(line):

@@ -112,7 +112,7 @@ def words_of(run, ranks):
             f"checkpoint {','.join(f'{key}={value}' for key, value in run['checkpoint'].items())}")
 
 
-# ---- what a run leaves
+# ---- the files of a run
 
 
 def is_time(key):
