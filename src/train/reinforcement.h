@@ -35,7 +35,8 @@ typedef struct tri_reinforcement {
   double *chosen_normalisers;      /* [completions of a batch] */
   tri_packed *packed;              /* [completions of a batch], the places of the chosen ones */
   int64_t num_chosen;
-  int64_t next_warning[2]; /* first batch that may warn again of groups without a signal, and of cut completions */
+  int64_t next_warning[3]; /* first batch that may warn again of groups without a signal, cut completions, and
+                              completions without a reward */
   FILE *record;
 } tri_reinforcement;
 

@@ -49,8 +49,8 @@ static bool is_due(const tri_training *t, bool found, int64_t *next) {
   return true;
 }
 
-/* Warns of a batch that teaches little: most groups have no signal, or most completions were cut. */
-static void warn_of_batch(tri_training *t, double zero_std, double clipped) {
+/* Warns of a batch that teaches little: most groups have no signal, most completions were cut, or have no reward. */
+static void warn_of_batch(tri_training *t, double zero_std, double clipped, double no_verdict) {
   const tri_rollout_settings *r = &t->config->rollout;
   tri_reinforcement *rl = tri_reinforcement_of(t);
   if (is_due(t, zero_std >= 0.8, &rl->next_warning[0])) {
@@ -58,6 +58,12 @@ static void warn_of_batch(tri_training *t, double zero_std, double clipped) {
         "batch %ld: in %.0f %% of the groups all completions have the same reward, so that they teach nothing; use "
         "prompts that the model solves sometimes, a higher rollout.temperature or num_generations, or rollout.filter",
         (long)t->progress.batches + 1, 100 * zero_std);
+  }
+  if (is_due(t, no_verdict >= 0.5, &rl->next_warning[2])) {
+    tri_warn(
+        "batch %ld: %.0f %% of the completions have no reward (the answers of commands are null, or did not come), and "
+        "are not learned from",
+        (long)t->progress.batches + 1, 100 * no_verdict);
   }
   if (is_due(t, clipped >= 0.5, &rl->next_warning[1])) {
     tri_warn(
@@ -128,7 +134,7 @@ tri_status tri_reinforcement_batch_metrics(tri_training *t) {
   tri_named_metrics_set(to, rl->rollout_s, "rollout_s");
   tri_named_metrics_set(to, rl->reward_s, "reward_s");
   set_rewards(t, batch);
-  warn_of_batch(t, facts.zero_std, clipped / (double)count);
+  warn_of_batch(t, facts.zero_std, clipped / (double)count, (double)facts.no_verdict / (double)count);
   return set_parts(t, batch);
 }
 
