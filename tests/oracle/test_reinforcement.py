@@ -185,7 +185,7 @@ def test_objectives(tmp_path, made, name):
 
 def test_the_run_file_of_a_run(tmp_path, made):
     """config.yaml in a run's folder is a run file that gives the same run, also if the first one has a recipe."""
-    more = dict(objective=dict(name="grpo", recipe="dapo", num_iterations=2), rollout=dict(filter=dict(low=0.1, high=2.0), stop=["bb", "e"]), data=dict(skip_long=True), optimizer=dict(steps=4))
+    more = dict(objective=dict(name="grpo", recipe="dapo", num_iterations=2), rollout=dict(filter=dict(low=0.1, high=2.0), stop=["bb", "e", "\n", "\t\"\\"]), data=dict(skip_long=True), optimizer=dict(steps=4))
     runs.train(tmp_path, made, **more)
     expected = runs.ended(tmp_path)
     text = (tmp_path / "run/config.yaml").read_text()
