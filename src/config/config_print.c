@@ -30,8 +30,10 @@ static void format_string(const char *text, char *buffer, size_t bytes) {
   size_t held = 0;
   buffer[held++] = '"';
   for (; *text != '\0' && held + 4 < bytes; text++) {
-    if (*text == '"' || *text == '\\') buffer[held++] = '\\';
-    buffer[held++] = *text;
+    static const char controls[] = "\n\r\t", letters[] = "nrt";
+    const char *control = strchr(controls, *text);
+    if (*text == '"' || *text == '\\' || control != NULL) buffer[held++] = '\\';
+    buffer[held++] = control == NULL ? *text : letters[control - controls];
   }
   buffer[held++] = '"';
   buffer[held] = '\0';

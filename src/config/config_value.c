@@ -138,6 +138,16 @@ static const char *double_fault(const tri_config_key *key, double value, const c
   return number_fault(key, value, written == NULL ? shown : written, buffer);
 }
 
+/* Returns whether a text is printable, but for the line breaks and tabs that a key may have. */
+static bool is_printable(const tri_config_key *key, const char *text) {
+  char *copy = strdup(text);
+  if (copy == NULL) return false;
+  for (char *at = copy; key->breaks && (at = strpbrk(at, "\n\r\t")) != NULL;) *at = ' ';
+  const bool out = tri_yaml_is_printable(copy);
+  free(copy);
+  return out;
+}
+
 static const char *string_fault(const tri_config_key *key, const char *text, char *buffer) {
   char excerpt[TRI_YAML_EXCERPT_BYTES];
   if (memchr(text, '\0', key->bytes) == NULL) {
@@ -146,7 +156,7 @@ static const char *string_fault(const tri_config_key *key, const char *text, cha
   }
   bool may_be_empty = key->fallback != NULL && key->fallback[0] == '\0';
   if (text[0] == '\0' && !may_be_empty) return "must not be empty";
-  if (tri_yaml_is_printable(text)) return NULL;
+  if (is_printable(key, text)) return NULL;
   snprintf(buffer, TRI_CONFIG_FAULT_BYTES, "must be one line of printable UTF-8 text, not `%s`",
            tri_yaml_excerpt(text, excerpt));
   return buffer;

@@ -141,13 +141,22 @@ tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point) {
   return gather_values(engine);
 }
 
-tri_status tri_engine_begin_states(tri_engine *engine) {
+/* Returns whether a state is among those of the run that are missing. */
+static bool is_missing(const tri_optimizer_state *state, const bool missing[TRI_NUM_RUN_STATES]) {
+  for (int r = 0; r < TRI_NUM_RUN_STATES; r++) {
+    if (tri_run_states[r] == state) return missing[r];
+  }
+  return false;
+}
+
+tri_status tri_engine_begin_states(tri_engine *engine, const bool missing[TRI_NUM_RUN_STATES]) {
   tri_queue *queue = engine->device->queue;
   const tri_updates *updates = engine->parts.updates;
   for (int64_t i = 0; i < updates->count; i++) {
     const tri_update_call *call = &updates->calls[i];
     for (int64_t s = 0; s < tri_update_num_states(call); s++) {
-      if (!tri_update_state(call, s)->as_value) continue;
+      const tri_optimizer_state *state = tri_update_state(call, s);
+      if (!state->as_value || (missing != NULL && !is_missing(state, missing))) continue;
       TRI_TRY(tri_update_narrow(queue, call, s, tri_weights_call_values(engine->executor->weights, call),
                                 tri_weights_state(engine->executor->weights, call, s)));
     }

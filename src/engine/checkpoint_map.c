@@ -51,7 +51,8 @@ static bool is_listed(const tri_parameter_table *table, const tri_parameter *ent
   switch (use) {
     case TRI_CHECKPOINT_MAP_SAVE:
     case TRI_CHECKPOINT_MAP_LOAD: return !entry->frozen;
-    case TRI_CHECKPOINT_MAP_MOVE: return !entry->frozen || entry->first;
+    case TRI_CHECKPOINT_MAP_MOVE:
+    case TRI_CHECKPOINT_MAP_MOVE_TRAINED: return !entry->frozen || entry->first;
     case TRI_CHECKPOINT_MAP_LOAD_FACTORS: return entry->factor && !entry->first;
     case TRI_CHECKPOINT_MAP_LOAD_BASE: break;
   }
@@ -276,7 +277,8 @@ static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && en
 static bool is_to_save(tri_checkpoint_map_use use) {
   switch (use) {
     case TRI_CHECKPOINT_MAP_SAVE:
-    case TRI_CHECKPOINT_MAP_MOVE: return true;
+    case TRI_CHECKPOINT_MAP_MOVE:
+    case TRI_CHECKPOINT_MAP_MOVE_TRAINED: return true;
     case TRI_CHECKPOINT_MAP_LOAD:
     case TRI_CHECKPOINT_MAP_LOAD_FACTORS:
     case TRI_CHECKPOINT_MAP_LOAD_BASE: return false;
@@ -289,6 +291,7 @@ typedef struct lister {
   tri_checkpoint_map *map;
   holder h;
   bool saves;
+  bool trained;           /* the weights are the trained values, also if the optimizer saves others */
   tensor_numbers numbers; /* numbers of the tensors of the entry that is being added */
 } lister;
 
@@ -454,7 +457,7 @@ static void add_entry(lister *l, int64_t e) {
   const tri_parameter *entry = &l->h.table->entries[e];
   const tri_updates *updates = l->engine->parts.updates;
   const tri_optimizer *optimizer = tri_optimizer_of(l->engine->options.optimizer, entry);
-  const bool makes_weights = l->saves && optimizer != NULL && optimizer->trained != NULL;
+  const bool makes_weights = l->saves && !l->trained && optimizer != NULL && optimizer->trained != NULL;
   row_tensors to[KEPT_ROWS * OWNERS];
   kept_row rows[KEPT_ROWS * OWNERS];
   int64_t num_rows = 0;
@@ -512,7 +515,8 @@ static tri_status list_slices(tri_engine *engine, tri_checkpoint_map_use use, co
   lister l = {.engine = engine,
               .map = map,
               .h = {engine->options.layout, engine->parts.buckets, table, {mesh->shape, mesh->place}},
-              .saves = is_to_save(use)};
+              .saves = is_to_save(use),
+              .trained = use == TRI_CHECKPOINT_MAP_MOVE_TRAINED};
   TRI_TRY(allocate_slices(engine, map));
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];

@@ -38,11 +38,12 @@ typedef struct tri_checkpoint_map {
 } tri_checkpoint_map;
 
 /* The use of a map. It decides which parameters a map lists if the model has an adapter (model/trainable.h); without an
- * adapter, every map lists the whole model. Maps of the first two uses are for saving, the others for loading. */
+ * adapter, every map lists the whole model. Maps of the first three uses are for saving, the others for loading. */
 typedef enum tri_checkpoint_map_use {
   TRI_CHECKPOINT_MAP_SAVE, /* to save checkpoints: the trained parameters */
   TRI_CHECKPOINT_MAP_MOVE, /* to send weights: the trained parameters, and the copies of the factors' initial values */
-  TRI_CHECKPOINT_MAP_LOAD, /* to resume, and to take snapshots: the trained parameters */
+  TRI_CHECKPOINT_MAP_MOVE_TRAINED, /* as MOVE, but with the trained values of an optimizer that saves other values */
+  TRI_CHECKPOINT_MAP_LOAD,         /* to resume, and to take snapshots: the trained parameters */
   TRI_CHECKPOINT_MAP_LOAD_FACTORS, /* to begin with an adapter: its factors alone */
   TRI_CHECKPOINT_MAP_LOAD_BASE     /* to load the base of an adapter: all parameters but the factors */
 } tri_checkpoint_map_use;

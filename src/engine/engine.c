@@ -75,7 +75,7 @@ static tri_status set_up(tri_engine *engine) {
   }
   TRI_TRY(tri_initialise(engine->device, engine->parts.table, engine->parts.buckets, options->seed, options->precision,
                          &arrays));
-  return tri_engine_begin_states(engine);
+  return tri_engine_begin_states(engine, NULL);
 }
 
 tri_status tri_engine_create(const tri_engine_options *options, tri_device *device, tri_engine **out) {

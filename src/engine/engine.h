@@ -155,8 +155,9 @@ tri_averaging tri_engine_averaging(const tri_engine *engine);
 void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
 
 /* LOCAL. Copies the parameters into the optimizer states that begin as copies of them: averages, and the second point
- * of schedule_free. Must be called after all initial values of parameters have been set. */
-tri_status tri_engine_begin_states(tri_engine *engine);
+ * of schedule_free. `missing`: whether each state of the run begins, while all other states stay; NULL: all begin. Must
+ * be called after all initial values of parameters have been set. */
+tri_status tri_engine_begin_states(tri_engine *engine, const bool missing[TRI_NUM_RUN_STATES]);
 
 /* LOCAL. Returns the loads of the experts in the last step; valid until the next step. */
 tri_router_loads tri_engine_router_loads(const tri_engine *engine);

@@ -24,10 +24,11 @@ static tri_status send_weights(tri_engine *engine, const tri_checkpoint_map *map
   return status;
 }
 
-tri_status tri_engine_send_weights(tri_engine *engine, const tri_weights_target *to) {
+tri_status tri_engine_send_weights(tri_engine *engine, tri_policy policy, const tri_weights_target *to) {
+  const bool trained = policy == TRI_POLICY_TRAINED;
   tri_checkpoint_map map;
   TRI_TRY(tri_engine_finish(engine));
-  TRI_TRY(tri_checkpoint_map_create(engine, TRI_CHECKPOINT_MAP_MOVE, &map));
+  TRI_TRY(tri_checkpoint_map_create(engine, trained ? TRI_CHECKPOINT_MAP_MOVE_TRAINED : TRI_CHECKPOINT_MAP_MOVE, &map));
   tri_status status = send_weights(engine, &map, to);
   if (status == TRI_OK) status = tri_checkpoint_map_written(engine);
   tri_checkpoint_map_release(&map);

@@ -114,20 +114,17 @@ static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint 
 }
 
 /* Returns whether the run keeps run state `state`, but the checkpoint does not have it. The state then begins as a copy
- * of the weights (tri_engine_begin_states).
- *
- * tri_engine_begin_states also overwrites the states of the optimizer schedule_free. A missing average never leads to
- * that, since a run with schedule_free keeps no average (tri_average_check). */
+ * of the weights (tri_engine_begin_states). */
 static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_run_state state) {
   return tri_run_states[state]->is_kept(&l->config->optimizer.settings) &&
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);
 }
 
-static bool begins_any(const tri_loading *l, const tri_checkpoint *checkpoint) {
-  for (int s = 0; s < TRI_NUM_RUN_STATES; s++) {
-    if (begins(l, checkpoint, (tri_run_state)s)) return true;
-  }
-  return false;
+/* Sets the states that no checkpoint had to copies of the weights. The others stay: a reference is not the weights. */
+static tri_status begin_missing(const tri_loading *l, const tri_checkpoint *checkpoint, bool optimizer) {
+  bool missing[TRI_NUM_RUN_STATES];
+  for (int s = 0; s < TRI_NUM_RUN_STATES; s++) missing[s] = begins(l, checkpoint, (tri_run_state)s);
+  return tri_engine_begin_states(l->engine, optimizer ? missing : NULL);
 }
 
 /* Fails if the run keeps a reference and resumes after its first step from a checkpoint that has none: it would begin
@@ -174,7 +171,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
    * those of the checkpoint. With an averaging optimizer, a save computes each weight in the file from the weight in
    * memory and from a state (checkpoint_conversions.h). If the state was not read, set it to the weight in memory
    * first: a save then writes the weight as it was read. resume.c sets the states again once all weights are final. */
-  if (!optimizer || begins_any(l, checkpoint)) TRI_TRY(tri_engine_begin_states(l->engine));
+  TRI_TRY(begin_missing(l, checkpoint, optimizer));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
                                         optimizer ? saved->num_optimizer : 0, saved->slices, saved->num_slices);
@@ -272,7 +269,8 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
       tri_log("beginning with the weights of %s", path);
       log_unused_average(checkpoint);
     }
-    l->has_states = takes_optimizer(l, checkpoint) && !begins_any(l, checkpoint);
+    l->has_states = takes_optimizer(l, checkpoint);
+    for (int s = 0; s < TRI_NUM_RUN_STATES; s++) l->missing[s] = begins(l, checkpoint, (tri_run_state)s);
     tri_engine_parameters_changed(l->engine);
   }
   tri_checkpoint_close(checkpoint);

@@ -18,7 +18,8 @@ typedef struct tri_loading {
   bool plain_too;         /* accept a Hugging Face folder without checksums */
   /* All slices that this rank holds, and those that it saves. Each element is saved by exactly one rank. */
   tri_checkpoint_map held, saved;
-  bool has_states; /* result: all optimizer states, with averages, were read from the checkpoint */
+  bool has_states;                  /* result: the optimizer's states were read from the checkpoint */
+  bool missing[TRI_NUM_RUN_STATES]; /* result: states of the run that the checkpoint does not have */
 } tri_loading;
 
 /* COLLECTIVE. Loads the checkpoint `path`; `loading` is a tri_loading. This is a tri_checkpoint_try.
@@ -27,8 +28,8 @@ typedef struct tri_loading {
  * the checkpoint with the run. Fails if a value is not finite. *damaged tells whether the checkpoint is at fault, so
  * that an older one should be tried. After a failure the state of the engine is undefined.
  *
- * Sets loading->has_states. If it is false, some states begin as copies of parameters: the caller must call
- * tri_engine_begin_states once all parameters are set. */
+ * Sets loading->has_states and loading->missing. The caller must call tri_engine_begin_states for the states that were
+ * not read once all parameters are set. */
 tri_status tri_load_state(void *loading, const char *path, bool *damaged);
 
 #endif

@@ -135,10 +135,16 @@ static tri_status begin_branch(const tri_loading *l, const char *path) {
   return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
+/* States that a checkpoint had. */
+typedef struct found_states {
+  bool optimizer;
+  bool missing[TRI_NUM_RUN_STATES]; /* states of the run */
+} found_states;
+
 /* Loads a checkpoint, or the weights to begin with. Sets *found to whether it has loaded a checkpoint to resume from,
- * and *has_states to whether this includes the states of the optimizer. */
+ * and `out` to the states that it has. */
 static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found,
-                                    bool *has_states) {
+                                    found_states *out) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .progress = progress};
@@ -151,7 +157,8 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   tri_checkpoint_map_release(&l.held);
   TRI_TRY(status);
   *found = path[0] != '\0';
-  *has_states = l.has_states;
+  out->optimizer = l.has_states;
+  memcpy(out->missing, l.missing, sizeof out->missing);
   if (!*found || l.kind != TRI_RESUME_BRANCH) return TRI_OK;
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }
@@ -225,7 +232,8 @@ static tri_status load_base(const tri_resume_request *r) {
 }
 
 tri_status tri_resume(const tri_resume_request *request, tri_progress *progress, tri_resumed *out) {
-  bool found = false, has_states = false;
+  bool found = false;
+  found_states states = {0};
   *out = TRI_RESUMED_NOTHING;
   TRI_TRY(load_base(request));
   if (request->snapshots != NULL) TRI_TRY(resume_snapshot(request, progress, &found));
@@ -233,9 +241,9 @@ tri_status tri_resume(const tri_resume_request *request, tri_progress *progress,
     *out = TRI_RESUMED_SNAPSHOT;
     return TRI_OK;
   }
-  TRI_TRY(resume_checkpoint(request, progress, &found, &has_states));
+  TRI_TRY(resume_checkpoint(request, progress, &found, &states));
   if (!found) TRI_TRY(begin_magnitudes(request));
   if (found) *out = TRI_RESUMED_CHECKPOINT;
   /* last, because some states begin as copies of factors and magnitudes */
-  return has_states ? TRI_OK : tri_engine_begin_states(request->engine);
+  return tri_engine_begin_states(request->engine, states.optimizer ? states.missing : NULL);
 }

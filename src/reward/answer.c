@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const double MOST = 1e100;
+
 const char *tri_reward_show(const char *text, size_t bytes, char out[TRI_REWARD_SHOWN_BYTES]) {
   static const char dots[] = "...";
   const size_t room = TRI_REWARD_SHOWN_BYTES - sizeof dots;
@@ -36,6 +38,7 @@ static tri_status read_number(const line *l, const json_t *value, double *out) {
     return refuse(l, reason);
   }
   *out = json_number_value(value);
+  if (fabs(*out) > MOST) return refuse(l, "has a reward whose magnitude is above 1e100; its square must be finite");
   return TRI_OK;
 }
 
@@ -45,6 +48,8 @@ static tri_status read_name(const line *l, const char *name, char out[TRI_REWARD
   for (size_t i = 0; i < bytes; i++) {
     if ((unsigned char)name[i] < ' ' || name[i] == 0x7F) return refuse(l, "has a part with a control character");
   }
+  if (strcmp(name, "mean") == 0 || strcmp(name, "std") == 0)
+    return refuse(l, "has a part that is named mean or std, as metrics of the reward are; give it another name");
   memcpy(out, name, bytes + 1);
   return TRI_OK;
 }
@@ -62,7 +67,6 @@ static tri_status read_parts(const line *l, json_t *object, tri_reward_answer *o
     TRI_TRY(read_number(l, value, &part->value));
     out->reward += part->value;
   }
-  if (!isfinite(out->reward)) return refuse(l, "has parts whose sum is not finite");
   return TRI_OK;
 }
 

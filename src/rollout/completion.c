@@ -14,6 +14,7 @@ static void release_completion(tri_rollout_completion *c) {
   tri_free(c->text);
   tri_free(c->old);
   tri_free(c->reference);
+  for (int r = 0; r < TRI_MOST_REWARDS; r++) tri_free(c->parts[r]);
 }
 
 void tri_rollout_batch_release(tri_rollout_batch *batch) {

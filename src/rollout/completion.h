@@ -7,6 +7,7 @@
 
 #include "data/prompt_source.h"
 #include "generation/generator.h"
+#include "reward/answer.h"
 #include "rollout/settings.h"
 
 typedef struct tri_rollout_completion {
@@ -21,6 +22,9 @@ typedef struct tri_rollout_completion {
   size_t text_bytes;
   tri_finish finish;
   double rewards[TRI_MOST_REWARDS]; /* [rewards of the run], unweighted; NaN: no verdict */
+  /* Parts of the rewards [num_parts of each reward]; NULL unless a command has answered with parts. */
+  tri_reward_part *parts[TRI_MOST_REWARDS];
+  int64_t num_parts[TRI_MOST_REWARDS];
   bool failed;       /* whether a command has failed to answer, so that the completion has no reward at all */
   double reward;     /* weighted sum of the rewards that have a verdict; NaN: no reward has one */
   double advantage;  /* 0 without a verdict */

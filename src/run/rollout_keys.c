@@ -31,8 +31,8 @@ static const tri_config_key filter_keys[] = {
 static const tri_config_table filter_table = TRI_CONFIG_TABLE("run file", filter_keys);
 
 static const tri_config_key stop_keys[] = {
-    {TRI_CONFIG_KEY(tri_rollout_stop, text, TRI_CONFIG_STRING), .bytes = TRI_ROLLOUT_STOP_BYTES, .example = "</answer>",
-     .help = "string that ends a completion"},
+    {TRI_CONFIG_KEY(tri_rollout_stop, text, TRI_CONFIG_STRING), .bytes = TRI_ROLLOUT_STOP_BYTES, .breaks = true,
+     .example = "</answer>", .help = "string that ends a completion"},
 };
 static const tri_config_table stop_table = TRI_CONFIG_TABLE("run file", stop_keys);
 

@@ -229,7 +229,7 @@ static tri_status finish_batch(tri_training *t) {
   }
   tri_rollout_normalisers(&rl->batch, policy->loss_type, t->config->rollout.max_completion_length, policy->mini_batches,
                           rl->normalisers);
-  tri_reinforcement_batch_metrics(t);
+  TRI_TRY(tri_reinforcement_batch_metrics(t));
   return tri_rollout_record_write(rl->record, t->config, t->progress.batches, &rl->batch);
 }
 

@@ -38,7 +38,8 @@ typedef struct tri_reinforcement {
   double *chosen_normalisers;      /* [num_chosen], their normalisers */
   tri_packed *packed;              /* [num_chosen], places of the chosen completions in `held` */
   int64_t num_chosen;
-  int64_t next_warning[2]; /* first batch that may warn again of groups without a signal, and of cut completions */
+  int64_t next_warning[3]; /* first batch that may warn again of groups without a signal, cut completions, and
+                              completions without a reward */
   FILE *record;            /* OUTPUT/rollouts.jsonl (rollout_record.h) */
 } tri_reinforcement;
 
@@ -52,7 +53,7 @@ tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bo
 
 /* LOCAL, on the first rank. Set the metrics of a new batch, and the metrics of an update from its log-probabilities in
  * `log_probs` (reinforcement_metrics.c). */
-void tri_reinforcement_batch_metrics(tri_training *t);
+tri_status tri_reinforcement_batch_metrics(tri_training *t);
 tri_status tri_reinforcement_update_metrics(tri_training *t);
 
 tri_observer tri_observe_reward_validation; /* samples completions of held-out prompts every few steps */

@@ -6,6 +6,8 @@
 #include "rollout/advantage.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Returns the mean difference between log-probabilities of sampling and of training above which the kernels of the two
  * are considered to disagree. */
@@ -48,8 +50,8 @@ static bool is_due(const tri_training *t, bool found, int64_t *next) {
   return true;
 }
 
-/* Warns of a batch that teaches little: most groups have no signal, or most completions were cut. */
-static void warn_of_batch(tri_training *t, double no_signal, double clipped) {
+/* Warns of a batch that teaches little: most groups have no signal, most completions were cut, or have no reward. */
+static void warn_of_batch(tri_training *t, double no_signal, double clipped, double no_verdict) {
   const tri_rollout_settings *r = &t->config->rollout;
   tri_reinforcement *rl = tri_reinforcement_of(t);
   if (is_due(t, no_signal >= 0.8, &rl->next_warning[0])) {
@@ -59,6 +61,12 @@ static void warn_of_batch(tri_training *t, double no_signal, double clipped) {
         "prompts that the model solves sometimes, a higher rollout.temperature or num_generations, or rollout.filter",
         (long)t->progress.batches + 1, 100 * no_signal);
   }
+  if (is_due(t, no_verdict >= 0.5, &rl->next_warning[2])) {
+    tri_warn(
+        "batch %ld: %.0f %% of the completions have no reward (the answers of commands are null, or did not come), and "
+        "are not learned from",
+        (long)t->progress.batches + 1, 100 * no_verdict);
+  }
   if (is_due(t, clipped >= 0.5, &rl->next_warning[1])) {
     tri_warn(
         "batch %ld: %.0f %% of the completions were cut at rollout.max_completion_length %ld; raise it, or check that "
@@ -67,7 +75,38 @@ static void warn_of_batch(tri_training *t, double no_signal, double clipped) {
   }
 }
 
-void tri_reinforcement_batch_metrics(tri_training *t) {
+/* Sets the metric of a part of a reward to its mean over the completions that have it. */
+static tri_status set_part(tri_training *t, const tri_rollout_batch *batch, int64_t r, const char *part) {
+  const char *name = t->config->rewards[r].rule.name;
+  char full[TRI_METRIC_NAME_BYTES];
+  double sum = 0, number = 0;
+  snprintf(full, sizeof full, "rewards/%s/%s", name, part);
+  if (tri_named_metrics_find(&t->named, full) == NULL) TRI_TRY(tri_named_metrics_add(&t->named, "%s", full));
+  tri_named_metric *metric = tri_named_metrics_find(&t->named, full);
+  if (isfinite(metric->value)) return TRI_OK; /* it is set, by a completion before */
+  for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
+    const tri_rollout_completion *c = &batch->list[i];
+    for (int64_t p = 0; p < c->num_parts[r]; p++) {
+      if (strcmp(c->parts[r][p].name, part) != 0) continue;
+      sum += c->parts[r][p].value;
+      number++;
+    }
+  }
+  metric->value = sum / number;
+  return TRI_OK;
+}
+
+static tri_status set_parts(tri_training *t, const tri_rollout_batch *batch) {
+  for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
+    const tri_rollout_completion *c = &batch->list[i];
+    for (int64_t r = 0; r < t->config->num_rewards; r++) {
+      for (int64_t p = 0; p < c->num_parts[r]; p++) TRI_TRY(set_part(t, batch, r, c->parts[r][p].name));
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reinforcement_batch_metrics(tri_training *t) {
   const tri_reinforcement *rl = tri_reinforcement_of(t);
   const tri_rollout_batch *batch = &rl->batch;
   const int64_t count = tri_rollout_batch_count(batch);
@@ -97,7 +136,8 @@ void tri_reinforcement_batch_metrics(tri_training *t) {
   tri_named_metrics_set(to, rl->rollout_s, "rollout_s");
   tri_named_metrics_set(to, rl->reward_s, "reward_s");
   set_rewards(t, batch);
-  warn_of_batch(t, facts.no_signal, clipped / (double)count);
+  warn_of_batch(t, facts.no_signal, clipped / (double)count, (double)facts.no_verdict / (double)count);
+  return set_parts(t, batch);
 }
 
 /* Sums over the labels of an update. labels: their number; low, high: labels whose ratio is clipped at the lower or the

@@ -64,32 +64,6 @@ static bool asked_to_stop(void *context) {
   return sampler->stops_when_asked && tri_stop_asked();
 }
 
-/* Adds the parts of a command's rewards to the metrics: the mean of each over the completions that have it. */
-static tri_status note_parts(tri_training *t, int64_t r, const tri_command_item *items, int64_t count) {
-  const char *name = t->config->rewards[r].rule.name;
-  tri_named_metric *metric = NULL;
-  char full[TRI_METRIC_NAME_BYTES];
-  for (int64_t i = 0; i < count; i++) {
-    for (int64_t p = 0; p < items[i].num_parts; p++) {
-      double sum = 0, number = 0;
-      snprintf(full, sizeof full, "rewards/%s/%s", name, items[i].parts[p].name);
-      metric = tri_named_metrics_find(&t->named, full);
-      if (metric == NULL) TRI_TRY(tri_named_metrics_add(&t->named, "%s", full));
-      metric = tri_named_metrics_find(&t->named, full);
-      if (isfinite(metric->value)) continue; /* the mean of this part is set already */
-      for (int64_t k = 0; k < count; k++) {
-        for (int64_t q = 0; q < items[k].num_parts; q++) {
-          if (strcmp(items[k].parts[q].name, items[i].parts[p].name) != 0) continue;
-          sum += items[k].parts[q].value;
-          number++;
-        }
-      }
-      metric->value = sum / number;
-    }
-  }
-  return TRI_OK;
-}
-
 static tri_status score_by_command(tri_training *t, int64_t r, tri_rollout_batch *batch, bool *stopped) {
   const int64_t count = tri_rollout_batch_count(batch);
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "score completions by a command");
@@ -108,15 +82,17 @@ static tri_status score_by_command(tri_training *t, int64_t r, tri_rollout_batch
                                   .tokens = c->count};
   }
   const uint64_t ticket = tri_recorder_begin(&record);
-  tri_status status = tri_reward_command_score(rl->commands[r], items, count, asked_to_stop, &rl->sampler, stopped);
+  const tri_status status =
+      tri_reward_command_score(rl->commands[r], items, count, asked_to_stop, &rl->sampler, stopped);
   tri_recorder_end(ticket);
   if (status == TRI_OK && !*stopped) {
     for (int64_t i = 0; i < count; i++) {
-      batch->list[i].rewards[r] = items[i].reward;
-      batch->list[i].failed = batch->list[i].failed || items[i].failed;
+      tri_rollout_completion *c = &batch->list[i];
+      c->rewards[r] = items[i].reward;
+      c->failed = c->failed || items[i].failed;
+      c->parts[r] = items[i].parts;
+      c->num_parts[r] = items[i].num_parts;
     }
-    status = note_parts(t, r, items, count);
-    tri_reward_command_release(items, count);
   }
   tri_free(items);
   return status;

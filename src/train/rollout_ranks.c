@@ -102,7 +102,7 @@ static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
   r->published = version;
   if (r->in_place) return TRI_OK;
   const tri_weights_target to = tri_runner_target(r->runner);
-  return tri_engine_send_weights(t->engine, &to);
+  return tri_engine_send_weights(t->engine, TRI_POLICY_TRAINED, &to);
 }
 
 /* COLLECTIVE over the replica: its first rank calls this while its other ranks follow the runner. Lets the generator

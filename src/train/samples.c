@@ -340,7 +340,7 @@ static tri_status move_and_write(tri_training *t, int64_t step, const bool *ther
   if (status == TRI_OK && opened) {
     tri_weights_target to = {.weights = NULL};
     if (here) to = tri_runner_target(s->generation.runner);
-    status = tri_engine_send_weights(t->engine, here ? &to : NULL);
+    status = tri_engine_send_weights(t->engine, TRI_POLICY_EVALUATED, here ? &to : NULL);
   }
   if (status == TRI_OK && here) status = write_texts(t, step, there, tri_saved_error_restore(&failed), s, &written);
   samples_close(s);

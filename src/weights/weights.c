@@ -111,6 +111,7 @@ static bool can_share(const tri_weights *weights, const tri_weights *from, int64
   const tri_bucket *bucket = from->buckets == NULL ? NULL : tri_bucket_of(from->buckets, from->table, index);
   if ((entry->stored == TRI_STORED_NF4) != (other->stored == TRI_STORED_NF4)) return false;
   if (bucket != NULL && bucket->values_sharded) return false;
+  if (entry->joined && !other->joined) return false; /* a GEMM reads both at once, and one of them is frozen */
   return entry->count == other->count && tri_weights_type(weights, entry) == tri_weights_type(from, other);
 }
 

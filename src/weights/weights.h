@@ -53,7 +53,8 @@ tri_status tri_weights_allocate(tri_weights *weights, const tri_weights_plan *pl
 tri_status tri_weights_train(tri_weights *weights, const tri_weights_training *training);
 
 /* Returns whether `weights` can read the values of all parameters in place from `from`: `from` has them whole, in the
- * type that the table of `weights` gives them. `from` need not have memory yet. */
+ * type that the table of `weights` gives them, and adjacent if that table joins them. `from` need not have memory
+ * yet. */
 bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from);
 /* Lets `weights` use the memory of `from` in place of memory of its own. `from` must have memory and outlive `weights`.
  * tri_weights_version then returns the version of `from`. */

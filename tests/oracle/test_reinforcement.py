@@ -123,6 +123,27 @@ def test_equal_completions(tmp_path, made, plain, name):
             assert mine[key] == pytest.approx(theirs[key], rel=1e-9, abs=1e-11), key
 
 
+@pytest.mark.parametrize("name", ["self_attn.q_proj", "self_attn.v_proj", "mlp.gate_proj"])
+@pytest.mark.parametrize("precision", ["fp64", "fp32"])
+def test_a_frozen_part_of_joined_matrices(tmp_path, made, precision, name):
+    """Matrices that one GEMM reads are not adjacent if some of them are frozen, so that rollouts, and samples, need copies."""
+    lines = runs.train(tmp_path, made, precision=precision, freeze=[f"model.layers.1.{name}.weight"], samples=dict(prompts=["ab"], tokens=8, temperature=0), checkpoint=dict(every=2))
+    assert all(line["sampling/sampling_logp_difference/mean"] <= limit(precision) for line in lines)
+    sample = json.loads((tmp_path / "run/samples.jsonl").read_text().splitlines()[-1])
+    said = trireme("generate", newest_of(tmp_path / "run"), "--prompt", "ab", "--tokens", 8, "--temperature", 0, "--precision", precision, *(("--device", "reference") if precision == "fp64" else ())).stdout
+    assert sample["text"] in said
+
+
+@pytest.mark.parametrize("name", ["tensor 2", "pipeline 2", "zero 3"])
+def test_rollouts_have_the_trained_weights(tmp_path, made, name):
+    """Also of an optimizer that saves other weights than it trains: completions are those of one rank, which reads the weights in place."""
+    more = dict(optimizer=dict(name="schedule_free"), checkpoint=dict(every=1))
+    runs.train(tmp_path / "one", made, **more)
+    key, number = name.split()
+    runs.train(tmp_path / "two", made, ranks_words(2), layout={key: int(number)}, **more)
+    assert (tmp_path / "one/run/rollouts.jsonl").read_text() == (tmp_path / "two/run/rollouts.jsonl").read_text()
+
+
 @pytest.mark.parametrize("zero", [1, 2, 3])
 def test_zero_has_the_bits_of_data_parallel(tmp_path, made, zero):
     found = []
@@ -164,7 +185,7 @@ def test_objectives(tmp_path, made, name):
 
 def test_the_run_file_of_a_run(tmp_path, made):
     """config.yaml in a run's folder is a run file that gives the same run, also if the first one has a recipe."""
-    more = dict(objective=dict(name="grpo", recipe="dapo", num_iterations=2), rollout=dict(filter=dict(low=0.1, high=2.0), stop=["bb", "e"]), data=dict(skip_long=True), optimizer=dict(steps=4))
+    more = dict(objective=dict(name="grpo", recipe="dapo", num_iterations=2), rollout=dict(filter=dict(low=0.1, high=2.0), stop=["bb", "e", "\n", "\t\"\\"]), data=dict(skip_long=True), optimizer=dict(steps=4))
     runs.train(tmp_path, made, **more)
     expected = runs.ended(tmp_path)
     text = (tmp_path / "run/config.yaml").read_text()
@@ -379,6 +400,42 @@ def test_the_best_checkpoint_has_the_greatest_reward(tmp_path, made):
     best = max(rewards, key=lambda step: (rewards[step], -step))
     said = trireme("inspect", tmp_path / "run/checkpoints/best").stdout
     assert f"step {best}," in said, (best, rewards)
+
+
+def test_an_average_that_begins_on_the_way(tmp_path, made):
+    """The reference stays that of the run's beginning."""
+    more = dict(COMPARED(made), checkpoint=dict(every=2, keep=0))
+    runs.train(tmp_path / "whole", made, **more)
+    runs.train(tmp_path / "parts", made, ["--stop-at", 2], **more)
+    trireme("train", tmp_path / "parts/run.yaml", "--set", "average.every=1")
+    whole, parts = runs.ended(tmp_path / "whole"), runs.ended(tmp_path / "parts")
+    assert parts[:2] == whole[:2] and parts[2]["model.safetensors"] == whole[2]["model.safetensors"]
+    theirs, mine = (load_file(newest_of(tmp_path / folder / "run") / "optimizer.safetensors") for folder in ("whole", "parts"))
+    assert all((mine[name] == tensor).all() for name, tensor in theirs.items()) and any(name.endswith(".average") for name in mine.keys() - theirs.keys())
+
+
+PARTS = """import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    parts = {"early": float(asked["completion"][:1] < "k"), "size": len(asked["completion"]) / 8}
+    print(json.dumps({"id": asked["id"], "reward": {**parts, "odd": 0} if asked["tokens"] % 2 else parts}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["plain", "filter", "evaluated"])
+def test_parts_of_a_reward(tmp_path, made, name):
+    """Their metrics are means over the completions that are trained on, neither those that the filter left out nor held-out ones."""
+    (tmp_path / "parts.py").write_text(PARTS)
+    more = dict(filter=dict(rollout=dict(filter=dict(low=1.0, high=1.6))), evaluated=dict(EVALUATED(made), evaluation=dict(every=1, sequences=8)), plain={})[name]
+    lines = runs.train(tmp_path, made, reward=[dict(name="mine", command=f"python3 {tmp_path}/parts.py")], objective=dict(name="grpo", mini_batches=2), **FP32, **more)
+    rollouts = runs.rollouts_of(tmp_path)
+    for line in lines:
+        keys = {key for key in line if key.startswith("rewards/mine/")} - {"rewards/mine/mean", "rewards/mine/std"}
+        assert keys == ({f"rewards/mine/{part}" for part in ("early", "size", "odd")} if line["step"] % 2 else set())
+        mine = [one for one in rollouts if one["batch"] == (line["step"] - 1) // 2]
+        if keys:
+            assert line["rewards/mine/early"] == pytest.approx(numpy.mean([one["completion"][:1] < "k" for one in mine]))
+            assert line["rewards/mine/size"] == pytest.approx(numpy.mean([len(one["completion"]) / 8 for one in mine]))
 
 
 # ---- one update beside PyTorch ---------------------------------------------------------------------------------------

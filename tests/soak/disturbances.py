@@ -1,5 +1,6 @@
 """The disturbances. Each is a function of the scene: it starts the job (or finds it stopped), disturbs it, and returns the
 outcome in a few words. It raises Violation if the program does not react in one of the ways that are promised."""
+import json
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import shutil
 import signal
 import subprocess
 
+import reinforcement
 from jobs import TRIREME, Violation, checkpoints, digest, processes_of, send, snapshots
 
 # The text that the error message must have, for each kind of disturbance.
@@ -17,7 +19,8 @@ SAID = {
     "interrupted": r"interrupted",
     "full": r"No space left on device|Disk quota exceeded|File too large",
     "second": r"is in use by process",
-    "corpus": r"corpus|data\.train",
+    "corpus": r"corpus|data\.train|data\.prompts",
+    "left": r"has not answered for \d+ of \d+ completions|has ended three times in a row",
     "none": r"none of the \d+ checkpoints in \S+ is usable; restore one, or move them away",
 }
 
@@ -141,6 +144,56 @@ def stop_and_go_on(scene):
     return "went through"
 
 
+# ---- a reward's program
+
+
+def reward_pids(scene):
+    return sorted(pid for pid, words in processes_of(scene.path).items() if any(word.endswith("reward.py") for word in words[:3]))
+
+
+def end_rewards(scene, number):
+    """A signal to processes of the reward, once or several times. The completions that they had are judged again; one that
+    fails twice ends the run, because rollout.max_failed is 0."""
+    job = scene.start()
+    for _ in range(scene.chance.choice([1, 1, 2, 4])):
+        more = scene.chance.randint(0, 4)
+        begun = job.lines()
+        job.wait_for(lambda: job.lines() >= begun + more and reward_pids(scene))
+        scene.pause(0, 0.05)
+        pids = reward_pids(scene)
+        for pid in pids if scene.chance.random() < 0.3 else pids[:1]:
+            send(pid, number)
+    status = job.wait()
+    return "went through" if status == 0 else refused(job, status, (5,), "left")
+
+
+def kill_rewards(scene):
+    return end_rewards(scene, scene.chance.choice([signal.SIGKILL, signal.SIGTERM]))
+
+
+def stop_rewards(scene):
+    return end_rewards(scene, signal.SIGSTOP)
+
+
+def misbehaving_rewards(scene):
+    """The program ends, sleeps or writes nonsense at random lines, from its first one on; perhaps all is killed meanwhile."""
+    mood = scene.folder / "moody"
+    mood.write_text(str(scene.chance.choice([0.005, 0.02, 0.1])))
+    scene.note(mood.read_text())
+    try:
+        job = scene.start()
+        if scene.chance.random() < 0.3:
+            scene.note(job.wait_for_moment(scene.chance))
+            for pid in [job.process.pid, *job.rank_pids()]:
+                send(pid, signal.SIGKILL)
+            job.wait()
+            return "killed under it"
+        status = job.wait()
+    finally:
+        mood.unlink()
+    return "went through" if status == 0 else refused(job, status, (5,), "left")
+
+
 # ---- disks
 
 
@@ -241,6 +294,33 @@ def delete_a_file(scene):
     return damage_a_file(scene, lambda path: path.unlink())
 
 
+def flip_a_reference(scene):
+    """A bit of a tensor of the reference, which only a run with objective.beta reads."""
+    if some_file_of_a_checkpoint(scene) is None:
+        return "no checkpoint to damage"
+    folder = checkpoints(scene.output)[max(checkpoints(scene.output))]
+    places = [place for path in sorted(folder.glob("*.safetensors")) for place in references_of(path)]
+    if not places:
+        return "the checkpoint was made before the first update"
+    path, begin, end = scene.chance.choice(places)
+    data = bytearray(path.read_bytes())
+    data[scene.chance.randrange(begin, end)] ^= 1 << scene.chance.randrange(8)
+    path.write_bytes(data)
+    scene.note(f"{folder.name}/{path.name}")
+    scene.mark_damaged(max(checkpoints(scene.output)), folder)
+    outcome = readers_of(scene, max(checkpoints(scene.output)), folder)
+    return outcome if set(checkpoints(scene.output)) - set(scene.damaged) else f"{outcome}; {without_a_good_one(scene)}"
+
+
+def references_of(path):
+    """(file, begin, end) of the bytes of each tensor of the reference."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:8 + length])
+    return [(path, 8 + length + begin, 8 + length + end) for name, (begin, end) in ((name, at["data_offsets"]) for name, at in head.items() if name != "__metadata__")
+            if name.endswith(".reference") and end > begin]
+
+
 def readers_of(scene, step, folder):
     """A command that reads a damaged checkpoint by name refuses it, or does not need what is damaged."""
     out = scene.folder / "exported"
@@ -258,8 +338,8 @@ def readers_of(scene, step, folder):
 
 
 def same_weights_needed(scene):
-    """An export in the precision of the checkpoint is the same file."""
-    return scene.run["precision"] == "fp32"
+    """An export in the precision of the checkpoint is the same file, unless an adapter is merged into its base."""
+    return scene.run["precision"] == "fp32" and "adapter" not in scene.run.get("grpo", {}) and scene.run["optimizer"].get("name") != "schedule_free"
 
 
 def damage_metrics(scene):
@@ -388,6 +468,15 @@ def on_several_ranks(scene):
     return scene.ranks > 1
 
 
+def with_a_reference(scene):
+    mine = scene.run.get("grpo")
+    return mine is not None and mine["objective"]["beta"] > 0 and "adapter" not in mine
+
+
+def with_a_program(scene):
+    return reinforcement.has_program(scene.run)
+
+
 # Each with its weight, and the scenes it is for.
 DISTURBANCES = [
     (kill_a_rank, 4, on_ranks), (kill_all_ranks, 3, on_ranks), (kill_everything, 4, anywhere), (kill_the_launcher, 3, on_ranks),
@@ -395,7 +484,8 @@ DISTURBANCES = [
     (stop_and_go_on, 1, anywhere), (full_disk, 4, lambda scene: scene.disk is not None), (small_files, 3, lambda scene: scene.ranks == 0),
     (flip_a_bit, 3, anywhere), (cut_a_file, 2, anywhere), (delete_a_file, 1, anywhere), (damage_metrics, 3, anywhere),
     (clock_jumps, 2, lambda scene: clock_library() is not None), (two_at_once, 3, anywhere), (remove_the_output, 2, anywhere),
-    (other_corpus, 1, anywhere),
+    (other_corpus, 1, anywhere), (kill_rewards, 4, with_a_program), (stop_rewards, 2, with_a_program), (misbehaving_rewards, 4, with_a_program),
+    (flip_a_reference, 4, with_a_reference),
 ]
 
 

@@ -1,6 +1,8 @@
 """Random runs: a small model, a layout of up to four ranks, a device, settings of checkpoints."""
 import json
 
+import reinforcement
+
 SEQUENCE, BATCH = 32, 12
 
 
@@ -88,20 +90,21 @@ def draw_checkpoint(chance):
             "at_end": chance.random() < 0.8}
 
 
-def draw_run(chance):
-    """Everything but where the corpus and the output are."""
+def draw_run(chance, grpo):
+    """Everything but where the corpus and the output are. `grpo`: only runs that learn from rewards."""
     model = draw_model(chance)
     device, precision = chance.choice([("cpu", "fp32"), ("cpu", "fp32"), ("cpu", "bf16"), ("reference", "fp64")])
     steps = chance.randint(15, 30 if device == "reference" else 80)
-    objective = chance.choice([None, None, None, "dpo", "kto", "simpo"])
+    objective = chance.choice([None, None, None, "dpo", "kto", "simpo", "grpo"])
     if objective:
         model.pop("dropout", None)
     samples = dict(prompts=["The", "a ship and"][:chance.choice([1, 2])], tokens=chance.randint(2, 9), temperature=chance.choice([0, 1]))
-    return dict(objective=objective, samples=samples if chance.random() < 0.4 else None, model=model, layout=draw_layout(chance, model), device=device, precision=precision, seed=chance.randrange(1 << 30), threads=1,
+    run = dict(objective=objective, samples=samples if chance.random() < 0.4 else None, model=model, layout=draw_layout(chance, model), device=device, precision=precision, seed=chance.randrange(1 << 30), threads=1,
                 optimizer=dict(global_batch=BATCH, steps=steps, lr=1e-3, warmup=chance.choice([0, 5]), decay=chance.choice(["cosine", "constant"])),
                 average=dict(every=chance.choice([0, 0, 1, 3]), decay=chance.choice([0, 0.9]), after=chance.choice([0, 4])),
                 evaluation=dict(every=chance.choice([0, 4, 7]), batches=1), checkpoint=draw_checkpoint(chance),
                 max_restarts=chance.choice([0, 0, 1, 2]), weights=None if objective else chance.choice([None, None, (3, 1)]))
+    return reinforcement.draw(chance, run) if grpo or objective == "grpo" else run
 
 
 def undisturbed_run(run):
@@ -110,7 +113,7 @@ def undisturbed_run(run):
 
 
 def write_run(path, run, corpus, output):
-    """With weights it trains on a mixture of both corpora that there are; with an objective on their preferences."""
+    """With weights it trains on a mixture of both corpora that there are; with an objective on their preferences or prompts."""
     run = dict(run)
     weights, objective = run.pop("weights"), run.pop("objective")
     if run["samples"] is None:
@@ -119,9 +122,11 @@ def write_run(path, run, corpus, output):
     if weights:
         train = [dict(path=str(corpus / name), weight=weight) for name, weight in zip(("train", "validation"), weights)]
     data = dict(train=train, validation=str(corpus / "validation"), sequence=SEQUENCE)
-    if objective:
+    if objective and objective != "grpo":
         run["objective"] = dict(name=objective)
         data = dict(preferences=str(corpus / "pairs/train"), validation_preferences=str(corpus / "pairs/validation"), sequence=SEQUENCE)
+    if objective == "grpo":
+        run, data = reinforcement.sections(run, path, corpus)
     whole = {**run, "data": data, "output": str(output)}
     path.write_text(json.dumps(whole))
     return path
@@ -129,6 +134,8 @@ def write_run(path, run, corpus, output):
 
 def words_of(run):
     model, layout, checkpoint = run["model"], run["layout"], run["checkpoint"]
+    if run["objective"] == "grpo":
+        return reinforcement.words_of(run, ranks_of(layout))
     changed = [f"{key}={value}" for key, value in layout.items() if value not in (1, False, 0, "none", "1f1b", "gather") and key != "bucket_bytes"]
     return (f"{model['family']} {model['num_layers']}x{model['hidden_size']} {run['device']} {run['precision']}, {run['optimizer']['steps']} steps, "
             f"{ranks_of(layout)} ranks ({','.join(changed) or 'plain'}), checkpoint {','.join(f'{k}={v}' for k, v in checkpoint.items())}"

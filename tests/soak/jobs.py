@@ -8,6 +8,8 @@ import signal
 import subprocess
 import time
 
+import reinforcement
+
 TRIREME = os.environ.get("TRIREME", "build/trireme")
 LIMIT_S = 240  # nothing here takes so long
 
@@ -122,7 +124,7 @@ class Job:
         elif kind == "at a step":
             more = chance.randint(1, 12)
             self.wait_for(lambda: self.lines() >= self.begun_lines + more)
-            time.sleep(chance.uniform(0, 0.02))
+            time.sleep(chance.choice([chance.uniform(0, 0.02), chance.uniform(0, 0.2)]))
         else:
             self.wait_for(lambda: next((self.output / "checkpoints").glob(".tmp-*"), None) is not None)
             time.sleep(chance.uniform(0, 0.005))
@@ -142,14 +144,15 @@ def checkpoints(output):
     return {int(path.name[5:13]): path for path in sorted((output / "checkpoints").glob("step-*")) if path.name[5:].isdigit()}
 
 
-def course(output):
-    """[(step, loss, norm, rate, validation loss)], and how many lines are none."""
+def course(output, whole=False):
+    """[(step, loss, norm, rate, validation loss)], and how many lines are none. `whole`: also all other metrics but times."""
     lines, bad = [], 0
     path = output / "metrics.jsonl"
     for text in path.read_text(errors="replace").split("\n")[:-1] if path.exists() else []:
         try:
             at = json.loads(text)
-            lines.append((at["step"], at["loss"], at["grad_norm"], at["lr"], at.get("validation_loss")))
+            rest = [(key, value) for key, value in sorted(at.items()) if whole and not reinforcement.is_time(key)]
+            lines.append((at["step"], at["loss"], at["grad_norm"], at["lr"], at.get("validation_loss"), *rest))
         except (ValueError, KeyError, TypeError):
             bad += 1
     return lines, bad
@@ -173,16 +176,18 @@ def samples(output):
 class Undisturbed:
     """The same run without disturbances; the disturbed run is compared with it."""
 
-    def __init__(self, folder, path, ranks):
+    def __init__(self, folder, path, ranks, updates=0):
+        """`updates`: those on a batch of completions, after which the run can be saved; 0: it learns from a corpus."""
         job = Job(path, ranks)
         if job.wait() != 0:
             raise Violation(f"the run fails although nothing disturbs it; it said:\n{job.said()}")
         self.digests = {step: digest(at) for step, at in checkpoints(job.output).items()}
         self.disk_bytes = sum(512 * path.stat().st_blocks for path in (job.output / "checkpoints").rglob("*"))
-        self.course, bad = course(job.output)
+        self.course, bad = course(job.output, updates > 0)
         self.steps = len(self.course)
         self.samples = samples(job.output)
-        if bad > 0 or [at[0] for at in self.course] != list(range(1, self.steps + 1)) or len(self.digests) != self.steps:
+        self.rollouts = reinforcement.rollouts(job.output)
+        if bad > 0 or [at[0] for at in self.course] != list(range(1, self.steps + 1)) or len(self.digests) != self.steps // max(updates, 1):
             raise Violation(f"the undisturbed run has {self.steps} lines of metrics, {bad} bad ones, and {len(self.digests)} checkpoints")
         shutil.rmtree(folder)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Disturbs random runs in every way, for any time: soak.py [--minutes N] [--seed S] [--rounds N] [--only KIND].
+"""Disturbs random runs in every way, for any time: soak.py [--minutes N] [--seed S] [--rounds N] [--only KIND] [--grpo].
 
 A round draws a small model, a layout, a device and settings of checkpoints; runs it undisturbed; then runs the same with one
 to five disturbances (disturbances.py) and lets it finish. It must end with the bits of the undisturbed run (weights, state of
@@ -23,6 +23,7 @@ import time
 
 import disturbances
 import drawing
+import reinforcement
 from jobs import TRIREME, Job, Undisturbed, Violation, checkpoints, course, digest, samples, snapshots
 
 DISK_BYTES = 64 << 20  # plus the size of all checkpoints if the run keeps all
@@ -31,9 +32,9 @@ DISK_BYTES = 64 << 20  # plus the size of all checkpoints if the run keeps all
 class Scene:
     """One run and what has befallen it so far."""
 
-    def __init__(self, folder, chance, corpora, disk_allowed):
+    def __init__(self, folder, chance, corpora, disk_allowed, grpo=False):
         self.folder, self.chance, self.corpora = folder, chance, corpora
-        self.run = drawing.draw_run(chance)
+        self.run = drawing.draw_run(chance, grpo)
         ranks = drawing.ranks_of(self.run["layout"])
         self.ranks = 0 if ranks == 1 and chance.random() < 0.5 else ranks  # 0: without -n
         self.environment = {"TRIREME_RANKS_PER_NODE": "1"} if self.ranks > 1 and chance.random() < 0.3 else {}
@@ -60,8 +61,11 @@ class Scene:
         if self.corpus not in self.undisturbed_of:
             folder = pathlib.Path(tempfile.mkdtemp(prefix="trireme-soak-undisturbed-", dir=memory_folder()))
             path = drawing.write_run(folder / "run.yaml", drawing.undisturbed_run(self.run), self.corpora[self.corpus], folder / "run")
-            self.undisturbed_of[self.corpus] = Undisturbed(folder, path, self.ranks)
+            self.undisturbed_of[self.corpus] = Undisturbed(folder, path, self.ranks, self.updates())
         return self.undisturbed_of[self.corpus]
+
+    def updates(self):
+        return self.run["grpo"]["updates"] if self.run["objective"] == "grpo" else 0
 
     def start(self, *more, environment=None, limit=None):
         return Job(self.path, self.ranks, *more, environment={**self.environment, **(environment or {})}, limit=limit)
@@ -102,6 +106,8 @@ class Scene:
                 raise Violation(f"the checkpoint of step {step} has not the bits of the undisturbed run")
         before = self.good - set(self.damaged)
         self.good = set(found) - set(self.damaged)
+        if not self.undisturbed().rollouts.startswith(reinforcement.rollouts(self.output)):
+            raise Violation("rollouts.jsonl is not the beginning of the undisturbed run's")
         if before and not any(step >= max(before) for step in self.good):
             raise Violation(f"the newest good checkpoint was that of step {max(before)}, and now there are those of {sorted(self.good)}")
 
@@ -112,12 +118,13 @@ class Scene:
         self.check_checkpoints()
         if self.run["checkpoint"]["at_end"] and expected.steps not in self.good:
             raise Violation(f"there is no good checkpoint of the last step; there are {sorted(self.good)}")
-        lines, _ = course(self.output)
+        lines, _ = course(self.output, self.updates() > 0)
         missing = {at[0] for at in expected.course} - {at[0] for at in lines}
         if lines != [at for at in expected.course if at[0] not in missing] or missing - self.lost_steps:
             raise Violation(f"metrics.jsonl differs from the undisturbed run's: missing are the steps {sorted(missing - self.lost_steps)}; "
                             f"{len(lines)} lines for {expected.steps} steps; {difference(lines, expected.course)}")
         self.check_samples()
+        self.check_rollouts()
         left = [path.name for path in (self.output / "checkpoints").glob(".*")] if (self.output / "checkpoints").exists() else []
         if left:
             raise Violation(f"unfinished saves are left: {left}")
@@ -139,6 +146,15 @@ class Scene:
             missing = [n for n in range(len(self.run["samples"]["prompts"])) if (max(self.good), n) not in found]
             if missing:
                 raise Violation(f"samples.jsonl lacks the prompts {missing} of step {max(self.good)}")
+
+    def check_rollouts(self):
+        """All completions are those of the undisturbed run, and each prompt of an epoch is in one batch."""
+        text = reinforcement.rollouts(self.output)
+        if text != self.undisturbed().rollouts:
+            raise Violation(f"rollouts.jsonl has {len(text)} bytes of the {len(self.undisturbed().rollouts)} of the undisturbed run")
+        wrong = reinforcement.wrong_order(text, self.updates() > 0 and "filter" in self.run["grpo"]["rollout"])
+        if wrong:
+            raise Violation(f"rollouts.jsonl: {wrong}")
 
     def release(self, keep):
         for path in snapshots(self.output):
@@ -222,18 +238,21 @@ def make_corpora(folder):
         pairs.write_text("".join(json.dumps(dict(prompt=f"{i}:", chosen=f" {word[:2 + i % 5]}", rejected=f" {i * 7 % 90}")) + "\n" for i in range(400)))
         subprocess.run([TRIREME, "prepare", "--preferences", "--tokenizer", "bytes", "--validation", "0.1", "--out", out[-1] / "pairs", pairs], check=True,
                        capture_output=True)
+        reinforcement.write_prompts(out[-1] / "prompts.jsonl", word)
+        reinforcement.write_prompts(out[-1] / "held-out.jsonl", word[::-1])
+    reinforcement.make_models(folder / "models", TRIREME)
     return out
 
 
-def round_of(seed, base, corpora, only, counts):
+def round_of(seed, base, corpora, options, counts):
     """Whether all was as promised."""
     folder = base / f"seed-{seed}"
     folder.mkdir()
     begin = time.monotonic()
-    scene = Scene(folder, random.Random(seed), corpora, os.geteuid() == 0)
+    scene = Scene(folder, random.Random(seed), corpora, os.geteuid() == 0, options.grpo)
     print(f"soak: seed {seed}: {drawing.words_of(scene.run)}", flush=True)
     try:
-        if not play(scene, only, counts):
+        if not play(scene, options.only, counts):
             scene.release(keep=False)
             return True
     except Violation as violation:
@@ -254,6 +273,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1 << 30)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", help="one kind of disturbance, such as kill_a_rank")
+    parser.add_argument("--grpo", action="store_true", help="only runs that learn from rewards")
     options = parser.parse_args()
     names = [row[0].__name__ for row in disturbances.DISTURBANCES]
     if options.only not in (None, *names):
@@ -268,7 +288,7 @@ def main():
     corpora, counts, good, bad = make_corpora(base), collections.Counter(), 0, 0
     end = time.monotonic() + 60 * options.minutes
     while good + bad < options.rounds and (time.monotonic() < end or good + bad == 0):
-        if round_of(seed + good + bad, base, corpora, options.only, counts):
+        if round_of(seed + good + bad, base, corpora, options, counts):
             good += 1
         else:
             bad += 1

@@ -69,7 +69,7 @@ static void free_world(const world *w) {
 /* Gives the generator the engine's current weights. */
 static void give_weights(const world *w) {
   const tri_weights_target to = tri_runner_target(w->runner);
-  if (!w->shares) CHECK_OK(tri_engine_send_weights(w->engine, &to));
+  if (!w->shares) CHECK_OK(tri_engine_send_weights(w->engine, TRI_POLICY_EVALUATED, &to));
   CHECK_OK(tri_engine_finish(w->engine));
   CHECK_OK(tri_generator_publish(w->generator, TRI_PUBLISH_BETWEEN));
 }
