@@ -130,8 +130,8 @@ static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   return false;
 }
 
-/* Returns whether predictions for this cluster depend on the constant. With tiles they do not depend on
- * `matmul_half`. */
+/* Returns whether predictions for this cluster depend on the constant. They do not depend on `matmul_half` if the
+ * cluster has shapes of tiles (tri_cluster.tiles). */
 static bool is_used(const tri_cluster *cluster, const char *constant) {
   return cluster->num_tiles == 0 || strcmp(constant, "matmul_half") != 0;
 }
