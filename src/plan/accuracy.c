@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The errors of the published results on one cluster, as `trireme validate --json` prints them (docs/validation.md). */
+/* The errors of the published results on one cluster, computed from the rows that `trireme validate --json` prints
+ * (docs/validation.md). */
 typedef struct cluster_row {
   const char *cluster;
   tri_accuracy errors;

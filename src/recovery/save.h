@@ -23,7 +23,8 @@ tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_
 
 /* State of saving between steps. Begins as {0} at the start of a process. */
 typedef struct tri_save_pending {
-  /* A checkpoint was due, but the step was bad or before the first update. The next good step saves it. */
+  /* A checkpoint was due after a step whose state is not saved: a bad step, a step before the first update, or a step
+   * with tri_save_moment.inside. The checkpoint is saved after the next step that may be saved. */
   bool checkpoint_due;
   bool snapshot_unproven; /* no good step has followed the newest snapshot */
 } tri_save_pending;
@@ -43,8 +44,8 @@ typedef struct tri_save_moment {
 } tri_save_moment;
 
 /* COLLECTIVE, after each step. Saves a checkpoint if one is due, else takes a snapshot if one is due (`snapshots`
- * may be NULL). Saves nothing before the first update, and nothing after a bad step, whose state may be ruined and
- * would replace a good one. */
+ * may be NULL). Saves nothing before the first update, after a step with moment->inside, and after a bad step: its
+ * state may be ruined and would replace a good one. */
 tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const tri_save_moment *moment,
                                tri_save_pending *pending);
 
