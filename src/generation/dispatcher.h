@@ -1,12 +1,13 @@
 /* Distributes sequences over replicas. A *replica* is one copy of the weights, on one rank or divided over several
  * adjacent ranks (replicas.h), with a generator (generator.h) on the first of these ranks.
  *
- * The first rank of all calls the *verbs*, functions that begin, continue and end sequences. It gets the *events*
- * (tokens, scores and ends of sequences), and calls the observers. A tri_sequence that the dispatcher returns is the
- * first rank's record of a sequence: its tokens, its finish and its observer. Its keys and values are on the replica
- * that generates it. A new sequence goes to the replica with the fewest outstanding tokens (left to read or to sample);
- * a fork goes to the replica of its original, whose pages it shares. For its own replica, the first rank calls its
- * generator directly. All other ranks call tri_dispatcher_follow.
+ * One rank, the first of all ranks, calls the *verbs*: functions that begin, continue and end sequences. This rank
+ * receives the *events* (tokens, scores and ends of sequences) from all replicas, and calls the observers. A
+ * tri_sequence that the dispatcher returns is the first rank's record of a sequence: its tokens, its finish and its
+ * observer. The keys and values of the sequence are on the replica that generates it. A new sequence goes to the
+ * replica with the fewest outstanding tokens (left to read or to sample); a fork goes to the replica of its original,
+ * whose pages it shares. For its own replica, the first rank calls its generator directly. All other ranks call
+ * tri_dispatcher_follow.
  *
  * The tokens of a sequence do not depend on the number of replicas, since they do not depend on the other sequences of
  * its replica. The order in which events of different sequences arrive does depend on the number of replicas.
@@ -34,10 +35,11 @@ int tri_dispatcher_replicas(const tri_dispatcher *dispatcher);
 
 /* ---- verbs, on the first rank ------------------------------------------------------------------------------------ */
 
-/* They work like the generator's functions of the same names (generator.h), and fail with the same errors.
- * tri_dispatcher_fork, tri_dispatcher_extend and tri_dispatcher_rewind also fail with TRI_UNSUPPORTED if the sequence
- * to continue was stopped or cancelled on another rank and may have grown beyond the runner's positions there. The
- * options are copied; `ends`, `scores` and the observer's context must remain valid, as for the generator. */
+/* The verbs work like the generator's functions of the same names (generator.h), and fail with the same errors.
+ * tri_dispatcher_fork, tri_dispatcher_extend and tri_dispatcher_rewind also fail with TRI_UNSUPPORTED if the given
+ * sequence was stopped or cancelled, its replica is on another rank, and the replica may have sampled beyond the
+ * runner's positions before the stop arrived. The options are copied; `ends`, `scores` and the observer's context must
+ * remain valid, as for the generator. */
 
 tri_status tri_dispatcher_begin(tri_dispatcher *dispatcher, const int32_t *ids, int64_t count,
                                 const tri_sequence_options *options, tri_sequence **out);
@@ -65,12 +67,13 @@ tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
  * their counters to those of tri_dispatcher_count. The other ranks may follow again later. */
 tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
 
-/* On the first rank, after a failure with this status: lets the other ranks of this replica return from
- * tri_dispatcher_follow. Does nothing if the failure ends the job: with several replicas, or if the status is TRI_COMM
- * or TRI_DEVICE_FAILED. */
+/* Lets the other ranks of this replica return from tri_dispatcher_follow. Called on the first rank after a failure with
+ * this status. Does nothing with several replicas, or if the status is TRI_COMM or TRI_DEVICE_FAILED, because such a
+ * failure ends the job. */
 void tri_dispatcher_give_up(tri_dispatcher *dispatcher, tri_status status);
 
-/* Returns the counters of this rank's generator, and of the other ranks' as of the last tri_dispatcher_dismiss. */
+/* Returns the counters of this rank's generator plus those that the other ranks had at the last
+ * tri_dispatcher_dismiss. */
 tri_generator_counts tri_dispatcher_count(const tri_dispatcher *dispatcher);
 
 #endif

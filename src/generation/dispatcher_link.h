@@ -1,6 +1,6 @@
-/* A connection between the first rank of a dispatcher, which sends verbs, and another rank, which sends events; for
- * generation/ only. Neither rank waits for the other. tri_link_flush sends all bytes appended so far as one message:
- * the length, then the bytes. */
+/* A connection between the first rank of a dispatcher and another rank; for generation/ only. The first rank sends
+ * verbs, and the other rank sends events (dispatcher.h). Only tri_link_flush_all waits for the other rank.
+ * tri_link_flush sends all bytes appended so far as one message: the length, then the bytes. */
 #ifndef TRI_GENERATION_DISPATCHER_LINK_H
 #define TRI_GENERATION_DISPATCHER_LINK_H
 

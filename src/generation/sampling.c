@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Candidates in descending order of weight, sorted only as far as needed: a heap at the front, and after it the
- * candidates taken from the heap, the heaviest last. Few candidates of a vocabulary are needed, and sorting all of them
- * takes as long as a third of a small model's step. */
+/* An array of candidates that is sorted by weight only as far as needed. Its first `in_heap` candidates are a heap. The
+ * candidates that were taken from the heap follow in ascending order of weight, so the heaviest of all is the last. Few
+ * candidates of a vocabulary are needed, and sorting all of them takes as long as a third of a small model's step. */
 typedef struct ranking {
   tri_candidate *candidates;
   int64_t in_heap, count;

@@ -24,9 +24,10 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
   return TRI_OK;
 }
 
-/* Computes the number of tokens to sample: as requested, else the folder's max_length minus the prompt's tokens, else
- * 100. A number that was not requested is limited to the positions left after the prompt, unless none are left: then
- * the text slides. */
+/* Computes the number of tokens to sample: the requested number; else max_length of the model folder's
+ * generation_config.json minus the prompt's tokens; else 100. A number that was not requested is limited to the
+ * positions left after the prompt. If none are left, it is not limited: a text may grow beyond the positions, because
+ * it then slides (generator.h). */
 static tri_status count_tokens(const tri_texts *t, const tri_written *text, int64_t most, int64_t *out) {
   const int64_t room = most - text->tokens.count, length = t->generation->max_length;
   *out = t->asked.tokens;
@@ -61,8 +62,8 @@ static tri_status check_dynamic(const tri_texts *t) {
 static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
   const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision,
                                             tri_larger(1, t->generation->request->tensor));
-  /* Number of pages for the partly filled last pages of two prompts. Such a page is in use until all samples of its
-   * prompt have copied it. */
+  /* Additional pages for two prompts whose samples have not all begun. The last page of such a prompt is partly filled,
+   * and it is in use until all samples of the prompt have copied it. */
   const int64_t copied = t->samples > 1 ? 2 : 0;
   const int64_t window = tri_runner_window(&t->generation->model);
   const int64_t all = tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * t->batch + copied;
@@ -143,7 +144,7 @@ static tri_status visit_ended(void *context, tri_written *written) {
   for (; t->reported < t->count && t->list[t->reported].finish != TRI_FINISH_NONE; t->reported++) {
     if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->reported]));
   }
-  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* tri_dispatcher_cancel_all cancels all others, too */
+  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* tri_generation_run cancels all texts together */
   return start_texts(t);
 }
 

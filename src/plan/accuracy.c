@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The errors of the published results on one cluster, as `trireme validate --json` prints them (docs/validation.md). */
+/* The errors of the published results on one cluster, computed from the rows that `trireme validate --json` prints
+ * (docs/validation.md). */
 typedef struct cluster_row {
   const char *cluster;
   tri_accuracy errors;
@@ -130,8 +131,8 @@ static bool is_fitted(const tri_cluster *cluster, const char *constant) {
   return false;
 }
 
-/* Returns whether predictions for this cluster depend on the constant. With tiles they do not depend on
- * `matmul_half`. */
+/* Returns whether predictions for this cluster depend on the constant. They do not depend on `matmul_half` if the
+ * cluster has shapes of tiles (tri_cluster.tiles). */
 static bool is_used(const tri_cluster *cluster, const char *constant) {
   return cluster->num_tiles == 0 || strcmp(constant, "matmul_half") != 0;
 }

@@ -1,5 +1,6 @@
-/* Money and energy of a predicted run, and the effect of failures on its time, money and energy. Results that need
- * members of `cost` or `failures` which the file of the cluster does not have are left out. */
+/* Money and energy of a predicted run, and the effect of failures on its time, money and energy. Each result needs
+ * certain members of `cost` or `failures` in the file of the cluster, and is left out if the file does not have
+ * them. */
 #ifndef TRI_PLAN_COST_H
 #define TRI_PLAN_COST_H
 
@@ -25,8 +26,8 @@ typedef struct tri_run_cost {
   double checkpoint_bytes;           /* bytes of parameters and optimizer states, without copies in 16 bits */
   tri_interruptions failures;        /* failures and checkpoints of the run; set if `interrupted` */
   double availability;               /* share of the time in which enough nodes work; 1 without repairs */
-  /* Seconds of training between checkpoints with the best goodput (failures.h), and this goodput times
-   * `availability`. goodput is 1 if the run is not `interrupted`. */
+  /* Seconds of training between checkpoints for the highest goodput (failures.h), set if `interrupted`; product of this
+   * goodput and `availability`, or 1 if the run is not `interrupted`. */
   double interval_s, goodput;
 } tri_run_cost;
 

@@ -18,7 +18,7 @@ typedef struct tri_stage_process {
   int stage;          /* index of the stage */
   double now, stream; /* current time of the rank; time at which its reductions and gathers in progress end */
   double host;        /* time at which the host has launched all kernels so far; before or after `now` */
-  double beside;      /* share of its rate at which a computation continues during a collective (tri_cluster.beside) */
+  double beside;      /* rate of a computation during a collective, as a share of its usual rate (tri_cluster.beside) */
   /* Time at which the collective of each bucket ends [buckets]; if it does not overlap, its duration. */
   double *bucket_end;
   tri_step_time spent; /* seconds until `now`, by part of the step */
@@ -45,9 +45,10 @@ typedef struct tri_step_sample {
 
 /* A probe tests whether the middle of a step repeats every `period` micro-batches, and measures the time of a period.
  *
- * The step repeats if the turns of as many micro-batches as are in flight begin at the same times as one period before,
- * shifted by one constant. All later turns depend only on these, so they are shifted by the same constant. It is not
- * enough to compare fewer turns: a slightly slower stage may delay the others once in many micro-batches. */
+ * Each turn is compared with the same turn one period before. The step repeats if the turns of as many micro-batches as
+ * are in flight all begin later by one constant. All later turns depend only on these turns, so they begin later by the
+ * same constant. It is not enough to compare fewer turns: a slightly slower stage may delay the others once in many
+ * micro-batches. */
 typedef struct tri_step_probe {
   /* Compared micro-batches: first .. first + count - 1; number of micro-batches of a period. */
   int64_t first, count, period;
@@ -82,8 +83,8 @@ void tri_stage_process_release(tri_stage_process *w);
 tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double begin,
                                      double end);
 
-/* Returns the layout with the micro-batch group that the whole step has (tri_schedule_settle), so that a shorter
- * step has the same schedule. */
+/* Returns the layout of the request with the micro-batch group of its whole step (tri_schedule_settle). A simulated
+ * step with fewer micro-batches then has the same schedule. */
 tri_layout tri_event_sim_layout(const tri_stages *stages);
 /* Returns the request for the program of a stage in a step of that many micro-batches. `settled`: result of
  * tri_event_sim_layout. */
@@ -127,8 +128,9 @@ static inline double tri_stage_process_slowed(const tri_stage_process *w, double
   return seconds < under_way * w->beside ? seconds / w->beside : seconds + under_way * (1 - w->beside);
 }
 
-/* Returns the seconds in which the device computes `price`, and adds its launch times to w->host. The host launches
- * kernels in order, usually ahead of the device. If the host is late, the device waits. */
+/* Returns the seconds until the device has done the computation of `price`, and adds the launch times to w->host. The
+ * host launches kernels in order, usually ahead of the device. If it has not launched them all when the computation and
+ * its collectives would have ended, the device waits, and the seconds include this wait. */
 static inline double tri_stage_process_launch(tri_stage_process *w, tri_price price) {
   double seconds = tri_stage_process_slowed(w, price.compute_s);
   w->host += price.launch_s;

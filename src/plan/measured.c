@@ -295,8 +295,9 @@ bool tri_measured_elements_s(const tri_measured *m, tri_dtype type, tri_work wor
 
 bool tri_measured_work_of(const char *name, tri_work *out) { return works_find(name, out); }
 
-/* Extrapolates `value`, the logarithm of seconds at the nearest edge, to the logarithm `at` of a size. Above the
- * largest measured size the rate is constant; below the smallest size the seconds are constant. */
+/* Returns the logarithm of the seconds at a size. `at`: logarithm of the size; `value`: interpolated logarithm of the
+ * seconds, which outside of the measured sizes is that of the nearest size. Above the largest measured size the seconds
+ * grow in proportion to the size, so the rate is constant; below the smallest size the seconds are constant. */
 static double beyond(const tri_measured_point *largest, double at, double value) {
   return at > largest->at[0] ? value + at - largest->at[0] : value;
 }

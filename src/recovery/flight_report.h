@@ -23,11 +23,11 @@ typedef struct tri_flight_report {
    * are not set. */
   char operation[24];
   char group[16];
-  int64_t number, bytes; /* tri_comm_wait.number and bytes of this communication */
+  int64_t number, bytes; /* number of the collective in its group, from 1 (0: a message); bytes of the communication */
   int behind;            /* world rank that this rank waits for; -1: unknown */
   double waits_s;        /* seconds since the wait began */
-  /* Number of the newest collective that this rank has joined in the group of each domain, and last, in the world;
-   * 0: none. */
+  /* Number of the newest collective that this rank has joined in a group; 0: none. Element d is for the group of domain
+   * d, and the last element for the world. */
   int64_t joined[TRI_NUM_DOMAINS + 1];
 } tri_flight_report;
 

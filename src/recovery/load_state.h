@@ -16,7 +16,8 @@ typedef struct tri_loading {
   tri_resume_kind kind;
   tri_progress *progress; /* result: progress of the checkpoint; not set, and may be NULL, if only weights are read */
   bool plain_too;         /* accept a Hugging Face folder without checksums */
-  /* All slices that this rank holds, and those that it saves. Each element is saved by exactly one rank. */
+  /* Slices of this rank: of the tensors to read, and of the tensors that a save writes, for the verification of
+   * checksums. Exactly one rank saves each element. `saved` is not used if `held.elsewhere` is set. */
   tri_checkpoint_map held, saved;
   bool has_states;                  /* result: the optimizer's states were read from the checkpoint */
   bool missing[TRI_NUM_RUN_STATES]; /* result: states of the run that the checkpoint does not have */

@@ -44,7 +44,7 @@ static const char magic[16] = "trireme-memory-3";
 struct tri_snapshots {
   tri_engine *engine;
   tri_checkpoint_map map;
-  char base[BASE_BYTES];       /* folder of the output, with all its runs and nodes */
+  char base[BASE_BYTES];       /* folder of the snapshots of this output, with all runs and nodes */
   char folder[TRI_PATH_BYTES]; /* folder of this run and node */
   uint64_t signature;
   size_t bytes;      /* bytes of this rank's file */
@@ -172,7 +172,7 @@ static uint64_t sum_of(const mapped *file) {
   return tri_element_sum(4, 0, (int64_t)((file->bytes - HEADER_BYTES) / 4), file->begin + HEADER_BYTES);
 }
 
-/* Maps the file of the part of `rank`, and verifies its header and its checksum. */
+/* Maps the file with the state of `rank`, and verifies its header and its checksum. */
 static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank, mapped *out, header *head) {
   char path[TRI_PATH_BYTES];
   file_path(s, step, rank, false, path);

@@ -261,6 +261,9 @@ static void reads_mixtures(void **state) {
   EXPECT_OK(parse_with(LEAST, "data.train=b"));
   assert_int_equal(config.data.num_train, 1);
   assert_string_equal(config.data.train[0].path, "b");
+  EXPECT_OK(parse(BESIDE_TRAIN "data: {train: {path: c, label_weight: 2}}\n", &config));
+  assert_int_equal(config.data.num_train, 1);
+  assert_string_equal(config.data.train[0].path, "c");
 }
 
 static void refuses_mixtures_that_say_nothing(void **state) {
@@ -271,9 +274,8 @@ static void refuses_mixtures_that_say_nothing(void **state) {
       {"[]",
        "`data.train` is missing; add `train:` under `data:`, for example `train: corpus/train` (line 4 of run.yaml)"},
       {"", "`train` under `data:` at line 4 of run.yaml has no value; it must be a path"},
-      {"{path: a}",
-       "`train` under `data:` at line 4 of run.yaml must be a text or a list of mappings of keys, not a "
-       "mapping"},
+      {"{weight: 0.5}",
+       "`data.train.path` is missing from run.yaml; add `path:` under `data.train:`, for example `path: corpus/train`"},
       {"[[a]]", "`train` under `data:` at line 4 of run.yaml must be a text or a list of mappings of keys, not a list"},
       {"[{path: a, weight: 0}, {path: b, weight: 1}]",
        "`weight` under `data.train:` at line 4 of run.yaml must be above 0, not 0"},

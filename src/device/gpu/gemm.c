@@ -24,8 +24,9 @@ size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product) {
   return taken >= LIBRARY_BYTES ? 0 : LIBRARY_BYTES - taken;
 }
 
-/* Returns whether the GEMM's kernel also adds the bias. Without a vendor's library, this program's own kernel computes
- * the GEMM, and it always adds the bias. */
+/* Returns whether the GEMM's kernel also adds the bias. The library must support this, and a narrowed bias must leave a
+ * part of the workspace to the library. Without a vendor's library, this program's own kernel computes the GEMM, and it
+ * supports every bias. */
 static bool takes_bias(const tri_gpu_gemms *products, const tri_gpu_gemm *product) {
   const bool adds = products->vendor == NULL || products->vendor->adds_bias(product);
   return adds && bias_bytes(product) + UNIT < LIBRARY_BYTES;
@@ -70,7 +71,7 @@ tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *p) {
                       .bias = p->bias};
 }
 
-/* ---- kernels around it ------------------------------------------------------------------------------------------- */
+/* ---- kernels around the GEMM ------------------------------------------------------------------------------------- */
 
 /* Adds the bias. The blocks along y share the rows, the blocks along x the columns of a row. */
 static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *bias, void *c) {

@@ -1,15 +1,16 @@
 /* Element-wise kernels: sums, scaling, conversion, copies of rows, activations, dropout and rotary embeddings.
  *
- * An *item* is a vector of VECTOR elements if all addresses and widths allow 16 bytes at once, and else one element. A
- * thread processes items in strides of the whole grid, so that any number of blocks gives the same result
- * (weighted_gated_backward: a warp processes a row). The same function computes an element whether or not arrays are
- * aligned, so the bits do not depend on the alignment. No kernel has a barrier. */
+ * An *item* is one element, or several adjacent elements if all addresses and widths allow accesses of 16 bytes: VECTOR
+ * elements, CONVERTED in conversions, DRAWN in dropout. A thread processes items in strides of the whole grid, so that
+ * any number of blocks gives the same result (weighted_gated_backward: a warp processes a row). The same function
+ * computes an element whether or not arrays are aligned, so the bits do not depend on the alignment. No kernel has a
+ * barrier. */
 #include "device/gpu/kernels/elements.h"
 
 #include "device/gpu/kernels/activations.h"
 #include "device/gpu/kernels/rows.h"
 
-/* Return the first item of this thread (a vector or an element), and the step to its next item. */
+/* Return the first item of this thread, and the step to its next item. */
 DEVICE int64_t first_item(void) { return block_x() * threads() + thread(); }
 DEVICE int64_t item_step(void) { return blocks_x() * threads(); }
 
@@ -45,7 +46,7 @@ KERNEL(scale) {
 
 /* ---- conversion -------------------------------------------------------------------------------------------------- */
 
-/* Stores a value; a narrower type is rounded once. */
+/* Stores a value as element i of an array of the type with `bits` bits. A value of a wider type is rounded once. */
 DEVICE void store_as(int bits, void *out, int64_t i, wide value) {
   if (bits == 64) {
     ((double *)out)[i] = (double)value;
@@ -110,7 +111,7 @@ DEVICE row_place row_place_of(const copy_rows_arguments *a, int64_t i, int64_t e
   return at;
 }
 
-/* Copy rows, move_rows bitwise and convert_rows with conversion. */
+/* Copy rows: move_rows copies elements bitwise, and convert_rows converts them. */
 DEVICE void move_rows(const copy_rows_arguments *a, int64_t rows) {
   const element *from = (const element *)a->from;
   element *to = (element *)a->to;
@@ -308,8 +309,9 @@ DEVICE uint32_t word_of(tri_random_key key, uint64_t index) {
   return which == 0 ? words[0] : which == 1 ? words[1] : which == 2 ? words[2] : words[3];
 }
 
-/* Returns row_shift of element i, which uses the random word with index first + i + row_shift; 0 if all elements have
- * consecutive indices (device/dropout.h). */
+/* Returns the shift of element i: the element uses the random word with the index first + i + shift, where `first` is
+ * the index for element 0 (tri_dropout_stream). The shift is 0 if all elements have consecutive indices
+ * (device/dropout.h). */
 DEVICE uint64_t row_shift(const dropout_arguments *a, int64_t i) {
   if (tri_dropout_is_flat(&a->options, a->rows)) return 0;
   const int64_t row = quotient(i, a->options.width);

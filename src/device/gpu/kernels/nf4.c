@@ -1,5 +1,5 @@
-/* Weights in 4 bits (device/nf4.h). The values of a block of NF4_BLOCK elements are codes of its largest magnitude, and
- * the magnitudes are quantised, too.
+/* Weights in 4 bits (device/nf4.h). An element is stored as the code of its value divided by the largest magnitude of
+ * its block of NF4_BLOCK elements. The largest magnitudes are quantised, too (kernels/quantised.c).
  *
  *   nf4_largest      a warp per block: its largest magnitude
  *   nf4_offset       one block of threads: the mean of the magnitudes, which is subtracted from them
@@ -20,7 +20,8 @@
 DEVICE int64_t first_block(void) { return block_x() * block_warps() + warp(); }
 DEVICE int64_t block_step(void) { return blocks_x() * block_warps(); }
 
-/* Loads the two elements of a block whose codes are byte `lane`; zeros in the lanes of a warp of 64 that have none. */
+/* Loads the two elements whose codes are in byte `lane` of a block's codes. Elements beyond the end of the array are
+ * zeros, and so are those of the lanes that have no byte (in a warp of 64). */
 DEVICE void get_two(const element *values, int64_t block, int64_t count, float out[2]) {
   for (int j = 0; j < 2; j++) {
     const int64_t at = block * NF4_BLOCK + 2 * lane() + j;
@@ -57,7 +58,8 @@ typedef struct offset_sums {
   double at[nf4_offset_threads];
 } offset_sums;
 
-/* Sums in the order of tri_nf4_mean. */
+/* Computes the mean by the same additions in the same order as tri_nf4_mean (device/nf4.h), so that all devices get the
+ * same bits. If the mean is not finite, the offset and all magnitudes become NaN. */
 KERNEL(nf4_offset) {
   SHARED(offset_sums, sums);
   double sum = 0;

@@ -1,5 +1,6 @@
-/* States of optimizers in 8 bits (base/dynamic_map.h): a scale for each block of QUANTISED_BLOCK elements, and a code
- * for each element. One warp per block of elements; a lane has TAKEN adjacent elements in each of ROUNDS rounds. */
+/* Numbers in 8 bits (base/dynamic_map.h), such as states of optimizers and the magnitudes of NF4 (kernels/nf4.c): a
+ * scale for each block of QUANTISED_BLOCK elements, and a code for each element. One warp processes a block of
+ * elements; a lane has TAKEN adjacent elements in each of ROUNDS rounds. */
 #include "device/gpu/kernels/quantised.h"
 
 #include "device/gpu/kernels/wide.h"
@@ -44,8 +45,9 @@ DEVICE int64_t block_step(void) { return blocks_x() * block_warps(); }
 
 /* ---- to codes ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the code of x by bisection: the number of middles[0 .. 254] that x is beyond. The parity of each candidate
- * code, which decides ties, is known from the step. */
+/* Returns the code of x by bisection: the number of middles[0 .. 254] that x is beyond. The parity of a middle's index,
+ * code + half - 1, decides ties. It is the parity of half - 1, a constant of the unrolled loop, because `code` is a
+ * multiple of 2 half. */
 DEVICE uint32_t code_of(const map_shared *middles, float x) {
   int32_t code = 0;
   UNROLL for (int half = TRI_DYNAMIC_CODES / 2; half > 0; half /= 2) {
