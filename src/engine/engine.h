@@ -110,6 +110,13 @@ typedef enum tri_policy {
   TRI_POLICY_REFERENCE,
 } tri_policy;
 
+/* COLLECTIVE, between steps. tri_engine_swap_in replaces the trained weights by the evaluated or the reference ones;
+ * tri_engine_swap_back restores the trained weights, which are in the gradients' memory in between (averaging.c). Both
+ * do nothing if the run does not keep the point (TRI_POLICY_EVALUATED: schedule-free AdamW; TRI_POLICY_REFERENCE:
+ * tri_reference_is_kept). */
+tri_status tri_engine_swap_in(tri_engine *engine, tri_policy point);
+tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point);
+
 /* COLLECTIVE, between steps. Computes the log-probabilities, without dropout, of the labels of samples [0, samples) of
  * the feed: out[samples, sequence] on every rank, 0 for labels that do not count. The engine's objective must have
  * completions. A label's result has the same bits whatever the other samples are, and the same bits as in a training

@@ -81,12 +81,6 @@ tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tr
 tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, bool without_factors,
                               int64_t *micro_batches);
 
-/* COLLECTIVE. tri_engine_swap_in replaces the trained weights by the evaluated or the reference ones;
- * tri_engine_swap_back restores the trained weights, which are in the gradients' memory in between (averaging.c). Both
- * do nothing if the run does not keep the point (TRI_POLICY_EVALUATED: schedule-free AdamW; TRI_POLICY_REFERENCE:
- * tri_reference_is_kept). */
-tri_status tri_engine_swap_in(tri_engine *engine, tri_policy point);
-tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point);
 /* Adds the weights to their average over the run, if that is due after update number `update` (averaging.c). */
 tri_status tri_engine_average_weights(tri_engine *engine, int64_t update);
 

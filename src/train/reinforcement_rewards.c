@@ -173,7 +173,7 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
   rl->sampler.temperature = t->config->rollout.validation_temperature;
   rl->sampler.stops_when_asked = false; /* a stop request must not cut the evaluation short, because this step's line of
                                            metrics contains its result */
-  tri_status status = tri_rollout_ranks_run(t, &rl->ranks, judge, &batch, &stopped);
+  tri_status status = tri_rollout_ranks_run(t, &rl->ranks, TRI_POLICY_EVALUATED, judge, &batch, &stopped);
   if (status == TRI_OK && stopped) t->stopping = true;
   if (status == TRI_OK && !stopped && tri_training_is_rank0(t)) set_judged(t, &batch);
   tri_rollout_batch_release(&batch);

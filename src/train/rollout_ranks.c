@@ -94,15 +94,22 @@ void tri_rollout_ranks_release(tri_rollout_ranks *r) {
   *r = (tri_rollout_ranks){.replicas = tri_replicas_alone()};
 }
 
-/* COLLECTIVE, between steps. Gives the runners the current version of the trained weights, unless they have it. */
-static tri_status publish(tri_training *t, tri_rollout_ranks *r) {
-  const int64_t version = tri_weights_version(tri_engine_weights(t->engine));
+/* COLLECTIVE, between steps. Gives the runners the weights of a policy, unless they have them. Weights that runners
+ * read in place are replaced until restore_trained. */
+static tri_status publish(tri_training *t, tri_rollout_ranks *r, tri_policy policy) {
   TRI_TRY(tri_engine_finish(t->engine)); /* it uses the memory that it lends */
-  if (r->published == version) return TRI_OK;
-  r->published = version;
-  if (r->in_place) return TRI_OK;
+  if (r->in_place) return tri_engine_swap_in(t->engine, policy);
+  const int64_t version = tri_weights_version(tri_engine_weights(t->engine));
+  if (r->published == version && r->policy == policy) return TRI_OK;
   const tri_weights_target to = tri_runner_target(r->runner);
-  return tri_engine_send_weights(t->engine, TRI_POLICY_TRAINED, &to);
+  r->published = version;
+  r->policy = policy;
+  return tri_engine_send_weights(t->engine, policy, &to);
+}
+
+/* COLLECTIVE, after a rollout. Puts the trained weights back in their place. */
+static tri_status restore_trained(tri_training *t, const tri_rollout_ranks *r, tri_policy policy) {
+  return r->in_place ? tri_engine_swap_back(t->engine, policy) : TRI_OK;
 }
 
 /* COLLECTIVE over the replica: its first rank calls this while its other ranks follow the runner. Lets the generator
@@ -112,11 +119,13 @@ static tri_status begin_rollout(tri_rollout_ranks *r) {
   return r->generator == NULL ? TRI_OK : tri_generator_publish(r->generator, TRI_PUBLISH_BETWEEN);
 }
 
-tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_rollout_work *work, void *context,
-                                 bool *stopped) {
+tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_policy policy, tri_rollout_work *work,
+                                 void *context, bool *stopped) {
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "sample completions");
+  const bool averages = tri_optimizer_that_averages(&t->config->optimizer.settings) != NULL;
   int64_t stops = 0;
-  TRI_TRY(publish(t, r));
+  if (!averages) policy = TRI_POLICY_TRAINED; /* the same weights, which need not be moved again */
+  TRI_TRY(publish(t, r, policy));
   const uint64_t ticket = tri_recorder_begin(&record);
   *stopped = false;
   tri_status status = begin_rollout(r);
@@ -130,7 +139,10 @@ tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_roll
   tri_recorder_end(ticket);
   /* The other replicas still follow or wait for events: they cannot agree on the failure, which ends the job. */
   if (status != TRI_OK && tri_dispatcher_replicas(r->dispatcher) > 1) return status;
-  TRI_TRY(tri_common_status(&t->mesh.world, status));
+  status = tri_common_status(&t->mesh.world, status);
+  const tri_status back = restore_trained(t, r, policy);
+  TRI_TRY(status);
+  TRI_TRY(back);
   stops = *stopped;
   TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &stops));
   *stopped = stops > 0;

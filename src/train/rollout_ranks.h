@@ -13,7 +13,8 @@ typedef struct tri_rollout_ranks {
   tri_dispatcher *dispatcher;
   bool in_place;     /* whether the runner reads the trained weights in place; false: each new version is moved to the
                         runner's own weights */
-  int64_t published; /* version of the trained weights that the runners have; -1: none */
+  int64_t published; /* version of the weights that were moved to the runners; -1: none were */
+  tri_policy policy; /* policy of that version */
 } tri_rollout_ranks;
 
 /* Returns the sizes of the runners for prompts of at most `longest` tokens. */
@@ -24,12 +25,12 @@ tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest
 tri_status tri_rollout_ranks_create(tri_training *t, tri_rollout_ranks *out);
 void tri_rollout_ranks_release(tri_rollout_ranks *ranks);
 
-/* COLLECTIVE. Publishes the trained weights, and calls `work` on the first rank, which uses the dispatcher, while the
- * other ranks follow it. `work` sets *stopped to whether the process was asked to stop; this function sets *stopped to
- * the same value on all ranks. */
+/* COLLECTIVE. Publishes the trained or the evaluated weights (`policy`), and calls `work` on the first rank, which uses
+ * the dispatcher, while the other ranks follow it. `work` sets *stopped to whether the process was asked to stop; this
+ * function sets *stopped to the same value on all ranks. */
 typedef tri_status tri_rollout_work(tri_training *t, void *context, bool *stopped);
-tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *ranks, tri_rollout_work *work, void *context,
-                                 bool *stopped);
+tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *ranks, tri_policy policy, tri_rollout_work *work,
+                                 void *context, bool *stopped);
 
 /* LOCAL. Computes the memory that a rank needs for rollouts; *out is {0} if the run has no rollouts. device_bytes does
  * not have scratch_bytes, which training lends. */

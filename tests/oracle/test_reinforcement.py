@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import numpy
@@ -335,6 +336,20 @@ def test_other_rewards_and_stop_strings_on_the_way(tmp_path, made):
     assert "with another reward validation rewards do not compare: the highest so far, 0." in said
     said = trireme("train", runs.write_run(tmp_path, made, reward=other[:2], objective=dict(name="grpo", epsilon=0.3), rollout=dict(stop=["a"]), **dict(more, optimizer=dict(steps=6)))).stderr
     assert "reward was [regex, contains, exact] and is [regex, contains] from here on" in said and "objective.epsilon was 0.2 and is 0.3 from here on" in said
+
+
+@pytest.mark.parametrize("words, layout", [((), dict()), (("-n", "2"), dict(zero=1)), (("-n", "2"), dict(tensor=2))], ids=["in place", "zero 1", "moved"])
+def test_schedule_free_is_judged_by_its_average(tmp_path, made, words, layout):
+    """validation/reward is that of the weights in the checkpoint, from which another run begins; completions of batches are those of the trained weights."""
+    (tmp_path / "number.py").write_text("import json, sys, zlib\nfor line in sys.stdin:\n    asked = json.loads(line)\n    print(json.dumps(dict(id=asked['id'], reward=zlib.crc32(asked['completion'].encode()) / 2 ** 32)), flush=True)\n")
+    rewards = [dict(command=f"{sys.executable} {tmp_path}/number.py")]
+    more = dict(EVALUATED(made), reward=rewards, **FP32)
+    more["evaluation"] = dict(every=4, sequences=8)
+    more["rollout"] = dict(validation_temperature=1.0)
+    lines = runs.train(tmp_path / "run", made, words, optimizer=dict(name="schedule_free"), layout=layout, **more)
+    more["evaluation"] = dict(every=1, sequences=8)
+    begun = runs.train(tmp_path / "next", made, init=str(tmp_path / "run/run"), **dict(more, optimizer=dict(steps=1, lr=1e-30, weight_decay=0)))
+    assert lines[-1]["validation/reward"] == begun[0]["validation/reward"] and lines[-1]["validation/reward"] > 0
 
 
 # ---- interrupted and killed ------------------------------------------------------------------------------------------
