@@ -125,8 +125,8 @@ static tri_status add_rollouts(const tri_run_config *config, tri_named_metrics *
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) TRI_TRY(tri_named_metrics_add(out, "%s", names[i]));
   if (config->objective.beta > 0) TRI_TRY(tri_named_metrics_add(out, "kl"));
   for (int64_t r = 0; r < config->num_rewards; r++) {
-    TRI_TRY(tri_named_metrics_add(out, "rewards/%s/mean", config->rewards[r].rule.name));
-    TRI_TRY(tri_named_metrics_add(out, "rewards/%s/std", config->rewards[r].rule.name));
+    TRI_TRY(tri_named_metrics_add(out, "rewards/%s/mean", config->rewards[r].label));
+    TRI_TRY(tri_named_metrics_add(out, "rewards/%s/std", config->rewards[r].label));
   }
   if (config->data.validation_prompts[0] == '\0') return TRI_OK;
   TRI_TRY(tri_named_metrics_add(out, TRI_HELD_OUT_REWARD));

@@ -91,6 +91,8 @@ static const tri_config_key reward_keys[] = {
     {RULE(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_reward_settings *)0)->name), .fallback = "",
      .help = "kind of the reward: exact, number, choice, regex, format, contains, length or repetition; a command "
              "may have any name"},
+    {TRI_CONFIG_KEY(tri_run_reward, label, TRI_CONFIG_STRING), .bytes = sizeof(((tri_run_reward *)0)->label),
+     .fallback = "", .help = "name in metrics, for two rewards of one kind; empty: the name"},
     {RULE(weight, TRI_CONFIG_DOUBLE), .fallback = "1.0", .range = {.low = -1e6, .high = 1e6},
      .help = "factor in the sum of all rewards"},
     {RULE(pattern, TRI_CONFIG_STRING), .bytes = TRI_REWARD_TEXT_BYTES, .fallback = "",
@@ -191,10 +193,11 @@ static tri_status check_rewards(tri_run_config *c) {
     mark_given(&r->rule);
     const tri_status status = tri_run_reward_is_command(r) ? check_command(r) : check_rule(r);
     if (status != TRI_OK) return tri_fail(status, "`reward` number %" PRId64 ": %s", i + 1, tri_status_message());
+    if (r->label[0] == '\0') memcpy(r->label, r->rule.name, sizeof r->rule.name);
     for (int64_t k = 0; k < i; k++) {
-      if (strcmp(c->rewards[k].rule.name, r->rule.name) != 0) continue;
-      return tri_fail(TRI_BAD_CONFIG, "`reward` has %s twice, and its metrics would have one name; %s", r->rule.name,
-                      tri_run_reward_is_command(r) ? "give each command a name" : "give it once");
+      if (strcmp(c->rewards[k].label, r->label) != 0) continue;
+      return tri_fail(TRI_BAD_CONFIG, "`reward` has %s twice, and its metrics would have one name; give each a `%s`",
+                      r->label, tri_run_reward_is_command(r) ? "name" : "label");
     }
   }
   return TRI_OK;

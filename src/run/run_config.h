@@ -39,6 +39,7 @@ typedef enum tri_best_by { TRI_BEST_BY_LOSS, TRI_BEST_BY_ACCURACY, TRI_BEST_BY_R
 typedef struct tri_run_reward {
   tri_reward_settings rule;     /* `name` and `weight` are those of either */
   tri_command_settings command; /* command.command "": the reward is a rule */
+  char label[64];               /* name in metrics and in rollouts.jsonl */
 } tri_run_reward;
 
 static inline bool tri_run_reward_is_command(const tri_run_reward *reward) {

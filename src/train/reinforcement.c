@@ -59,7 +59,7 @@ static tri_status check_answers(const tri_training *t, const char *key, const ch
       if (tri_reward_needs_answer(rl->rewards[r]) && prompt->answer == NULL) {
         return tri_fail(TRI_BAD_FILE,
                         "`%s`: %s line %" PRId64 ": `answer` is missing, and the reward %s compares with it", key, file,
-                        prompt->line, t->config->rewards[r].rule.name);
+                        prompt->line, t->config->rewards[r].label);
       }
       const tri_status status = tri_reward_score(rl->rewards[r], &empty, &reward);
       if (status != TRI_OK)

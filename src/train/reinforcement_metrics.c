@@ -36,8 +36,8 @@ static void set_rewards(tri_training *t, const tri_rollout_batch *batch) {
       const double reward = batch->list[i].rewards[r];
       if (!isnan(reward)) squares += (reward - mean) * (reward - mean);
     }
-    tri_named_metrics_set(&t->named, mean, "rewards/%s/mean", t->config->rewards[r].rule.name);
-    tri_named_metrics_set(&t->named, sqrt(squares / (verdicts - 1)), "rewards/%s/std", t->config->rewards[r].rule.name);
+    tri_named_metrics_set(&t->named, mean, "rewards/%s/mean", t->config->rewards[r].label);
+    tri_named_metrics_set(&t->named, sqrt(squares / (verdicts - 1)), "rewards/%s/std", t->config->rewards[r].label);
   }
 }
 
@@ -77,7 +77,7 @@ static void warn_of_batch(tri_training *t, double no_signal, double clipped, dou
 
 /* Sets the metric of a part of a reward to its mean over the completions that have it. */
 static tri_status set_part(tri_training *t, const tri_rollout_batch *batch, int64_t r, const char *part) {
-  const char *name = t->config->rewards[r].rule.name;
+  const char *name = t->config->rewards[r].label;
   char full[TRI_METRIC_NAME_BYTES];
   double sum = 0, number = 0;
   snprintf(full, sizeof full, "rewards/%s/%s", name, part);

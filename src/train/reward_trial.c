@@ -92,7 +92,7 @@ tri_status tri_reward_trial(const tri_run_config *config, const tri_run_data *da
     if (tri_run_reward_is_command(&config->rewards[r])) continue;
     TRI_TRY(tri_reward_create(&config->rewards[r].rule, &reward));
     compares = compares || tri_reward_needs_answer(reward);
-    const tri_status status = try_reward(config, &data->prompts, reward, config->rewards[r].rule.name, totals, to);
+    const tri_status status = try_reward(config, &data->prompts, reward, config->rewards[r].label, totals, to);
     tri_reward_destroy(reward);
     TRI_TRY(status);
   }

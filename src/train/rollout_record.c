@@ -61,7 +61,7 @@ tri_status tri_rollout_record_open(const tri_run_config *config, int64_t batches
 static json_t *print_rewards(const tri_run_config *config, const tri_rollout_completion *c) {
   json_t *out = json_object();
   for (int64_t r = 0; r < config->num_rewards; r++)
-    json_object_set_new(out, config->rewards[r].rule.name, tri_json_number(c->rewards[r]));
+    json_object_set_new(out, config->rewards[r].label, tri_json_number(c->rewards[r]));
   return out;
 }
 

@@ -352,6 +352,16 @@ def test_schedule_free_is_judged_by_its_average(tmp_path, made, words, layout):
     assert lines[-1]["validation/reward"] == begun[0]["validation/reward"] and lines[-1]["validation/reward"] > 0
 
 
+def test_two_rewards_of_one_kind(tmp_path, made):
+    """Each has its `label` in metrics and in rollouts.jsonl."""
+    rewards = [dict(name="regex", label="low", pattern="^[a-l]"), dict(name="regex", label="high", pattern="^[m-z]", weight=0.5)]
+    lines, low = runs.train(tmp_path, made, reward=rewards, optimizer=dict(steps=1)), []
+    for one in runs.rollouts_of(tmp_path):
+        assert one["rewards"] == {"low": float(one["completion"][:1] in set("abcdefghijkl")), "high": float(one["completion"][:1] in set("mnopqrstuvwxyz"))}
+        low.append(one["rewards"]["low"])
+    assert lines[0]["rewards/low/mean"] == pytest.approx(numpy.mean(low)) and lines[0]["reward"] == pytest.approx(lines[0]["rewards/low/mean"] + lines[0]["rewards/high/mean"] / 2)
+
+
 # ---- interrupted and killed ------------------------------------------------------------------------------------------
 
 def start_and_end(draw, path, words, seconds):

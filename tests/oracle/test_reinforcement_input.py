@@ -60,7 +60,7 @@ KEYS = {
     "dropout of an adapter": (dict(adapter=dict(rank=2, alpha=4, dropout=0.1)), "`adapter.dropout` is 0.1: with dropout the probabilities of training are not those of sampling; set it to 0"),
     "no reward": (dict(reward=[]), "`reward` is missing, and objective.name grpo learns from rewards; add `reward: number` for answers that are numbers, or `reward: exact`"),
     "an unknown reward": (dict(reward="numbr"), "`reward` number 1: reward numbr: not a kind of reward; did you mean `number`? The kinds are exact, number,"),
-    "a reward twice": (dict(reward=["exact", dict(name="exact", weight=2)]), "`reward` has exact twice, and its metrics would have one name; give it once"),
+    "a reward twice": (dict(reward=["exact", dict(name="exact", weight=2)]), "`reward` has exact twice, and its metrics would have one name; give each a `label`"),
     "a key of another reward": (dict(reward=["exact", dict(name="number", pattern="a")]), "`reward` number 2: reward number: pattern is not a key of this kind; leave it out: the keys are weight"),
     "a pattern without its end": (dict(reward=[dict(name="regex", pattern="(a")]), "`reward` number 1: reward regex: pattern is not a regular expression: missing closing parenthesis at byte 2; correct it"),
     "no pattern": (dict(reward="regex"), "`reward` number 1: reward regex: pattern is missing; write a regular expression"),
