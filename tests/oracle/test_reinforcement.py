@@ -353,11 +353,12 @@ def test_schedule_free_is_judged_by_its_average(tmp_path, made, words, layout):
 
 
 def test_two_rewards_of_one_kind(tmp_path, made):
-    """Each has its `label` in metrics and in rollouts.jsonl."""
-    rewards = [dict(name="regex", label="low", pattern="^[a-l]"), dict(name="regex", label="high", pattern="^[m-z]", weight=0.5)]
+    """Each has its `label` in metrics and in rollouts.jsonl. A text to find may have line breaks, also in the run's config.yaml."""
+    rewards = [dict(name="regex", label="low", pattern="^[a-l]"), dict(name="regex", label="high", pattern="^[m-z]", weight=0.5), dict(name="contains", text="a\n\tb")]
     lines, low = runs.train(tmp_path, made, reward=rewards, optimizer=dict(steps=1)), []
+    trireme("train", tmp_path / "run/config.yaml", "--dry-run")
     for one in runs.rollouts_of(tmp_path):
-        assert one["rewards"] == {"low": float(one["completion"][:1] in set("abcdefghijkl")), "high": float(one["completion"][:1] in set("mnopqrstuvwxyz"))}
+        assert one["rewards"] == {"low": float(one["completion"][:1] in set("abcdefghijkl")), "high": float(one["completion"][:1] in set("mnopqrstuvwxyz")), "contains": 0}
         low.append(one["rewards"]["low"])
     assert lines[0]["rewards/low/mean"] == pytest.approx(numpy.mean(low)) and lines[0]["reward"] == pytest.approx(lines[0]["rewards/low/mean"] + lines[0]["rewards/high/mean"] / 2)
 
