@@ -98,7 +98,16 @@ static tri_status score_by_command(tri_training *t, int64_t r, tri_rollout_batch
   return status;
 }
 
-/* Ends the run after saving the state before this batch. */
+/* Number of the first group of evaluations. It is so large that their random numbers differ from those of all training
+ * groups. */
+static const int64_t FIRST_HELD_OUT = (int64_t)1 << 40;
+
+/* Returns the state that a run saves which stops while it scores a batch or held-out completions. */
+static const char *saved_state(const tri_rollout_batch *batch) {
+  return batch->list[0].group >= FIRST_HELD_OUT ? "its state" : "the state before this batch";
+}
+
+/* Ends the run after saving its state. */
 static void stop_run(tri_training *t, bool *stopped) {
   t->stop_status = TRI_IO_FAILED;
   *stopped = true;
@@ -112,8 +121,8 @@ static void check_failed(tri_training *t, const tri_rollout_batch *batch, bool *
   if ((double)failed <= t->config->rollout.max_failed * (double)count) return;
   tri_warn(
       "the command of a reward has not answered for %ld of %ld completions, more than rollout.max_failed %g, so the "
-      "run saves the state before this batch and ends; look at %s/reward.log",
-      (long)failed, (long)count, t->config->rollout.max_failed, t->config->output);
+      "run saves %s and ends; look at %s/reward.log",
+      (long)failed, (long)count, t->config->rollout.max_failed, saved_state(batch), t->config->output);
   stop_run(t, stopped);
 }
 
@@ -122,7 +131,7 @@ tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bo
     const bool by_rule = tri_reinforcement_of(t)->rewards[r] != NULL;
     const tri_status status = by_rule ? score_by_rule(t, r, batch) : score_by_command(t, r, batch, stopped);
     if (status == TRI_IO_FAILED) {
-      tri_warn("%s; the run saves the state before this batch and ends", tri_status_message());
+      tri_warn("%s; the run saves %s and ends", tri_status_message(), saved_state(batch));
       stop_run(t, stopped);
     } else {
       TRI_TRY(status);
@@ -135,10 +144,6 @@ tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bo
 }
 
 /* ---- held-out prompts -------------------------------------------------------------------------------------------- */
-
-/* Number of the first group of evaluations. It is so large that their random numbers differ from those of all training
- * groups. */
-static const int64_t FIRST_HELD_OUT = (int64_t)1 << 40;
 
 /* Samples one completion of each of some held-out prompts, spread evenly over the file, and scores it. */
 static tri_status judge(tri_training *t, void *context, bool *stopped) {
