@@ -1,5 +1,6 @@
 /* The first rank's side of the dispatcher. A sequence on another rank is known there by its slot; verbs are appended to
  * the link of that rank and sent with the next step, so that all verbs of a step are one message. */
+#include "base/clock.h"
 #include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "generation/dispatcher_internal.h"
@@ -65,6 +66,8 @@ void tri_dispatcher_destroy(tri_dispatcher *d) {
   tri_free(d->list);
   tri_free(d);
 }
+
+double tri_dispatcher_waited_s(const tri_dispatcher *d) { return d->waited_s; }
 
 int tri_dispatcher_replicas(const tri_dispatcher *d) { return d->group.size; }
 
@@ -397,11 +400,13 @@ static tri_status exchange(tri_dispatcher *d, bool *read) {
   return TRI_OK;
 }
 
-static tri_status wait_for_events(const tri_dispatcher *d) {
+static tri_status wait_for_events(tri_dispatcher *d) {
+  const double begin_s = tri_clock_s();
   const tri_request **awaited = NULL;
   TRI_TRY(tri_alloc("requests", (size_t)d->group.size, sizeof *awaited, &awaited));
   for (int i = 1; i < d->group.size; i++) awaited[i] = d->dismissed[i] ? NULL : tri_link_awaited(&d->links[i]);
   const tri_status status = tri_request_wait_any(awaited, d->group.size, LONGEST_WAIT_S);
+  d->waited_s += tri_clock_s() - begin_s;
   tri_recorder_beat();
   tri_free(awaited);
   return status;

@@ -30,6 +30,9 @@ tri_status tri_dispatcher_create(const tri_replicas *replicas, tri_runner *runne
                                  tri_dispatcher **out);
 void tri_dispatcher_destroy(tri_dispatcher *dispatcher);
 
+/* Returns the seconds that the first rank of a replica has waited so far, with no sequence of its own to work on. */
+double tri_dispatcher_waited_s(const tri_dispatcher *dispatcher);
+
 /* Returns the number of replicas. */
 int tri_dispatcher_replicas(const tri_dispatcher *dispatcher);
 

@@ -1,5 +1,6 @@
 /* The other ranks' side of the dispatcher: executes verbs between steps of the generator, and sends the events of a
  * step as one message. */
+#include "base/clock.h"
 #include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "generation/dispatcher_internal.h"
@@ -198,7 +199,9 @@ tri_status tri_dispatcher_follow(tri_dispatcher *d) {
     if (more) continue;
     TRI_TRY(tri_link_flush_all(link));
     const tri_request *awaited = tri_link_awaited(link);
+    const double begin_s = tri_clock_s();
     TRI_TRY(tri_request_wait_any(&awaited, 1, LONGEST_WAIT_S));
+    d->waited_s += tri_clock_s() - begin_s;
     tri_recorder_beat();
   }
   TRI_TRY(send_left(d));

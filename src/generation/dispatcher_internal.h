@@ -55,6 +55,8 @@ struct tri_dispatcher {
   tri_link *links; /* connections; on the first rank [group.size], to every rank of the group; on other ranks [1], to
                       the first rank */
 
+  double waited_s; /* seconds that this rank has waited for other replicas so far */
+
   /* On the first rank. */
   tri_dispatched **list; /* [count], sequences by slot; NULL: the slot is free */
   int64_t count, room;

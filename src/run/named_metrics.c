@@ -121,6 +121,7 @@ static tri_status add_rollouts(const tri_run_config *config, tri_named_metrics *
                                       "masked",
                                       "rollout_s",
                                       "reward_s",
+                                      "wait_s",
                                       "train_s"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) TRI_TRY(tri_named_metrics_add(out, "%s", names[i]));
   if (config->objective.beta > 0) TRI_TRY(tri_named_metrics_add(out, "kl"));

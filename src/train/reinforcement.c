@@ -307,7 +307,9 @@ static tri_status next_batch(tri_training *t, bool *stopped) {
   TRI_TRY(tri_first_rank_status(world, start_batch(t)));
   rl->sampler.temperature = t->config->rollout.temperature;
   rl->sampler.stops_when_asked = true;
+  const double waited_s = rl->ranks.wait_s;
   TRI_TRY(tri_rollout_ranks_run(t, &rl->ranks, TRI_POLICY_TRAINED, fill_batch, NULL, stopped));
+  rl->wait_s = rl->ranks.wait_s - waited_s;
   if (*stopped) return TRI_OK;
   TRI_TRY(tri_first_rank_status(world, tri_training_is_rank0(t) ? finish_batch(t) : TRI_OK));
   TRI_TRY(tri_broadcast(world, 0, sizeof rl->next_group, &rl->next_group));

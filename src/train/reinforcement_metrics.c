@@ -135,6 +135,7 @@ tri_status tri_reinforcement_batch_metrics(tri_training *t) {
   tri_named_metrics_set(to, entropy / tokens, "entropy");
   tri_named_metrics_set(to, rl->rollout_s, "rollout_s");
   tri_named_metrics_set(to, rl->reward_s, "reward_s");
+  tri_named_metrics_set(to, rl->wait_s, "wait_s");
   set_rewards(t, batch);
   warn_of_batch(t, facts.no_signal, clipped / (double)count, (double)facts.no_verdict / (double)count);
   return set_parts(t, batch);

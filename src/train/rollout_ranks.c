@@ -119,6 +119,14 @@ static tri_status begin_rollout(tri_rollout_ranks *r) {
   return r->generator == NULL ? TRI_OK : tri_generator_publish(r->generator, TRI_PUBLISH_BETWEEN);
 }
 
+/* COLLECTIVE. Sets r->wait_s to the mean of the seconds that replicas have waited so far. */
+static tri_status add_waits(const tri_training *t, tri_rollout_ranks *r) {
+  double sum = r->generator == NULL ? 0 : tri_dispatcher_waited_s(r->dispatcher);
+  TRI_TRY(tri_all_reduce(&t->mesh.world, TRI_FP64, 1, &sum));
+  r->wait_s = sum * (double)t->config->rollout.tensor / (double)t->mesh.world.size;
+  return TRI_OK;
+}
+
 tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_policy policy, tri_rollout_work *work,
                                  void *context, bool *stopped) {
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "sample completions");
@@ -140,6 +148,7 @@ tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_poli
   /* The other replicas still follow or wait for events: they cannot agree on the failure, which ends the job. */
   if (status != TRI_OK && tri_dispatcher_replicas(r->dispatcher) > 1) return status;
   status = tri_common_status(&t->mesh.world, status);
+  if (status == TRI_OK) status = add_waits(t, r);
   const tri_status back = restore_trained(t, r, policy);
   TRI_TRY(status);
   TRI_TRY(back);

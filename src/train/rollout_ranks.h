@@ -13,6 +13,7 @@ typedef struct tri_rollout_ranks {
   tri_dispatcher *dispatcher;
   bool in_place;     /* whether the runner reads the trained weights in place; false: each new version is moved to the
                         runner's own weights */
+  double wait_s;     /* mean over the replicas of the seconds that they had nothing to sample so far, in rollouts */
   int64_t published; /* version of the weights that were moved to the runners; -1: none were */
   tri_policy policy; /* policy of that version */
 } tri_rollout_ranks;
