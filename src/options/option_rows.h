@@ -4,9 +4,12 @@
  *
  * A file that defines rows first defines TRI_OPTION_VALUES, the struct whose members get the values:
  *
- * #define TRI_OPTION_VALUES arguments static const tri_option options[] = { {TRI_FLAG("json", json), .help = " --json
- * one JSON document on standard output\n"}, {TRI_INT("top-k", top_k, 0, 1 << 24), .help = " --top-k K sample from the K
- * likeliest tokens\n"}, {0}}; */
+ *     #define TRI_OPTION_VALUES arguments
+ *     static const tri_option options[] = {
+ *         {TRI_FLAG("json", json), .help = "  --json     one JSON document on standard output\n"},
+ *         {TRI_INT("top-k", top_k, 0, 1 << 24), .help = "  --top-k K  sample from the K likeliest tokens\n"},
+ *         {0}};
+ */
 #ifndef TRI_OPTIONS_OPTION_ROWS_H
 #define TRI_OPTIONS_OPTION_ROWS_H
 
