@@ -112,7 +112,8 @@ static double prior_of(const tri_suggester *s, const tri_point *point) {
   return place < 0 ? 0 : s->prior[place];
 }
 
-/* Returns the factor that makes the sum of the prior's values equal to that of the measured ones. */
+/* Returns the factor that makes the sum of the prior's values of finished trials equal to the sum of their measured
+ * values; 0 without a prior; 1 if no finished trial has a prior's value. */
 static double prior_scale(const tri_suggester *s, const tri_trial *trials, int64_t count) {
   double measured = 0, expected = 0;
   if (s->prior == NULL) return 0;
