@@ -1,4 +1,4 @@
-/* Status, types, messages, memory and locale of libtrireme's public functions. */
+/* Statuses, types, messages, memory and locale of libtrireme's public functions. */
 #include "base/memory.h"
 
 #include "api/api.h"
@@ -13,7 +13,7 @@ trireme_status tri_api_status(tri_status status) {
     case TRI_IO_FAILED: return TRIREME_IO_FAILED;
     case TRI_OUT_OF_MEMORY: return TRIREME_OUT_OF_MEMORY;
     case TRI_UNSUPPORTED: return TRIREME_UNSUPPORTED;
-    case TRI_DIFFERENT: /* the library never returns these */
+    case TRI_DIFFERENT: /* the library never returns this status or one of those below */
     case TRI_DIVERGED:
     case TRI_COMM:
     case TRI_BUSY:
@@ -31,7 +31,7 @@ bool tri_api_type(trireme_type type, tri_dtype *out) {
     case TRIREME_FP64: *out = TRI_FP64; return true;
     case TRIREME_INT32: *out = TRI_INT32; return true;
   }
-  return false; /* not a value of the enum */
+  return false; /* not a value of the enumeration */
 }
 
 trireme_status tri_api_missing(const char *function, const char *argument) {
@@ -40,7 +40,7 @@ trireme_status tri_api_missing(const char *function, const char *argument) {
 
 locale_t tri_api_locale_enter(void) {
   const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-  return plain == (locale_t)0 ? (locale_t)0 : uselocale(plain); /* out of memory: the locale is not changed */
+  return plain == (locale_t)0 ? (locale_t)0 : uselocale(plain); /* if memory is exhausted, the locale is not changed */
 }
 
 void tri_api_locale_leave(locale_t *before) {

@@ -5,10 +5,10 @@
 
 #include "trireme/checkpoint.h"
 
-/* Casts the public type, under which tri_checkpoint is known to callers. */
+/* Casts the public type to tri_checkpoint. */
 static const tri_checkpoint *own(const trireme_checkpoint *checkpoint) { return (const void *)checkpoint; }
 
-/* Returns a tensor; NULL if it does not exist. */
+/* Returns the tensor with an index; NULL if it does not exist. */
 static const tri_safetensors_tensor *tensor_of(const trireme_checkpoint *checkpoint, int64_t index) {
   if (checkpoint == NULL || index < 0 || index >= tri_checkpoint_num_tensors(own(checkpoint))) return NULL;
   return tri_checkpoint_get_entry(own(checkpoint), index).tensor;

@@ -1,5 +1,5 @@
-/* Writes a Hugging Face folder from one process: files are written to a folder with another name next to it, which is
- * renamed at the end. */
+/* Writes a Hugging Face folder from one process. The files are written to a folder with another name next to it, which
+ * gets the right name at the end. */
 #include "api/api.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
@@ -15,7 +15,7 @@
 struct trireme_checkpoint_writer {
   char folder[TRI_PATH_BYTES];
   char *config;
-  tri_safetensors_tensor *tensors; /* names are copies */
+  tri_safetensors_tensor *tensors; /* tensors to write; their names are copies */
   const void **data;
   int64_t count, room;
 };

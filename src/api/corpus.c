@@ -6,7 +6,7 @@
 
 #include "trireme/corpus.h"
 
-/* Casts the public type, under which tri_corpus is known to callers. */
+/* Casts the public type to tri_corpus. */
 static const tri_corpus *own(const trireme_corpus *corpus) { return (const void *)corpus; }
 
 trireme_status trireme_corpus_open(const char *prefix, trireme_corpus **out) {

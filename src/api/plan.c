@@ -1,4 +1,4 @@
-/* The public functions that predict the speed of layouts and find the fastest. */
+/* The public functions that predict the speed of layouts and find the fastest layouts. */
 #include "api/api.h"
 #include "base/memory.h"
 #include "config/nearest_word.h"
@@ -15,7 +15,8 @@
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-/* The keys are the options in these tables of `trireme plan` that take a value; the command's rows parse them. */
+/* Options whose names are the keys of a question: those options in these tables of `trireme plan` that take a value.
+ * The rows of the command parse the values. */
 static const tri_option rows[] = {{.kind = TRI_OPTION_GROUP, .rows = tri_plan_machine_rows},
                                   {.kind = TRI_OPTION_GROUP, .rows = tri_plan_batch_rows},
                                   {.kind = TRI_OPTION_GROUP, .rows = tri_plan_further_rows},
@@ -47,7 +48,7 @@ void trireme_question_destroy(trireme_question *question) {
   tri_free(question);
 }
 
-/* Finds the option of a key; returns false if no option that takes a value has that name. */
+/* Finds the option with the name `key`. Returns false if no option that takes a value has that name. */
 static bool find_option(const char *key, tri_option_place *out) {
   tri_option_place options[TRI_MOST_OPTIONS];
   const int count = tri_options_list(rows, options, NULL);
@@ -88,7 +89,8 @@ trireme_status trireme_question_set(trireme_question *question, const char *key,
   return TRIREME_OK;
 }
 
-/* Parses the settings like a command. Release the contents of *out with tri_plan_options_release. */
+/* Parses the settings of a question as the command parses its options. Release the contents of *out with
+ * tri_plan_options_release. */
 static tri_status read_question(const trireme_question *question, tri_plan_options *out) {
   *out = tri_plan_options_default();
   for (int i = 0; i < question->count; i++) {
@@ -102,7 +104,7 @@ static tri_status read_question(const trireme_question *question, tri_plan_optio
 typedef struct answer {
   tri_prediction prediction;
   char layout[TRI_LAYOUT_TEXT_BYTES];
-  char *json; /* released with free */
+  char *json; /* JSON text; released with free */
 } answer;
 
 struct trireme_answers {
@@ -164,7 +166,7 @@ double trireme_answers_figure(const trireme_answers *answers, int64_t index, tri
     case TRIREME_HFU: return p->hfu;
     case TRIREME_FITS: return p->fits ? 1 : 0;
   }
-  return NAN; /* not a value of the enum */
+  return NAN; /* not a value of the enumeration */
 }
 
 const char *trireme_answers_layout(const trireme_answers *answers, int64_t index) {
@@ -207,9 +209,9 @@ static tri_status simulate(const tri_plan_options *options, const char *text, tr
   return write_answer(options, &layout, &prediction, &(*out)->answers[0]);
 }
 
-enum { MOST_ANSWERS = 1000 }; /* limit of the command, too */
+enum { MOST_ANSWERS = 1000 }; /* the command has the same limit */
 
-/* Computes the answer for a layout, or the best layouts if `layout` is NULL. */
+/* Computes the answer for a layout; if `layout` is NULL, computes the `top` best layouts. */
 static trireme_status ask(const trireme_question *question, const char *layout, int64_t top, trireme_answers **out) {
   TRI_API_PLAIN_NUMBERS;
   tri_plan_options *options = NULL;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* A tokenizer, and its encoder, which only one thread may use at a time. */
+/* A tokenizer with an encoder. Only one thread at a time may use the encoder. */
 struct trireme_tokenizer {
   tri_tokenizer *tokenizer;
   tri_encoder *encoder;

@@ -24,12 +24,16 @@ extern char **environ;
 
 #define CHILD_MARK "TRIREME_CHILD="
 
-enum { FEW_LOOKS = 10, LOOKS = 250 }; /* pauses before giving up, five seconds in all */
+enum {
+  FEW_LOOKS = 10,
+  LOOKS = 250
+}; /* pauses before giving up, five seconds in all; the first FEW_LOOKS are shorter */
 static const double PAUSE_S = 0.02;
 
 /* ---- the environment --------------------------------------------------------------------------------------------- */
 
-/* Beginnings of names. Slurm's and Flux's variables of the job stay; those of the step and of the task do not. */
+/* Beginnings of the names of variables that a child does not get: Slurm's and Flux's variables of the step and of the
+ * task, but not those of the job. */
 static const char *const launcher_names[] = {
     "OMPI_",
     "OPAL_",
@@ -96,7 +100,7 @@ tri_status tri_child_environment(const char *more, char ***out) {
   return TRI_OK;
 }
 
-/* Makes the environment of a child: the list with the mark in place of another one. */
+/* Makes the environment of a child: `list` with `mark` in place of the mark that it may have. */
 static tri_status add_mark(char *const *list, char *mark, char ***out) {
   size_t count = 0, kept = 0;
   char **marked = NULL;
@@ -119,8 +123,9 @@ typedef struct plan {
   pid_t parent;
 } plan;
 
-/* A handler of this process must not run in the child, which shares its memory until exec. Signals that are ignored
- * stay ignored in the program, as nohup expects, but for two whose default effect programs rely on. */
+/* Gives signals their default effect. A handler of this process must not run in the child, which shares its memory
+ * until exec. Signals that are ignored stay ignored, as nohup expects, except SIGPIPE and SIGCHLD, because programs
+ * rely on their default effect. */
 static void reset_signals(void) {
   const struct sigaction plain = {.sa_handler = SIG_DFL};
   struct sigaction now;
@@ -161,7 +166,8 @@ static pid_t divide(const plan *p) {
   return child;
 }
 
-/* Returns a descriptor above those of the standard streams, which a child's streams replace; -1 for a failure. */
+/* Returns a descriptor of the same file that is above those of the standard streams, because a child's streams replace
+ * these; -1 for a failure. */
 static int above_streams(int file) {
   if (file < 0 || file > STDERR_FILENO) return file;
   const int above = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -334,7 +340,8 @@ static void sweep(const tri_child *c, killed *all) {
   tri_free(list);
 }
 
-/* Forgets the killed processes that have ended, and waits for those that have become children of this process. */
+/* Waits for the killed processes that have become children of this process, and removes those that have ended from the
+ * set. */
 static void reap(killed *all) {
   int64_t left = 0;
   for (int64_t i = 0; i < all->count; i++) {

@@ -1,6 +1,6 @@
-/* Child processes, each with the processes that it starts, which end with it: those of its session, and with pipes also
- * those that have left the session. A child ends when the thread that started it ends, so that it does not outlive this
- * process. */
+/* Child processes. A child has a session of its own. The processes that it starts end with it: those of its session,
+ * and with pipes also those that have left the session. A child ends when the thread that started it ends, so that it
+ * does not outlive this process. */
 #ifndef TRI_BASE_CHILD_H
 #define TRI_BASE_CHILD_H
 
@@ -13,8 +13,8 @@
 enum { TRI_CHILD_MARK_BYTES = 64 };
 
 typedef struct tri_child {
-  pid_t id;   /* process and session; 0: no process */
-  int result; /* from waitpid, after it has ended */
+  pid_t id;   /* process id, which is also the id of its session; 0: no process */
+  int result; /* exit status as waitpid returns it, after the child has ended */
   char
       mark[TRI_CHILD_MARK_BYTES]; /* with pipes, "TRIREME_CHILD=..." in the environment of all its processes; else "" */
   int to, from; /* pipes to its standard input and from its standard output, non-blocking; -1: no pipe */
@@ -25,7 +25,7 @@ typedef struct tri_child_options {
   char *const *environment; /* up to NULL; NULL: the environment of this process */
   const char *log;          /* file of its standard error, and without pipes also of its standard output */
   bool pipes; /* connects its standard input and output with pipes, appends to the log, and closes all other files;
-                 otherwise the log is emptied first */
+                 false: empties the log first */
   void (*prepare)(const void *context); /* runs in the child, in the memory of this process: only system calls that
                                            affect the child alone. NULL: nothing to prepare */
   const void *context;
@@ -36,9 +36,9 @@ typedef struct tri_child_options {
  * child ends with exit status 127. */
 tri_status tri_child_start(const tri_child_options *options, tri_child *out);
 
-/* Makes a copy of this process's environment without the variables of MPI, of its launchers and of this program's own
- * launcher, with which a child would take itself for a rank of this job. Adds the variable `more`, "NAME=VALUE", unless
- * the user has set it. Release with tri_free. */
+/* Makes a copy of this process's environment for a child. The copy does not have the variables of MPI, of its launchers
+ * and of this program's own launcher, because with them a child would take itself for a rank of this job. Adds the
+ * variable `more`, "NAME=VALUE", unless the user has set it. Release with tri_free. */
 tri_status tri_child_environment(const char *more, char ***out);
 
 /* Returns whether the child has ended, without waiting for it; if so, kills its other processes. Not to be
@@ -49,15 +49,15 @@ bool tri_child_ended(tri_child *child);
 void tri_child_ask(const tri_child *child);
 /* Asks the child to end, kills it after 5 s, and waits at most 5 s until none of its processes is left. */
 void tri_child_stop(tri_child *child);
-/* Kills the child and its processes at once, and waits in the same way. */
+/* Kills the child and its processes at once, and waits at most 5 s until none of them is left. */
 void tri_child_kill(tri_child *child);
 
-/* Write to the child and read from it, as much as is possible without waiting. Return the bytes; 0: none now; -1: the
- * child has closed its end. */
+/* Write to the child and read from it, as much as is possible without waiting. Return the number of bytes; 0: nothing
+ * is possible now; -1: the child has closed its end. */
 ssize_t tri_child_write(const tri_child *child, const void *data, size_t bytes);
 ssize_t tri_child_read(const tri_child *child, void *data, size_t bytes);
 
-/* Close the pipe to the child's standard input, and both pipes. */
+/* Close the pipe to the child's standard input; and both pipes. */
 void tri_child_close_input(tri_child *child);
 void tri_child_close(tri_child *child);
 

@@ -33,7 +33,8 @@ static inline bool tri_count_times(int64_t a, int64_t b, int64_t *out) {
   return true;
 }
 
-/* The same for the product of factors[count], which is 1 if count is 0. */
+/* Sets *out to the product of factors[count], which is 1 if count is 0. Returns false, with *out unchanged, if it
+ * overflows an int64_t. */
 static inline bool tri_count_product(const int64_t *factors, int count, int64_t *out) {
   int64_t product = 1;
   for (int i = 0; i < count; i++) {
@@ -43,7 +44,8 @@ static inline bool tri_count_product(const int64_t *factors, int count, int64_t 
   return true;
 }
 
-/* Sizes that only grow stop at this many bytes instead of wrapping: the caller checks the sum once, at the end. */
+/* Largest size that tri_bytes_plus and tri_bytes_times return. A larger result becomes this size instead of wrapping,
+ * so the caller checks only the final sum. */
 #define TRI_BYTES_MOST ((size_t)1 << 62)
 
 static inline size_t tri_bytes_plus(size_t a, size_t b) {

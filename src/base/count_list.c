@@ -8,7 +8,7 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const tri_count_list *kept; /* the newest list, with the others behind `next`; guarded by the lock */
+static const tri_count_list *kept; /* the newest list; `next` leads to the others; guarded by the lock */
 
 static const tri_count_list *find(const int64_t *numbers, int64_t count) {
   const tri_count_list *at = kept;

@@ -1,5 +1,5 @@
-/* Lists of whole numbers that are never released. Equal lists exist once, so that a struct that is copied often can
- * have a pointer to a list, and lists are compared by their pointers. */
+/* Lists of whole numbers that are never released. Equal lists exist once, so lists are compared by their pointers, and
+ * a struct that is copied often can have a pointer to a list. */
 #ifndef TRI_BASE_COUNT_LIST_H
 #define TRI_BASE_COUNT_LIST_H
 
@@ -14,7 +14,7 @@ typedef struct tri_count_list {
   int64_t numbers[]; /* [count] */
 } tri_count_list;
 
-/* Sets *out to the list of these numbers; NULL if count is 0. Any thread may call it. */
+/* Sets *out to the list of numbers[count]; NULL if count is 0. Any thread may call this function. */
 tri_status tri_count_list_keep(const int64_t *numbers, int64_t count, const tri_count_list **out);
 
 /* Returns the sum of a list; 0 for NULL. */

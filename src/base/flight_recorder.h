@@ -16,8 +16,8 @@
 typedef enum tri_record_kind {
   TRI_RECORD_WORK,       /* an instruction of a step program, a save, an evaluation */
   TRI_RECORD_COLLECTIVE, /* from its start until it is complete on this rank */
-  TRI_RECORD_SEND,       /* the same */
-  TRI_RECORD_RECEIVE,    /* the same */
+  TRI_RECORD_SEND,       /* from its start until it is complete on this rank */
+  TRI_RECORD_RECEIVE,    /* from its start until it is complete on this rank */
   TRI_RECORD_PROGRESS,   /* progress of collectives in the background */
 } tri_record_kind;
 
@@ -27,10 +27,10 @@ typedef struct tri_record {
   int32_t code;      /* work: a number that the caller defines */
   const char *name;  /* "forward", "all_reduce" */
   const char *group; /* communication: "tensor"; NULL otherwise */
-  uint64_t number; /* collective: its number in the group, from 1; message: the same for its start and its wait; 0: the
-                      ticket */
+  uint64_t number; /* collective: its number in the group, from 1; message: a number that its start and its wait share;
+                      0: tri_recorder_begin sets it to the ticket */
   double begin_s,
-      end_s;           /* on tri_clock_s; end_s is 0 while in progress; set by tri_recorder_begin or _note, and _end */
+      end_s; /* times on tri_clock_s, set by tri_recorder_begin, _note and _end; end_s is 0 while in progress */
   int64_t step, bytes; /* step: set by tri_recorder_begin or _note */
   int32_t micro_batch, chunk, bucket;
   int32_t peer, tag; /* message: peer is a rank of the group */
@@ -40,14 +40,14 @@ typedef struct tri_record {
 /* Makes a record of this kind and name; all other members are -1, 0, NULL or false. */
 tri_record tri_record_make(tri_record_kind kind, const char *name);
 
-/* Begins a record now; returns a ticket for tri_recorder_end. Records may overlap. */
+/* Adds a record that begins now, and returns a ticket for tri_recorder_end. Records may overlap. */
 uint64_t tri_recorder_begin(const tri_record *record);
 void tri_recorder_end(uint64_t ticket);
 /* Adds a record that began at begin_s, on tri_clock_s, and ends now. */
 void tri_recorder_note(const tri_record *record, double begin_s);
 
-/* Notes that this rank is not stuck: it is in a wait that another rank or a time limit of its own ends. For such waits,
- * several times in a second. */
+/* Shows that this rank is not stuck: it waits for something that another rank or a time limit of its own ends. Such a
+ * wait calls this function several times in a second. */
 void tri_recorder_beat(void);
 
 /* Sets the step of later records. */

@@ -15,7 +15,7 @@ static inline uint64_t tri_fnv1a(uint64_t hash, const char *text) {
   return hash;
 }
 
-/* The same for numbers, lowest byte first on every machine. */
+/* Returns the hash that continues `hash` with numbers[count], each with its lowest byte first on every machine. */
 static inline uint64_t tri_fnv1a_numbers(uint64_t hash, const int32_t *numbers, size_t count) {
   for (size_t i = 0; i < count; i++) {
     for (unsigned shift = 0; shift < 32; shift += 8) {

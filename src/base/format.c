@@ -24,7 +24,8 @@ char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes) {
   return buffer;
 }
 
-/* Divides a number by 1000 until it is printed with at most three digits before the point, and returns how often. */
+/* Divides a number by 1000 until it is printed with at most three digits before the point, and returns the number of
+ * divisions. */
 static size_t scale(double *number) {
   size_t unit = 0;
   for (; fabs(*number) >= 999.95 && unit < 6; unit++) *number /= 1000.0;

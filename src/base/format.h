@@ -23,7 +23,7 @@ char *tri_format_grouped(int64_t number, char *buffer, size_t buffer_bytes);
 /* Writes 3725 as "1h02m", 95 as "1m35s", 4.2 as "4.2s". */
 char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes);
 
-/* Returns the number for printing with `decimals` decimals: a number that rounds to 0 becomes 0, never -0.0. */
+/* Returns the value for printing with `decimals` decimals: a value that would be printed as -0.0 becomes 0. */
 double tri_format_rounded(double value, int decimals);
 
 #endif

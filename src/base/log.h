@@ -6,10 +6,10 @@
 
 #include <stdbool.h>
 
-/* A sink is a destination of lines instead of standard error: ranks under a supervisor (launch/supervisor.h) send lines
- * to the supervisor (base/parent.h). `send` sends a line, `failure` an error message and the exit status. Both return
- * false if they could not; the line is then written to standard error with a mark that distinguishes it from the
- * launcher's output. `send` is also called from signal handlers. */
+/* A sink takes lines in place of standard error. Ranks under a supervisor (launch/supervisor.h) have a sink that sends
+ * lines to the supervisor (base/parent.h). `send` sends a line; signal handlers call it, too. `failure` sends an error
+ * message and the exit status. Both return false if they could not send; the line is then written to standard error,
+ * with a mark that distinguishes it from the launcher's output. */
 typedef enum tri_log_kind {
   TRI_LOG_LINE,
   TRI_LOG_PROGRESS, /* replaces the line before it */
@@ -46,10 +46,10 @@ void tri_log_set_quiet(void);
 /* Logs one line, and adds a newline. */
 void tri_log(const char *format, ...) TRI_PRINTF(1, 2);
 
-/* As tri_log, beginning with "warning: ". */
+/* Logs a line as tri_log does, with "warning: " before it. */
 void tri_warn(const char *format, ...) TRI_PRINTF(1, 2);
 
-/* As tri_log, for signal handlers; also logs in a quiet process. At most 8 KiB. */
+/* Logs a line as tri_log does, from a signal handler, and in a quiet process as well. The line is cut to 8 KiB. */
 void tri_log_in_handler(const char *text);
 
 /* Logs a line that on a terminal replaces the line before it; without a terminal, logs at most one in ten seconds. The

@@ -1,4 +1,4 @@
-/* Threads of loops outside of devices; devices have their own number in their descriptions. */
+/* The number of threads of loops outside of devices. The description of a device has the device's own number. */
 #ifndef TRI_BASE_LOOP_THREADS_H
 #define TRI_BASE_LOOP_THREADS_H
 

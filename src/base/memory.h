@@ -14,13 +14,13 @@
  * valid pointer. */
 tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_pointer);
 
-/* Grows or shrinks memory of tri_alloc; bytes beyond the old size are zeroed. The pointer may be NULL, and is unchanged
- * on failure. */
+/* Changes the size of memory of tri_alloc; bytes beyond the old size are zeroed. The pointer may be NULL, and is
+ * unchanged on failure. */
 tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointer_to_pointer);
 
-/* Makes room for one more element in an array of `count` elements of `size` bytes, with memory for *room elements: if
- * count reaches *room, *room at least doubles. *room is 0 for an array that is NULL. Pointer and *room are unchanged on
- * failure. */
+/* Makes room for one more element in an array of `count` elements of `size` bytes, whose memory has room for *room
+ * elements. If count has reached *room, *room at least doubles. *room is 0 for an array that is NULL. The pointer and
+ * *room are unchanged on failure. */
 tri_status tri_grow(const char *what, size_t size, int64_t count, int64_t *room, void *pointer_to_pointer);
 
 /* Makes room for `count` elements: if *room is smaller, it becomes twice count or more. */
@@ -32,7 +32,8 @@ void tri_free(void *pointer);
 /* Copies a string; release with tri_free. */
 tri_status tri_strdup(const char *text, char **out);
 
-/* Return the bytes allocated here and not released yet; their maximum since the program started. */
+/* Return the bytes that tri_alloc and tri_realloc have allocated and that are not released yet; and the maximum of this
+ * number since the program started. */
 size_t tri_memory_bytes(void);
 size_t tri_memory_peak_bytes(void);
 

@@ -44,7 +44,7 @@ static struct {
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
 /* Reads a number from the first of these environment variables that is set; MPI is not initialised yet, and may never
- * be. */
+ * be. Returns `otherwise` if none is set. */
 static int first_number_of(const char *const names[], int otherwise) {
   for (int i = 0; names[i] != NULL; i++) {
     const char *text = getenv(names[i]);

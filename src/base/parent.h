@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns the rank of this process by the launcher's environment variables, which are known before MPI is initialised;
- * -1 outside of a job. */
+/* Returns the number of this rank, read from the launcher's environment variables, which are known before MPI is
+ * initialised; -1 outside of a job. */
 int tri_parent_rank(void);
 
 /* An environment variable of ranks: "SOCKET TOKEN BEAT_MS MACHINE FOLDER". TOKEN shows that a rank belongs to this job.
@@ -61,7 +61,7 @@ bool tri_parent_machine(char out[TRI_MACHINE_BYTES]);
 
 /* An argument that stands for `:` on a launcher's command line, where `:` separates programs. */
 #define TRI_PARENT_COLON "\x1f:"
-/* LOCAL. In a rank that tri_launch started, changes such arguments back to `:`. */
+/* LOCAL. In a rank that tri_launch started, changes arguments TRI_PARENT_COLON back to `:`. */
 void tri_parent_restore_arguments(int count, char **arguments);
 
 /* LOCAL. Connects to the parent that the environment names, if any, starts the thread that listens to the parent and

@@ -28,8 +28,8 @@ typedef struct tri_random_key {
   uint32_t c2, c3; /* upper half of the counter */
 } tri_random_key;
 
-/* Returns the key of a stream (below 2^56). The seed is the Philox key; purpose and stream are the upper half of the
- * counter, so streams cannot overlap. */
+/* Returns the key of a stream, whose number is below 2^56. The seed is the Philox key; purpose and stream are the upper
+ * half of the counter, so streams cannot overlap. */
 TRI_HOST_AND_GPU tri_random_key tri_philox_key(uint64_t seed, tri_random_purpose purpose, uint64_t stream) {
   tri_random_key key;
   key.k0 = (uint32_t)seed;
@@ -39,7 +39,7 @@ TRI_HOST_AND_GPU tri_random_key tri_philox_key(uint64_t seed, tri_random_purpose
   return key;
 }
 
-/* Computes four random words: ten rounds of the counter (block, c2, c3). */
+/* Computes four random words by ten rounds on the counter (block, c2, c3). */
 TRI_HOST_AND_GPU void tri_philox_block(tri_random_key key, uint64_t block, uint32_t out[4]) {
   uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = key.c2, c3 = key.c3;
   uint32_t k0 = key.k0, k1 = key.k1;

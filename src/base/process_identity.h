@@ -12,7 +12,7 @@ enum { TRI_IDENTITY_WORD_BYTES = 200 };
 typedef struct tri_process_identity {
   char host[TRI_IDENTITY_WORD_BYTES];
   char boot[TRI_IDENTITY_WORD_BYTES]; /* id of the kernel's start, "unknown" if there is no /proc */
-  uint64_t processes;                 /* name space in which `process` counts (containers have their own); 0: unknown */
+  uint64_t processes;                 /* id of the name space of process ids (containers have their own); 0: unknown */
   int64_t process;                    /* process id */
   uint64_t start; /* start of the process, in ticks since the boot, because process ids are reused; 0: unknown */
 } tri_process_identity;
@@ -33,8 +33,8 @@ bool tri_process_identity_is_known(const tri_process_identity *self);
  * hidden from this user. */
 tri_process_fate tri_process_find(int64_t process, uint64_t start);
 
-/* Returns whether a process was started with a text in its environment, which stays readable there whatever the process
- * does; false for processes of other users. */
+/* Returns whether a process was started with `text` in its environment. The original environment stays readable,
+ * whatever the process does. Returns false for processes of other users. */
 bool tri_process_environment_has(int64_t process, const char *text);
 
 #endif

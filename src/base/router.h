@@ -26,7 +26,7 @@ typedef enum tri_router_scoring {
  * NaN logits still choose experts, each once, with NaN weights. */
 typedef struct tri_router {
   int64_t experts, chosen;
-  int64_t groups, kept_groups, best_of_group; /* 1, 1 and 1: no groups */
+  int64_t groups, kept_groups, best_of_group; /* 1, 1 and 1: experts are not in groups */
   double scale;
   tri_router_scoring scoring;
   bool quota;
@@ -39,7 +39,7 @@ typedef enum tri_balance_experts {
   TRI_BALANCE_EXPERTS_NONE,
   TRI_BALANCE_EXPERTS_SEQUENCE, /* a loss for each sequence (DeepSeek-V3), with the coefficient balance_rate */
   TRI_BALANCE_EXPERTS_BIAS,     /* once a step the router's bias changes by balance_rate: up for experts below the mean
-                                   load, down for experts above */
+                                   load, down for experts above it */
 } tri_balance_experts;
 
 static inline bool tri_balances_by_bias(tri_balance_experts balance) {
@@ -51,7 +51,8 @@ static inline bool tri_balances_by_bias(tri_balance_experts balance) {
   return false;
 }
 
-/* Limits above any known model: kernels keep a token's experts in fast memory. */
+/* Maximum numbers of experts and of chosen experts. They are above those of any known model; kernels keep a token's
+ * experts in fast memory. */
 enum { TRI_ROUTER_EXPERTS = 1024, TRI_ROUTER_CHOSEN = 64 };
 
 #endif

@@ -17,7 +17,7 @@
 void tri_spin_limit(char **arguments) {
   if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
   if (setenv("GOMP_SPINCOUNT", SPINS, 1) != 0) return;
-  char path[4096]; /* its own path, which process lists show */
+  char path[4096]; /* path of the program's file, which process lists then show */
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
   if (length <= 0) return;
   path[length] = '\0';

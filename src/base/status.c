@@ -8,7 +8,8 @@
 /* The message of the last failure, kept per thread like errno until the entry point prints it. */
 static _Thread_local char message[TRI_MESSAGE_BYTES];
 
-/* Most bytes of a word (text without spaces) and of a path; bytes that are printed of a longer word or path. */
+/* Maximum number of bytes of a word (text without spaces), and of a path; number of bytes that are printed of a longer
+ * one. */
 enum { MOST_WORD_BYTES = 1000, MOST_PATH_BYTES = 4096, SHOWN_BYTES = 200 };
 
 /* Returns the number of bytes of a long word to print, so that the print does not end inside a UTF-8 character. */

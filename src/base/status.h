@@ -37,7 +37,7 @@ typedef enum tri_status {
  * TRI_MESSAGE_BYTES. */
 tri_status tri_fail(tri_status code, const char *format, ...) TRI_PRINTF(2, 3);
 
-/* The same for a bug in this program: TRI_INTERNAL, and the place in the source is added to the message. */
+/* Records a message for a bug in this program, with the place in the source, and returns TRI_INTERNAL. */
 #define tri_fail_internal(...) ((void)tri_fail_at(__FILE__, __LINE__, __VA_ARGS__), TRI_INTERNAL)
 void tri_fail_at(const char *file, int line, const char *format, ...) TRI_PRINTF(3, 4);
 
@@ -66,7 +66,7 @@ void tri_error_save(tri_saved_error *kept, tri_status status);
 /* Returns the saved failure, and sets this thread's message; TRI_OK if none is saved. */
 tri_status tri_saved_error_restore(const tri_saved_error *kept);
 
-/* Return the program's exit status for a code; the first code with an exit status (TRI_COMM if no code has it). */
+/* Return the program's exit status for a code; and the first code with an exit status (TRI_COMM if no code has it). */
 int tri_status_exit(tri_status code);
 tri_status tri_status_of_exit(int exit_status);
 

@@ -33,7 +33,7 @@ bool tri_stop_is_request(int number) {
   return false;
 }
 
-/* Returns the signals, with SIGHUP (of a closing terminal) unless it is ignored (nohup). */
+/* Includes SIGHUP (of a closing terminal) unless it is ignored (nohup). */
 sigset_t tri_stop_signals(void) {
   sigset_t set;
   struct sigaction action;
@@ -68,7 +68,8 @@ static void die_of(int number) {
     sigaddset(&clock, SIGALRM);
     sigaction(SIGALRM, &plain, NULL);
     pthread_sigmask(SIG_UNBLOCK, &clock, NULL);
-    alarm(1); /* a reader of standard error that does not read must not block: then the default effect */
+    alarm(1); /* limits the wait for a reader of standard error that does not read: then the signal's default effect
+                 ends the process */
     tri_log_failure(TRI_INTERRUPTED, atomic_load(&deferred) ? atomic_load(&twice_message) : interruption_message);
     _exit(tri_status_exit(TRI_INTERRUPTED));
   }

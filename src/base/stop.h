@@ -13,21 +13,22 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* To be put at the top of the file of a program that calls tri_stop_hold: reads whether SIGHUP is ignored before
- * libraries are initialised, which may install a handler of their own. (For programs only: a shared library has no
- * .preinit_array.) */
+/* Belongs at the top of the file of a program that calls tri_stop_hold. Reads whether SIGHUP is ignored before
+ * libraries are initialised, because they may install a handler of their own. (For programs only: a shared library has
+ * no .preinit_array.) */
 #define TRI_STOP_LOOK_BEFORE_LIBRARIES                                                                                 \
   __attribute__((section(".preinit_array"), used)) static void (*const tri_stop_before_libraries)(void) =              \
       tri_stop_look_at_hangup
 void tri_stop_look_at_hangup(void);
 
-/* Returns the set of all these signals, without SIGHUP if it is ignored. */
+/* Returns the set of all signals that ask to stop; SIGHUP is not among them if it is ignored. */
 sigset_t tri_stop_signals(void);
 /* Returns whether a signal is a request. */
 bool tri_stop_is_request(int number);
 
-/* Blocks these signals, also across exec. Must be the first call in main, so that no signal is lost or ends the process
- * before the program is ready. tri_stop_release unblocks them; they then have their default effect. */
+/* Blocks the signals of tri_stop_signals, also across exec. Must be the first call in main, so that no signal is lost
+ * or ends the process before the program is ready. tri_stop_release unblocks them; they then have their default
+ * effect. */
 void tri_stop_hold(void);
 void tri_stop_release(void);
 

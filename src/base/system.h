@@ -9,7 +9,8 @@
 /* Returns the bytes that this process could still allocate: the smallest of the system's available memory, the rest of
  * its control group's limit, and its own limit (ulimit -v). 0 if unknown. */
 size_t tri_system_memory_available(void);
-/* The same without the process's own limit: for all processes of this machine or control group together. */
+/* Returns the bytes that all processes of this machine or control group together could still allocate: as
+ * tri_system_memory_available, without the process's own limit. */
 size_t tri_system_memory_of_node(void);
 
 /* Returns the peak resident memory of this process, in bytes; 0 if unknown. */

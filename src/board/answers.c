@@ -1,5 +1,5 @@
-/* Answers requests about a board: the list of items, curves, a run's texts, a study and a timeline as JSON, and a
- * timeline's picture as SVG. Items are read under the board's lock, files without it. */
+/* Answers requests about a board. The list of items, curves, a run's texts, a study and a timeline are answered as
+ * JSON, and a timeline's picture as SVG. Items are read under the board's lock; files are read without the lock. */
 #include "board/board.h"
 
 #include "base/memory.h"
@@ -27,7 +27,7 @@ enum {
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-/* Takes ownership of the document. */
+/* Writes a document as the text of an answer, and releases the document. */
 static tri_status answer_json(json_t *document, tri_answer *out) {
   out->text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(8));
   json_decref(document);
@@ -36,7 +36,7 @@ static tri_status answer_json(json_t *document, tri_answer *out) {
   return TRI_OK;
 }
 
-/* Returns NULL if there is no item of that number and kind. */
+/* Returns the item with the number; NULL if there is no such item, or if it is of another kind. */
 static tri_board_item *item_of(const tri_board *board, int64_t number, tri_found_kind kind) {
   if (number < 0 || number >= board->num_items) return NULL;
   tri_board_item *item = board->items[number];
@@ -49,10 +49,10 @@ static const char *found_kind_name(tri_found_kind kind) {
   return words[kind];
 }
 
-/* Location of an item: below one of the board's folders, which the board owns. */
+/* Path of an item, which is below one of the board's folders. The board owns the text of the folder. */
 typedef struct place {
   const char *root;
-  char path[TRI_PATH_BYTES]; /* absolute */
+  char path[TRI_PATH_BYTES]; /* absolute path */
 } place;
 
 static const char *relative_of(const place *at) { return tri_path_below(at->root, at->path); }
@@ -86,7 +86,7 @@ static json_t *named_of(const tri_series *s) {
   return out;
 }
 
-/* Returns the mean of the finite values of the last RECENT steps; null: none. */
+/* Returns the mean of the finite values of a column over the last RECENT steps; null if there is none. */
 static json_t *recent_of(const tri_series *s, tri_board_column column) {
   double sum = 0;
   int64_t count = 0;
@@ -130,7 +130,8 @@ static bool has_failed(const tri_board_item *item) {
   return item->summary == NULL || is_later(item->failed, item->summary_changed);
 }
 
-/* Every message of a run that diverged has one of these phrases (train/bad_steps.c, train/run_end.c). */
+/* Returns whether a reason is the message of a run that diverged. Each such message has one of these phrases
+ * (train/bad_steps.c, train/run_end.c). */
 static bool is_of_bad_steps(const char *reason) {
   return strstr(reason, "so the run stops") != NULL || strstr(reason, "steps in a row") != NULL;
 }
@@ -145,7 +146,7 @@ static const char *state_of(const tri_board_item *item) {
   return "interrupted";
 }
 
-/* Returns null if the state is not due to a failure. */
+/* Returns the reason of the last failure; null if the run's state is not due to a failure. */
 static json_t *reason_of(const tri_board_item *item, const char *state) {
   const bool is_due = strcmp(state, "diverged") == 0 || strcmp(state, "failed") == 0;
   json_t *reason = is_due ? json_string(item->reason) : NULL;
@@ -181,7 +182,7 @@ static void list_metrics(const tri_series *s, json_t *out) {
   json_object_set_new(out, "unread_bytes", json_integer(s->bytes - s->offset));
 }
 
-/* Returns the share of time of the summary, or of the metrics if the run has no summary with one. */
+/* Returns the share of time in the summary; that of the metrics if the summary has none, or if there is no summary. */
 static json_t *share_of(const tri_board_item *item) {
   json_t *of_summary = json_object_get(item->summary, "share");
   if (json_is_object(of_summary)) return json_incref(of_summary);
@@ -207,7 +208,7 @@ static void list_run(const tri_board_item *item, json_t *out) {
 }
 
 static json_t *list_item(const tri_board_item *item, int64_t number) {
-  json_t *name = json_string(item->name); /* a file name need not be UTF-8 */
+  json_t *name = json_string(item->name); /* NULL if the name is not UTF-8, as file names may be */
   if (name == NULL) name = json_sprintf("%s %lld", found_kind_name(item->kind), (long long)number);
   json_t *out =
       json_pack("{s:I, s:o, s:I}", "id", (json_int_t)number, "name", name, "version", (json_int_t)item->version);
@@ -232,11 +233,11 @@ tri_status tri_board_answer_list(tri_board *board, tri_answer *out) {
 
 /* ---- curves ------------------------------------------------------------------------------------------------------ */
 
-/* Writes seven significant digits, about the precision of a float. */
+/* Writes a number with seven significant digits, which is about the precision of a float. */
 static void put_number(FILE *to, const char *separator, double value) { fprintf(to, "%s%.7g", separator, value); }
 
-/* Writes the position and the number of steps of every bucket that has steps. Positions have 12 digits, so that steps
- * among ten million are distinct. */
+/* Writes the position on the axis and the number of steps of every bucket that has steps. A position has 12 digits, so
+ * that even ten million steps have distinct positions. */
 static void write_places(FILE *to, const tri_bucket_place *places, int64_t points) {
   const char *separator = "\"x\":[";
   bool any = false;
@@ -256,8 +257,8 @@ static void write_places(FILE *to, const tri_bucket_place *places, int64_t point
   fprintf(to, "%s]", any ? "" : separator);
 }
 
-/* Writes the lowest, the highest and the middle value of every bucket that has steps; one number if all three are
- * equal, null if no value is finite. A column without finite values is left out. */
+/* Writes a column for every bucket that has steps: the lowest, the highest and the middle value; a single number if all
+ * three are equal; null if no value is finite. A column without any finite value is left out. */
 static void write_column(FILE *to, const char *name, const tri_bucket_place *places, const tri_bucket *buckets,
                          int64_t points) {
   const char *separator = "";
@@ -301,14 +302,15 @@ static void write_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) 
   fprintf(to, "]");
 }
 
-/* Writes the step, the position of that step on the axis and the mark "best" of each checkpoint whose step is in the
- * metrics. */
+/* Writes each checkpoint whose step is in the metrics: the step, its position on the axis, and whether the checkpoint
+ * has the mark "best". */
 static void write_checkpoints(FILE *to, const tri_board_item *item, tri_board_axis axis) {
   const tri_series *s = &item->series;
   const char *separator = "";
   int64_t at = 0;
   fprintf(to, ",\"checkpoints\":[");
-  for (int64_t i = item->num_checkpoints - 1; i >= 0; i--) { /* in ascending order of steps */
+  for (int64_t i = item->num_checkpoints - 1; i >= 0;
+       i--) { /* in ascending order of steps: the newest checkpoint comes first in the list */
     while (at < s->count && s->steps[at] < item->checkpoints[i].step) at++;
     if (at == s->count || s->steps[at] != item->checkpoints[i].step) continue;
     fprintf(to, "%s[%" PRId64 ",%.12g,%d]", separator, s->steps[at], tri_series_place(s, axis, at),
@@ -321,7 +323,7 @@ static void write_checkpoints(FILE *to, const tri_board_item *item, tri_board_ax
 typedef struct curves {
   const tri_bucket_request *request;
   tri_bucket_place *places;
-  tri_bucket *buckets; /* room for `room` ones: as many as the columns of a run so far need */
+  tri_bucket *buckets; /* room for `room` buckets: as many as the columns of the largest run so far need */
   size_t room;
 } curves;
 
@@ -347,7 +349,8 @@ static tri_status write_run(FILE *to, curves *c, const tri_board_item *item, int
   return TRI_OK;
 }
 
-/* Writes the curves of runs. Locks the board for one run at a time. */
+/* Writes the curves of runs[num_runs]. Locks the board for one run at a time, so that the reading thread can continue
+ * in between. */
 static tri_status write_runs(FILE *to, curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
   const char *separator = "";
   tri_status status = TRI_OK;
@@ -391,8 +394,8 @@ done:
 
 /* ---- single items ------------------------------------------------------------------------------------------------ */
 
-/* Returns the end of a text file in a folder, from the beginning of a line to the end of the last complete line; null
- * if it cannot be read. */
+/* Returns the end of a text file in a folder: from the beginning of a line to the end of the last complete line.
+ * Returns null if the file cannot be read. */
 static json_t *text_in(const place *at, const char *name, size_t most_bytes) {
   char relative[TRI_PATH_BYTES], *text = NULL;
   bool cut = false;
@@ -433,7 +436,7 @@ tri_status tri_board_answer_timeline(tri_board *board, int64_t number, tri_answe
   return answer_json(found, out);
 }
 
-/* Reads the file at its present size, with one allocation, since a picture may be large. */
+/* Reads a file at its present size. One allocation has this size, because a picture may be large. */
 static tri_status read_picture(int file, const char *path, tri_answer *out) {
   struct stat about;
   tri_answer read = {0};
@@ -446,7 +449,7 @@ static tri_status read_picture(int file, const char *path, tri_answer *out) {
   while (read.bytes < (size_t)about.st_size) {
     ssize_t got = pread(file, read.text + read.bytes, (size_t)about.st_size - read.bytes, (off_t)read.bytes);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break; /* the file was cut in between */
+    if (got <= 0) break; /* the file was cut after fstat */
     read.bytes += (size_t)got;
   }
   read.text[read.bytes] = '\0';

@@ -14,20 +14,20 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A step takes about 64 bytes of memory, and four more for each named number; for limits, a step of a run that has many
- * of these counts as several (tri_series_size). A line made to fill memory may be only a dozen bytes long, hence the
- * limits. */
+/* Limits. A step takes about 64 bytes of memory, and four more bytes for each named number; so a step of a run with
+ * many named numbers counts as several steps (tri_series_size). Limits are necessary because a line that was written in
+ * order to fill memory may be only a dozen bytes long. */
 enum {
   SLICE_BYTES = 4 << 20,
   MOST_SUMMARY_BYTES = 1 << 18,
-  MOST_STEPS = 1 << 22,     /* steps of one run */
-  MOST_ALL_STEPS = 1 << 24, /* steps of all runs together */
-  MOST_CHECKPOINTS = 10000  /* the newest ones */
+  MOST_STEPS = 1 << 22,     /* maximum steps of one run */
+  MOST_ALL_STEPS = 1 << 24, /* maximum steps of all runs together */
+  MOST_CHECKPOINTS = 10000  /* checkpoints of a run; only the newest are kept */
 };
 
-/* A thread that unlocks a mutex can lock it again before the waiting threads wake up, so the reading thread would
- * starve the others. The second mutex, `next`, prevents that: the next thread in turn holds it while it waits for
- * `lock`. */
+/* Locks the board. A thread that unlocks a mutex can lock it again before the waiting threads wake up, so the reading
+ * thread would starve the other threads. The second mutex, `next`, prevents that: the thread whose turn is next holds
+ * it while it waits for `lock`. */
 void tri_board_lock(tri_board *board) {
   pthread_mutex_lock(&board->next);
   pthread_mutex_lock(&board->lock);
@@ -84,8 +84,9 @@ void tri_board_destroy(tri_board *board) {
 
 /* ---- new and removed items --------------------------------------------------------------------------------------- */
 
-/* Sets the displayed name: the path below the given folder if the board has only one folder; otherwise, and for that
- * folder itself, the path from the last part of the folder's name on. */
+/* Sets the displayed name of an item. If the board has only one folder, the name is the item's path below this folder.
+ * If the board has several folders, or the item is the folder itself, the name is the path from the last part of the
+ * folder's name on. */
 static void name_item(const tri_board *board, tri_board_item *item) {
   const char *name = item->path;
   for (int64_t i = 0; i < board->num_folders; i++) {
@@ -149,7 +150,7 @@ static int64_t version_of(const char *root, const char *relative) {
   if (!tri_file_find_below(root, relative, &now)) return 0;
   uint64_t mixed =
       (uint64_t)now.st_size * 1000003 + (uint64_t)now.st_mtim.tv_sec * 1009 + (uint64_t)now.st_mtim.tv_nsec;
-  return (int64_t)(mixed & 0xFFFFFFFFFFFF); /* exact in JavaScript, too */
+  return (int64_t)(mixed & 0xFFFFFFFFFFFF); /* at most 48 bits, which JavaScript represents exactly */
 }
 
 /* Computes the path of a run's file, relative to the item's root. */
@@ -168,7 +169,7 @@ static double seconds_since(struct timespec then) {
   return (double)(now.tv_sec - then.tv_sec) + 1e-9 * (double)(now.tv_nsec - then.tv_nsec);
 }
 
-/* Returns NULL if there is no summary, or if it cannot be read now. */
+/* Returns a run's summary; NULL if there is none, or if it cannot be read now. */
 static json_t *read_summary(const tri_board_item *item) {
   char relative[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -215,7 +216,7 @@ static void update_checkpoints(tri_board_item *item) {
   int64_t count = 0, kept = 0;
   tri_board_checkpoint *checkpoints = NULL;
   if (list_checkpoints(item, &folders, &count) != TRI_OK) count = 0;
-  if (count > MOST_CHECKPOINTS) count = MOST_CHECKPOINTS; /* complete ones come first, the newest first among them */
+  if (count > MOST_CHECKPOINTS) count = MOST_CHECKPOINTS; /* complete folders come first, the newest first among them */
   if (tri_alloc("names of checkpoints", (size_t)count, sizeof *checkpoints, &checkpoints) == TRI_OK) {
     for (int64_t i = 0; i < count; i++) {
       if (folders[i].kind != TRI_FOLDER_FINAL || !has_mark(item, &folders[i], TRI_FILE_COMPLETE)) continue;
@@ -271,8 +272,8 @@ static void update_run(tri_board_item *item) {
   item->quiet_s = touched < quiet ? touched : quiet;
 }
 
-/* Reads an item's files again. The version of a timeline is that of its JSON file, that of a study includes the store's
- * write-ahead log. */
+/* Reads an item's files again. The version of a timeline is that of its JSON file; the version of a study includes that
+ * of the store's write-ahead log. */
 static void update_item(tri_board_item *item) {
   const char *relative = tri_path_below(item->root, item->path);
   char log[TRI_PATH_BYTES];
@@ -299,14 +300,14 @@ tri_status tri_board_look(tri_board *board) {
   }
   tri_found_release(&found);
   for (int64_t i = 0; status == TRI_OK && i < board->num_items; i++) {
-    tri_board_lock(board); /* one at a time, so that requests are answered in between */
+    tri_board_lock(board); /* one item at a time, so that requests are answered in between */
     if (!board->items[i]->gone) update_item(board->items[i]);
     tri_board_unlock(board);
   }
   return status;
 }
 
-/* Warns once; the page shows how much is not read. */
+/* Warns that a run or the board is full, unless *said is set, and sets *said. The page shows how much is not read. */
 static void warn_of_full(bool *said, const char *who, int64_t steps) {
   if (!*said) {
     tri_warn("%s: the board holds %" PRId64 " steps, and no more: what follows is not shown; name fewer folders", who,
@@ -329,7 +330,8 @@ bool tri_board_read(tri_board *board) {
     }
     held -= tri_series_size(&item->series);
     tri_board_lock(board);
-    (void)tri_series_read(&item->series, SLICE_BYTES, &more); /* if it cannot be read now, the series is unchanged */
+    (void)tri_series_read(&item->series, SLICE_BYTES,
+                          &more); /* if the file cannot be read now, the series is unchanged */
     tri_board_unlock(board);
     held += tri_series_size(&item->series);
     if (tri_series_is_full(&item->series)) warn_of_full(&item->said_full, item->name, item->series.count);

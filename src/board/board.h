@@ -1,5 +1,6 @@
-/* State of `trireme board`: the items found in some folders. One thread keeps it up to date, others answer requests
- * from it. The folders are only read, except for SQLite's -shm file of a study (tune/store_peek.h). */
+/* State of `trireme board`: the items found in some folders. One thread keeps the state up to date; other threads
+ * answer requests from it. The board only reads the folders; only SQLite writes, to the -shm file of a study
+ * (tune/store_peek.h). */
 #ifndef TRI_BOARD_BOARD_H
 #define TRI_BOARD_BOARD_H
 
@@ -13,22 +14,24 @@
 
 typedef struct tri_board tri_board;
 
-/* LOCAL. A missing folder is TRI_BAD_FILE. Release with tri_board_destroy. */
+/* LOCAL. Creates the board of folders[count]. Fails with TRI_BAD_FILE if a folder is missing. Release with
+ * tri_board_destroy. */
 tri_status tri_board_create(const char *const *folders, int64_t count, tri_board **out);
 void tri_board_destroy(tri_board *board);
 
-/* LOCAL, from one thread. Looks for new and removed items, and reads summaries and names of checkpoints again. */
+/* LOCAL; always call it from the same thread. Looks for new and removed items, and reads the summaries and the names of
+ * checkpoints again. */
 tri_status tri_board_look(tri_board *board);
 
-/* LOCAL, from the same thread. Reads new metrics of all runs, at most 4 MiB of each. Returns whether more can be read
- * immediately. */
+/* LOCAL; call it from the thread of tri_board_look. Reads new metrics of all runs, at most 4 MiB of each. Returns
+ * whether more can be read immediately. */
 bool tri_board_read(tri_board *board);
 
 /* ---- answers, from any thread (answers.c) ------------------------------------------------------------------------ */
 
-/* Items have numbers from 0, which never change. An unknown number, or that of an item of another kind, is
- * TRI_BAD_USAGE; a file that cannot be read is TRI_BAD_FILE or TRI_IO_FAILED. Texts are JSON; release them with free().
- */
+/* Items have numbers from 0, which never change. These functions fail with TRI_BAD_USAGE if no item has the number or
+ * the item is of another kind, and with TRI_BAD_FILE or TRI_IO_FAILED if a file cannot be read. A text is JSON; release
+ * it with free(). */
 enum { TRI_BOARD_MOST_RUNS = 1000, TRI_BOARD_MOST_POINTS = 4000 };
 
 typedef struct tri_answer {
@@ -36,18 +39,18 @@ typedef struct tri_answer {
   size_t bytes;
 } tri_answer;
 
-/* Lists all items, with a few numbers each. If an item's "version" has changed since an earlier list, the other answers
- * about it have changed, too. */
+/* Lists all items, with a few numbers for each. If an item's "version" is not the same as in an earlier list, the other
+ * answers about this item have changed, too. */
 tri_status tri_board_answer_list(tri_board *board, tri_answer *out);
-/* Returns the curves of some runs. */
+/* Writes the curves of runs[num_runs] to *out. */
 tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *request, const int64_t *runs,
                                    int64_t num_runs, tri_answer *out);
-/* Returns the texts of a run: its configuration, its failures and its samples. */
+/* Writes the texts of a run to *out: its configuration, its failures and its samples. */
 tri_status tri_board_answer_run(tri_board *board, int64_t number, tri_answer *out);
 tri_status tri_board_answer_study(tri_board *board, int64_t number, tri_answer *out);
-/* Returns how long each rank of a timeline waited for others. */
+/* Writes the time that each rank of a timeline waited for other ranks to *out. */
 tri_status tri_board_answer_timeline(tri_board *board, int64_t number, tri_answer *out);
-/* Returns a timeline's picture: SVG, not JSON. */
+/* Writes the picture of a timeline to *out. The text is SVG, not JSON. */
 tri_status tri_board_answer_picture(tri_board *board, int64_t number, tri_answer *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reduces a series to as many values as a picture has columns of pixels: the lowest, the highest and the mean of each
- * column's steps, so that a single spike among a thousand steps is visible. */
+/* Reduces a series to as many values as a picture has columns of pixels. Each column of pixels has the lowest value,
+ * the highest value and the mean of its steps, so that a single spike among a thousand steps is visible. */
 #include "board/series.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ double tri_series_place(const tri_series *s, tri_board_axis axis, int64_t i) {
   return NAN;
 }
 
-/* An exponential mean of the values so far. */
+/* Exponential mean of the values so far: sum / weight. */
 typedef struct mean {
   double sum, weight;
 } mean;
@@ -37,7 +37,7 @@ static void bucket_place_add(tri_bucket_place *p, double x) {
   p->last = x;
 }
 
-/* Returns the column of pixels, or -1 if x is outside. */
+/* Returns the column of pixels at the position x on the axis; -1 if x is outside. */
 static int64_t bucket_of(const tri_bucket_request *r, double x) {
   if (!(x >= r->from && x <= r->to)) return -1;
   if (r->to == r->from) return 0;

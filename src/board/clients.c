@@ -11,7 +11,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* The server waits for a request, works, or waits until an answer is received. */
+/* Turn of a connection: the server waits for a request, works on the request, or waits until the client has received
+ * the answer. */
 typedef enum client_turn { TURN_REQUEST, TURN_OURS, TURN_ANSWER } client_turn;
 
 struct tri_client {
@@ -19,8 +20,8 @@ struct tri_client {
   tri_client *before, *behind;
   int socket;
   client_turn turn;
-  double since_s, until_s; /* begin and deadline of the turn, on tri_clock_s */
-  bool ended;              /* its socket was shut down */
+  double since_s, until_s; /* begin and deadline of the present turn, on tri_clock_s */
+  bool ended;              /* whether the connection's socket was shut down */
 };
 
 struct tri_clients {
@@ -29,7 +30,7 @@ struct tri_clients {
   pthread_t thread;
   tri_client *first;
   tri_clients_limits limits;
-  int count; /* connections that were not ended */
+  int count; /* number of connections whose socket was not shut down */
   bool ends;
 };
 
@@ -96,8 +97,8 @@ void tri_clients_destroy(tri_clients *c) {
   tri_free(c);
 }
 
-/* Returns the connection whose request, or else whose receipt of an answer, the server has waited for longest; NULL if
- * the server works for all of them. */
+/* Returns the connection that the server has waited for longest. Connections with a pending request are considered
+ * first, then those that receive an answer. Returns NULL if the server waits for none. */
 static tri_client *slowest(const tri_clients *c) {
   tri_client *found = NULL;
   for (tri_client *client = c->first; client != NULL; client = client->behind) {
@@ -140,7 +141,8 @@ void tri_client_remove(tri_client *client) {
   tri_free(client);
 }
 
-/* Starts a turn, with a time limit that depends on the limits and on the length of an answer. */
+/* Starts a turn of a connection. Its duration is limited by the limits, and for an answer also by the number of
+ * bytes. */
 static void set_turn(tri_client *client, client_turn turn, double bytes) {
   if (client == NULL) return;
   const tri_clients_limits *limits = &client->of->limits;

@@ -1,7 +1,7 @@
-/* Connections to the server, with time limits, so that slow clients do not keep others out. A client has a limited time
- * from the end of one request to the end of the next, and a time that depends on the length of an answer to receive it;
- * single bytes do not extend it. If there are too many connections, a new one replaces the one that has been waited for
- * longest. */
+/* Connections to the server, with time limits, so that slow clients do not keep other clients out. A client has a
+ * limited time from the end of one request to the end of its next request. It has a limited time to receive an answer,
+ * too, which depends on the answer's length. Single bytes do not extend these times. If there are too many connections,
+ * a new connection replaces the one that the server has waited for longest. */
 #ifndef TRI_BOARD_CLIENTS_H
 #define TRI_BOARD_CLIENTS_H
 
@@ -13,28 +13,29 @@ typedef struct tri_clients tri_clients;
 typedef struct tri_client tri_client;
 
 typedef struct tri_clients_limits {
-  int most;                   /* connections, before new ones replace others */
-  double request_s, answer_s; /* seconds for a request; for an answer, in addition to the time for its length */
-  double slowest_bytes_s;     /* lowest rate of an answer */
+  int most;                   /* maximum number of connections; with more, a new connection replaces an old one */
+  double request_s, answer_s; /* request_s: seconds for a request; answer_s: seconds for an answer, in addition to the
+                                 time for its length */
+  double slowest_bytes_s;     /* lowest rate at which a client may receive an answer, in bytes/s */
 } tri_clients_limits;
 
-/* Starts a thread that ends connections whose time is over: it shuts their sockets down, and the server closes them
- * when it reads the end. */
+/* Starts a thread that ends connections whose time is over. The thread shuts down the socket of such a connection, and
+ * the server closes the socket when it reads the end. */
 tri_status tri_clients_create(const tri_clients_limits *limits, tri_clients **out);
-/* Call it after all connections are removed. NULL is ignored. */
+/* Ends the thread. Call it after all connections are removed. Ignores NULL. */
 void tri_clients_destroy(tri_clients *clients);
 
-/* From any thread. Adds a new connection; returns NULL if memory is exhausted: the connection then has no time limit.
- */
+/* Adds a new connection; may be called from any thread. Returns NULL if memory is exhausted; the connection then has no
+ * time limit. */
 tri_client *tri_clients_add(tri_clients *clients, int socket);
-/* Call it before the socket is closed. NULL is ignored here and below. */
+/* Removes a connection. Call it before the socket is closed. This function and those below ignore NULL. */
 void tri_client_remove(tri_client *client);
 
-/* Begins the server's work on a complete request, which has no time limit. */
+/* Notes that the server begins to work on a complete request; this work has no time limit. */
 void tri_client_think(tri_client *client);
-/* Begins to send an answer of `bytes` bytes. */
+/* Notes that the server begins to send an answer of `bytes` bytes. */
 void tri_client_answer(tri_client *client, size_t bytes);
-/* Begins to wait for the next request, after the answer is sent. */
+/* Notes that the answer is sent, and the server begins to wait for the next request. */
 void tri_client_wait(tri_client *client);
 
 #endif

@@ -17,7 +17,7 @@ static tri_status found_add(tri_found_list *list, tri_found_kind kind, const cha
   if (relative[0] == '\0') {
     snprintf(item->path, sizeof item->path, "%s", root);
   } else if (tri_path_join(item->path, root, relative) != TRI_OK) {
-    return TRI_OK; /* the path is too long */
+    return TRI_OK; /* the path is too long, so the item is skipped */
   }
   list->count++;
   return TRI_OK;
@@ -28,8 +28,8 @@ static bool ends_with(const char *name, const char *ending) {
   return bytes > wanted && strcmp(name + bytes - wanted, ending) == 0;
 }
 
-/* Matches `checkpoints`, and `checkpoints.old-2` with checkpoints and metrics that a run has moved aside
- * (run/output.c). */
+/* Returns whether a folder is `checkpoints`, or one such as `checkpoints.old-2` with checkpoints and metrics that a run
+ * has moved aside (run/output.c). */
 static bool is_of_checkpoints(const char *name) {
   static const char own[] = "checkpoints", old[] = "checkpoints.old-";
   return strcmp(name, own) == 0 || strncmp(name, old, strlen(old)) == 0;
@@ -56,7 +56,7 @@ static bool is_store(const char *root, const char *relative) {
   return is_one;
 }
 
-/* Adds the item that a plain file `relative`, in `folder`, belongs to. */
+/* Adds the item that the plain file `relative` in `folder` belongs to, if any. */
 static tri_status add_file(const char *root, const char *folder, const char *name, const char *relative,
                            tri_found_list *out) {
   if (strcmp(name, "metrics.jsonl") == 0) return found_add(out, TRI_FOUND_RUN, root, folder);
@@ -66,7 +66,7 @@ static tri_status add_file(const char *root, const char *folder, const char *nam
   return TRI_OK;
 }
 
-/* Some file systems do not report the type in readdir. */
+/* Returns the type of an entry. Some file systems do not report it in readdir. */
 static unsigned char type_of(int folder, const struct dirent *entry) {
   struct stat found;
   if (entry->d_type != DT_UNKNOWN) return entry->d_type;

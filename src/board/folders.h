@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-/* A run is a folder with metrics.jsonl, a study is a store of trireme tune, a timeline is NAME.json with NAME.svg in
- * the same folder. */
+/* A run is a folder with metrics.jsonl. A study is a store of `trireme tune`. A timeline is a file NAME.json with
+ * NAME.svg in the same folder. */
 #define TRI_FOUND_KINDS(X)                                                                                             \
   X(RUN, run)                                                                                                          \
   X(STUDY, study)                                                                                                      \
@@ -26,13 +26,14 @@ typedef struct tri_found {
 typedef struct tri_found_list {
   tri_found *items;
   int64_t count, room;
-  int64_t looked_at; /* number of names so far; names after TRI_FOUND_MOST_NAMES are skipped */
+  int64_t looked_at; /* number of names that were looked at so far; names after TRI_FOUND_MOST_NAMES are skipped */
 } tri_found_list;
 
 enum { TRI_FOUND_MOST_NAMES = 200000, TRI_FOUND_MOST_DEPTH = 12 };
 
-/* LOCAL. Adds the items in a folder, which must outlive the list, and in the folders below it. Does not follow links;
- * skips names that begin with a dot, checkpoints, trials of studies, and everything that cannot be read now. */
+/* LOCAL. Adds the items in a folder and in the folders below it. The text `folder` must outlive the list. Does not
+ * follow links. Skips names that begin with a dot, checkpoints, trials of studies, and everything that cannot be read
+ * now. */
 tri_status tri_found_below(const char *folder, tri_found_list *out);
 void tri_found_release(tri_found_list *list);
 

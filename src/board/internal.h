@@ -15,27 +15,28 @@ typedef struct tri_board_checkpoint {
   bool best, proven;
 } tri_board_checkpoint;
 
-/* An item that was found at least once; `gone`: it no longer exists. */
+/* An item that was found at least once. `gone`: whether the item no longer exists. */
 typedef struct tri_board_item {
   tri_found_kind kind;
-  const char *root; /* the board's; other users may be able to write below it, so files are opened relative to it
-                       (files/file.h) */
-  char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* absolute path; displayed name (name_item) */
+  const char *root; /* folder of the board that contains the item; other users may be able to write below it, so files
+                       are opened relative to it (files/file.h) */
+  char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* path: absolute path; name: displayed name (name_item) */
   bool gone;
-  int64_t version; /* changes with the item's files; studies and timelines only */
-  /* Runs: */
+  int64_t version; /* a number that changes with the item's files; for studies and timelines only */
+  /* Only runs have the members below. */
   tri_series series;
-  bool said_full;  /* a warning was given that the series has reached its limit */
+  bool said_full;  /* whether the board has warned that the series has reached its limit */
   json_t *summary; /* NULL: the run has not ended */
   struct timespec summary_changed;
-  int64_t samples, config, failures;         /* change with their files; 0: no such file */
+  int64_t samples, config,
+      failures; /* numbers that change with the run's files of samples, configuration and failures; 0: no such file */
   int64_t planned;                           /* optimizer.steps; 0: unknown */
-  char objective[TRI_BOARD_OBJECTIVE_BYTES]; /* objective.name; "": cross_entropy, or unknown */
+  char objective[TRI_BOARD_OBJECTIVE_BYTES]; /* objective.name; "": cross_entropy, or not known */
   char reason[TRI_BOARD_REASON_BYTES];       /* reason of the last failure in failures.txt */
   struct timespec failed;                    /* time when failures.txt was written */
-  bool locked;                               /* the run has a lock: it is running, or its process has died */
-  struct timespec touched;                   /* time when the lock was touched */
-  double quiet_s;                            /* seconds since metrics were written or the lock was touched */
+  bool locked;             /* whether the run has a lock: the run is in progress, or its process has died */
+  struct timespec touched; /* time when the lock was touched */
+  double quiet_s;          /* seconds since metrics were written or the lock was touched, whichever was later */
   tri_board_checkpoint *checkpoints;
   int64_t num_checkpoints;
 } tri_board_item;
@@ -43,30 +44,31 @@ typedef struct tri_board_item {
 struct tri_board {
   char **folders;
   int64_t num_folders;
-  pthread_mutex_t next, lock; /* `lock`, taken by tri_board_lock, protects the members below */
+  pthread_mutex_t next, lock; /* `lock` protects the members below; tri_board_lock locks it */
   tri_board_item **items;
   int64_t num_items, room;
-  bool looked;    /* the folders have been searched at least once */
-  bool said_full; /* a warning was given that all series together have reached the limit */
+  bool looked;    /* whether the folders have been searched at least once */
+  bool said_full; /* whether the board has warned that all series together have reached the limit */
 };
 
-/* Locks the list of items and all that they own. Hold it no longer than the work on one run takes. */
+/* Locks the list of items and everything that the items own. Hold the lock no longer than the work on one run takes. */
 void tri_board_lock(tri_board *board);
 void tri_board_unlock(tri_board *board);
 
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 
-/* Reads at most `most_bytes` bytes from a file's end; *cut: the file has more. Release *out with tri_free. */
+/* Reads at most `most_bytes` bytes from the end of a file below `root`. Sets *cut to whether the file has more bytes.
+ * Release *out with tri_free. */
 tri_status tri_board_read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut);
-/* Reads from a config.yaml the steps of the whole run, 0 if it does not have them, and the objective, "" if it is
- * cross_entropy or not given. */
+/* Reads from a config.yaml the number of steps of the whole run (0 if the file does not have it) and the objective (""
+ * if it is cross_entropy or not given). */
 void tri_board_read_config(const char *root, const char *relative, int64_t *steps,
                            char objective[TRI_BOARD_OBJECTIVE_BYTES]);
-/* Sets out to the first sentence of the last failure in a failures.txt; "" without a failure. */
+/* Sets `out` to the first sentence of the last failure in a failures.txt; to "" if there is no failure. */
 void tri_board_reason(const char *root, const char *relative, char out[TRI_BOARD_REASON_BYTES]);
 
-/* Computes how long each rank of a timeline waited (waits.c). The timeline is a file below `root`. Release *out with
- * json_decref. */
+/* Computes how long each rank of a timeline waited (waits.c). The timeline is the file `relative` below `root`. Release
+ * *out with json_decref. */
 tri_status tri_board_waits(const char *root, const char *relative, json_t **out);
 
 #endif

@@ -12,7 +12,7 @@ const char *tri_board_column_name(tri_board_column column) { return names[column
 
 bool tri_board_column_is_noisy(tri_board_column column) { return noisy_ones[column]; }
 
-/* The rest of a line. */
+/* The part of a line that is not read yet. */
 typedef struct rest {
   const char *at, *end;
 } rest;
@@ -28,7 +28,7 @@ static bool is_next(rest *r, char wanted) {
   return true;
 }
 
-/* Reads a string after its opening quote; escapes are not decoded. */
+/* Reads a string from after its opening quote to after its closing quote. Escapes are not decoded. */
 static bool read_string(rest *r, const char **text, size_t *bytes) {
   *text = r->at;
   for (; r->at < r->end && *r->at != '"'; r->at++) {
@@ -39,7 +39,8 @@ static bool read_string(rest *r, const char **text, size_t *bytes) {
   return true;
 }
 
-/* Skips from after an opening bracket to after the matching one; both kinds of brackets are counted. */
+/* Skips from after an opening bracket to after the matching closing bracket. Brackets and braces are counted
+ * together. */
 static bool pass_nested(rest *r) {
   const char *text = NULL;
   size_t bytes = 0;
@@ -56,7 +57,7 @@ static bool pass_nested(rest *r) {
 
 typedef struct number {
   double value;
-  int64_t whole; /* the same value, if is_whole */
+  int64_t whole; /* the value as an integer, if is_whole */
   bool is_whole;
 } number;
 
@@ -68,7 +69,7 @@ static double power_of_ten(int exponent) {
 
 static bool is_digit(const rest *r) { return r->at < r->end && *r->at >= '0' && *r->at <= '9'; }
 
-/* Adds digits to the mantissa as long as they fit; *left counts the others. */
+/* Adds digits to the mantissa as long as they fit. *held counts these digits, *left counts the others. */
 static void read_digits(rest *r, uint64_t *mantissa, int *held, int *left) {
   for (; is_digit(r); r->at++) {
     if (*mantissa < UINT64_MAX / 10 - 1) {
@@ -116,7 +117,7 @@ static bool read_number(rest *r, number *out) {
   out->whole = out->is_whole ? (int64_t)mantissa : 0;
   if (negative) out->whole = -out->whole;
   double value = (double)mantissa;
-  /* In two steps, because the power alone could be 0 or infinite. */
+  /* The division is done in two steps, because a single power of ten could be infinite. */
   if (exponent < -290) value /= 1e20, exponent += 20;
   if (mantissa > 0) value = exponent < 0 ? value / power_of_ten(-exponent) : value * power_of_ten(exponent);
   if (!isfinite(value)) value = NAN;
@@ -137,7 +138,7 @@ static bool pass_word(rest *r) {
   return false;
 }
 
-/* Reads any value. *is_number: *out is set. */
+/* Reads a value of any kind. Sets *is_number to whether it is a number; only then is *out set. */
 static bool read_value(rest *r, number *out, bool *is_number) {
   const char *text = NULL;
   size_t bytes = 0;
@@ -156,10 +157,10 @@ static bool is_key(const char *text, size_t bytes, const char *key) {
 
 /* ---- lists of objects -------------------------------------------------------------------------------------------- */
 
-/* Called with each number of each object of a list. */
+/* Takes one number of one object in a list. Called for each of them. */
 typedef void (*read_member)(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value);
 
-/* Reads members after the opening brace. */
+/* Reads the members of an object from after its opening brace. */
 static bool read_members(rest *r, tri_board_line *out, int64_t object, read_member take) {
   if (is_next(r, '}')) return true;
   do {
@@ -174,7 +175,7 @@ static bool read_members(rest *r, tri_board_line *out, int64_t object, read_memb
   return is_next(r, '}');
 }
 
-/* Reads a list after the opening bracket. Elements that are not objects are skipped. */
+/* Reads a list from after its opening bracket. Skips elements that are not objects. */
 static bool read_list(rest *r, tri_board_line *out, read_member take) {
   int64_t object = 0;
   if (is_next(r, ']')) return true;
@@ -187,7 +188,7 @@ static bool read_list(rest *r, tri_board_line *out, read_member take) {
   return is_next(r, ']');
 }
 
-/* Updates the mean of the first `before` objects with this one's value. */
+/* Updates the mean of the first `before` objects with the value of the next object. */
 static void add_to_mean(double *mean, int64_t before, double value) {
   *mean = before == 0 || isnan(*mean) ? value : *mean + (value - *mean) / (double)(before + 1);
 }
@@ -202,7 +203,7 @@ static void add_source(tri_board_line *out, int64_t object, const char *key, siz
   out->values[TRI_BOARD_SOURCE_1 + object] = value;
 }
 
-/* Returns NULL if a list with this key is skipped. */
+/* Returns the function that takes the numbers of a list with this key; NULL if the list is skipped. */
 static read_member taker_of(const char *key, size_t bytes) {
   if (is_key(key, bytes, "experts")) return add_expert_layer;
   return is_key(key, bytes, "sources") ? add_source : NULL;
@@ -210,7 +211,8 @@ static read_member taker_of(const char *key, size_t bytes) {
 
 /* ---- line -------------------------------------------------------------------------------------------------------- */
 
-/* Lines have their keys in one order, so the key after the last one found is tried first. */
+/* Returns the column with a key; -1 if there is none. Lines have their keys in one order, so the key after the last one
+ * found is tried first. */
 static int column_of(const char *text, size_t bytes, int *next) {
   for (int i = 0; i < TRI_BOARD_OWN_COLUMNS; i++) {
     int column = (*next + i) % TRI_BOARD_OWN_COLUMNS;
@@ -221,7 +223,7 @@ static int column_of(const char *text, size_t bytes, int *next) {
   return -1;
 }
 
-/* Returns whether lines, or a run's curves, have a member of this name that is not a named number. */
+/* Returns whether a member of a line or of a run's curves has this name, other than a named number. */
 static bool is_taken(const char *text, size_t bytes) {
   static const char *const others[] = {"step",    "tokens", "sources", "experts", "share", "id",
                                        "version", "range",  "x",       "steps",   "bad",   "checkpoints"};

@@ -1,5 +1,5 @@
-/* Fast reader of one line of metrics.jsonl for the board: finds the numbers that are drawn in one pass over the bytes,
- * and skips the rest of the line. */
+/* Fast reader of one line of metrics.jsonl for the board. It finds the numbers that are drawn in one pass over the
+ * bytes, and skips the rest of the line. */
 #ifndef TRI_BOARD_METRICS_LINE_H
 #define TRI_BOARD_METRICS_LINE_H
 
@@ -9,10 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Columns that are drawn over steps: name in the file, in the order of a line; and whether a mean over many steps is
- * more useful than single values. The columns after router_loss are computed from the line's lists. Experts: means over
- * the layers of the load of the busiest expert, as a multiple of an even load, and of the evenness of all loads, at
- * most 1. Sources: the share of each of the first TRI_BOARD_SOURCES. */
+/* Columns that are drawn over steps, in the order of a line. Each row has the column's name in the file, and whether a
+ * mean over many steps is more useful than single values. The columns after router_loss are computed from the line's
+ * lists. expert_load is the load of the busiest expert as a multiple of an even load; expert_evenness is the evenness
+ * of all loads, at most 1; both are means over the layers. The source columns are the shares of the first
+ * TRI_BOARD_SOURCES sources. */
 #define TRI_BOARD_COLUMN_ROWS(X)                                                                                       \
   X(LOSS, loss, true)                                                                                                  \
   X(VALIDATION_LOSS, validation_loss, false)                                                                           \
@@ -37,14 +38,18 @@
   X(SOURCE_8, source_8, false)
 #define TRI_BOARD_COLUMN_VALUE(VALUE, key, noisy) TRI_BOARD_##VALUE,
 typedef enum tri_board_column { TRI_BOARD_COLUMN_ROWS(TRI_BOARD_COLUMN_VALUE) } tri_board_column;
-enum { TRI_BOARD_COLUMNS = 21, TRI_BOARD_OWN_COLUMNS = 11 /* with a key of their own */, TRI_BOARD_SOURCES = 8 };
+enum {
+  TRI_BOARD_COLUMNS = 21,
+  TRI_BOARD_OWN_COLUMNS = 11 /* number of columns that have a key of their own in a line */,
+  TRI_BOARD_SOURCES = 8
+};
 
-/* Returns the name in the file and on the page. */
+/* Returns the name of a column in the file and on the page. */
 const char *tri_board_column_name(tri_board_column column);
 bool tri_board_column_is_noisy(tri_board_column column);
 
-/* A number under a name that is valid (run/named_metrics.h), such as "rewards/chosen" or "reward", and not the name of
- * another member of a run's curves (tri_board_answer_series). */
+/* A number under a name of its own, such as "rewards/chosen" or "reward". The name is valid (run/named_metrics.h), and
+ * is not that of another member of a run's curves (tri_board_answer_series). */
 typedef struct tri_board_named {
   const char *name; /* points into the line */
   size_t bytes;     /* bytes of the name, fewer than TRI_METRIC_NAME_BYTES */
@@ -54,14 +59,14 @@ typedef struct tri_board_named {
 typedef struct tri_board_line {
   int64_t step, tokens;
   double values[TRI_BOARD_COLUMNS];              /* NaN if missing or null */
-  tri_board_named named[TRI_MOST_NAMED_METRICS]; /* the first ones; others are ignored */
+  tri_board_named named[TRI_MOST_NAMED_METRICS]; /* the first named numbers of the line; later ones are ignored */
   int64_t num_named;
-  const char *share; /* share of time by category, a JSON object in the line; NULL: the line does not have it */
+  const char *share; /* share of time by category: a JSON object in the line; NULL if the line does not have it */
   size_t share_bytes;
 } tri_board_line;
 
-/* Reads a line without its newline. Returns whether it is an object with an integer step from 1 on. Numbers may have an
- * error of one or two roundings, since they are only drawn. */
+/* Reads a line without its newline. Returns whether the line is an object with an integer step of at least 1. Numbers
+ * are only drawn, so they may have an error of one or two roundings. */
 bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out);
 
 #endif

@@ -40,7 +40,7 @@ static tri_status make_room(tri_series *s) {
   return TRI_OK;
 }
 
-/* Creates a column with NaN for the earlier steps. */
+/* Creates a column with NaN for the steps so far. */
 static tri_status begin_column(const tri_series *s, float **column) {
   TRI_TRY(tri_alloc("the metrics of a run", (size_t)s->room, sizeof **column, column));
   for (int64_t i = 0; i < s->count; i++) (*column)[i] = NAN;
@@ -58,8 +58,8 @@ static bool is_named(const tri_series_named *column, const tri_board_named *numb
   return strncmp(column->name, number->name, number->bytes) == 0 && column->name[number->bytes] == '\0';
 }
 
-/* Returns the column of a named number; -1: none. Lines have their names in one order, so the column after the last one
- * found is tried first. */
+/* Returns the column of a named number; -1 if there is none. Lines have their names in one order, so the column after
+ * the last one found is tried first. */
 static int64_t named_column(const tri_series *s, const tri_board_named *number, int64_t *next) {
   for (int64_t i = 0; i < s->num_named; i++) {
     const int64_t k = (*next + i) % s->num_named;
@@ -108,7 +108,7 @@ static int64_t steps_before(const tri_series *s, int64_t step) {
   return low;
 }
 
-/* Stores the share of time, which few lines have. */
+/* Stores the line's share of time, if it has one. Few lines have it. */
 static tri_status keep_share(tri_series *s, const tri_board_line *line) {
   char *share = NULL;
   if (line->share == NULL || line->share_bytes > MOST_SHARE_BYTES) return TRI_OK;
@@ -132,7 +132,7 @@ static tri_status add_line(tri_series *s, const tri_board_line *line) {
   double step_s = line->values[TRI_BOARD_STEP_S];
   s->steps[at] = line->step;
   s->tokens[at] = line->tokens;
-  const bool is_time = step_s > 0 && step_s <= MOST_STEP_S; /* otherwise no run has written it */
+  const bool is_time = step_s > 0 && step_s <= MOST_STEP_S; /* no run writes other values */
   s->seconds[at] = (at > 0 ? s->seconds[at - 1] : 0) + (is_time ? step_s : 0);
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
     if (s->columns[c] != NULL) s->columns[c][at] = (float)line->values[c];
@@ -172,7 +172,7 @@ static void drop_named(tri_series *s) {
 static void forget(tri_series *s) {
   if (s->offset > 0) s->rewinds++;
   s->count = s->num_odd = s->offset = 0;
-  drop_named(s); /* another run may have other names */
+  drop_named(s); /* another run in the same file may have other names */
   tri_free(s->share);
   s->share = NULL;
   s->tail_bytes = 0;
@@ -199,7 +199,7 @@ int64_t tri_series_size(const tri_series *s) { return s->count * (1 + s->num_nam
 
 bool tri_series_is_full(const tri_series *s) { return s->most > 0 && tri_series_size(s) >= s->most; }
 
-/* Adds the complete lines at the beginning of the buffer; *used: their length. */
+/* Adds the complete lines at the beginning of the buffer. Sets *used to the number of bytes of these lines. */
 static tri_status add_lines(tri_series *s, const char *text, size_t bytes, size_t *used) {
   *used = 0;
   for (;;) {
@@ -224,7 +224,7 @@ static tri_status read_on(tri_series *s, int file, char *buffer, size_t most_byt
   if (got == 0) return TRI_OK;
   TRI_TRY(add_lines(s, buffer, (size_t)got, &used));
   if (used == 0 && (size_t)got == most_bytes &&
-      !tri_series_is_full(s)) { /* no line is that long: skip to the next newline */
+      !tri_series_is_full(s)) { /* no valid line is that long: skip to the next newline */
     s->passing = true;
     used = (size_t)got;
   }

@@ -1,7 +1,7 @@
-/* Serves a board with libmicrohttpd, and protects it from other pages in the same browser: the Host header must name
- * this server (otherwise DNS rebinding would let any page read everything), answers may not be used by other origins,
- * and the page loads nothing from elsewhere. If other machines can reach the port, or with --token, the page and all
- * answers require a secret token in the address; the page's scripts and styles do not. */
+/* Serves a board with libmicrohttpd, and protects it from other pages in the same browser. The Host header must name
+ * this server; otherwise any page could read everything by DNS rebinding. Pages of other origins may not use the
+ * answers. The page itself loads nothing from elsewhere. If other machines can reach the port, or with --token, the
+ * page and all answers require a secret token in the address; the page's scripts and styles do not require it. */
 #include "board/server.h"
 
 #include "base/memory.h"
@@ -39,10 +39,10 @@ const char *tri_server_address(const tri_server *server) {
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Some connections are always free for new clients: clients.h ends others before all are in use. If other machines are
- * admitted, one of them gets at most half. */
+/* Some connections are always free for new clients, because clients.h ends old connections before all are in use. If
+ * other machines can reach the port, one machine gets at most half of the connections. */
 enum { TOKEN_BYTES = 24, THREADS = 2, MOST_CONNECTIONS = 64, PEER_CONNECTIONS = 32, IDLE_S = 30, ADDRESS_BYTES = 512 };
-/* A browser keeps a connection for its next request; IDLE_S ends one on which nothing is transferred. */
+/* A browser keeps a connection for its next request. IDLE_S ends a connection on which nothing is transferred. */
 static const tri_clients_limits client_limits = {.most = 40, .request_s = 45, .answer_s = 30, .slowest_bytes_s = 32768};
 
 struct tri_server {
@@ -50,8 +50,8 @@ struct tri_server {
   tri_clients *clients;
   tri_board *board;
   int64_t port;
-  bool is_open;                    /* other machines can reach the port; the token, not the Host header, is checked */
-  char token[2 * TOKEN_BYTES + 1]; /* "": no token */
+  bool is_open; /* whether other machines can reach the port; then the token is checked, and the Host header is not */
+  char token[2 * TOKEN_BYTES + 1]; /* "" if no token is required */
   char address[ADDRESS_BYTES];
 };
 
@@ -62,7 +62,8 @@ static tri_client *client_of(struct MHD_Connection *connection) {
   return info == NULL ? NULL : info->socket_context;
 }
 
-/* Called when a connection begins, and when it ends; its socket is still open then. */
+/* Adds a connection to the clients when it begins, and removes it when it ends. libmicrohttpd calls this function; the
+ * socket is still open both times. */
 static void note_connection(void *context, struct MHD_Connection *connection, void **client,
                             enum MHD_ConnectionNotificationCode what) {
   const tri_server *server = context;
@@ -136,7 +137,7 @@ static const char *asked(struct MHD_Connection *from, const char *key) {
   return MHD_lookup_connection_value(from, MHD_GET_ARGUMENT_KIND, key);
 }
 
-/* Returns the fallback if the number is missing, not a number, or out of range. */
+/* Returns the number with the key in the request; `fallback` if it is missing, not a number, or out of range. */
 static double asked_number(struct MHD_Connection *from, const char *key, double fallback, double low, double high) {
   const char *text = asked(from, key);
   char *end = NULL;
@@ -154,7 +155,7 @@ static tri_board_axis asked_axis(struct MHD_Connection *from) {
   return TRI_BOARD_AXIS_STEP;
 }
 
-/* Parses "3,0,12", up to the first fault. */
+/* Parses the numbers of runs in the request, such as "3,0,12", up to the first fault. Returns how many there are. */
 static int64_t asked_runs(struct MHD_Connection *from, int64_t runs[TRI_BOARD_MOST_RUNS]) {
   const char *text = asked(from, "runs");
   int64_t count = 0;
@@ -200,7 +201,7 @@ static enum MHD_Result give_list(const tri_server *server, struct MHD_Connection
 
 /* ---- access ------------------------------------------------------------------------------------------------------ */
 
-/* Matches "NAME" or "NAME:PORT" of this server. */
+/* Returns whether `said` is "NAME" or "NAME:PORT" of this server. */
 static bool is_host(const tri_server *server, const char *said, const char *name) {
   size_t bytes = strlen(name);
   char port[32];
@@ -211,12 +212,13 @@ static bool is_host(const tri_server *server, const char *said, const char *name
 
 static bool may_name(const tri_server *server, struct MHD_Connection *from) {
   const char *said = MHD_lookup_connection_value(from, MHD_HEADER_KIND, "Host");
-  if (server->is_open) return true; /* a machine may have many names; the token decides */
+  if (server->is_open) return true; /* a machine may have many names; the token decides instead */
   if (said == NULL) return false;
   return is_host(server, said, "127.0.0.1") || is_host(server, said, "localhost") || is_host(server, said, "[::1]");
 }
 
-/* Compares in a time that does not depend on how much of the token is right. */
+/* Returns whether the request has the token. The time of the comparison does not depend on how much of the token is
+ * right. */
 static bool has_token(const tri_server *server, struct MHD_Connection *from) {
   const char *said = asked(from, "token");
   unsigned different = 0;
@@ -263,7 +265,8 @@ static enum MHD_Result answer_get(const tri_server *server, struct MHD_Connectio
   return give_words(to, MHD_HTTP_NOT_FOUND, "Not found.\n");
 }
 
-/* Called first with the headers, and again with the body, which is ignored. */
+/* Answers a request. libmicrohttpd calls this function first with the headers, and again with the body, which is
+ * ignored. */
 static enum MHD_Result answer(void *context, struct MHD_Connection *to, const char *url, const char *method,
                               const char *version, const char *body, size_t *body_bytes, void **state) {
   static const char other[] =
@@ -307,7 +310,7 @@ static tri_status fail_to_listen(const tri_server_options *options, const char *
                   errno == EACCES ? "; ports below 1024 belong to the system: name another (--port)" : "");
 }
 
-/* Opens a listening socket, and returns its port. */
+/* Opens a listening socket, and sets *port to its port. */
 static tri_status open_port(const tri_server_options *options, const char *host, const struct addrinfo *at, int *out,
                             int64_t *port) {
   const int yes = 1;
@@ -317,7 +320,7 @@ static tri_status open_port(const tri_server_options *options, const char *host,
   int listener = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener < 0) return fail_to_listen(options, host);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes,
-             sizeof yes); /* connections that have just ended do not block the port */
+             sizeof yes); /* so that connections that have just ended do not block the port */
   if (bind(listener, at->ai_addr, at->ai_addrlen) != 0 || listen(listener, MOST_CONNECTIONS) != 0 ||
       getsockname(listener, (struct sockaddr *)&bound, &bytes) != 0 ||
       getnameinfo((struct sockaddr *)&bound, bytes, NULL, 0, text, sizeof text, NI_NUMERICSERV) != 0) {
@@ -339,8 +342,8 @@ static tri_status draw_token(tri_server *server) {
   return TRI_OK;
 }
 
-/* Writes the address to open in a browser. The address of all interfaces cannot be opened, so the machine's name
- * replaces it. */
+/* Writes the address to open in a browser. If the server listens at all interfaces, whose address cannot be opened, the
+ * machine's name replaces that address. */
 static void write_address(tri_server *server, const char *host) {
   char name[256] = "";
   bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
@@ -351,7 +354,7 @@ static void write_address(tri_server *server, const char *host) {
 }
 
 static tri_status begin_daemon(tri_server *server, int listener) {
-  const unsigned of_one = server->is_open ? PEER_CONNECTIONS : 0; /* 0: no limit */
+  const unsigned of_one = server->is_open ? PEER_CONNECTIONS : 0; /* connections of one machine; 0: no limit */
   server->daemon =
       MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL, NULL, answer, server,
                        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,

@@ -9,17 +9,20 @@
 typedef struct tri_server tri_server;
 
 typedef struct tri_server_options {
-  const char *host; /* an address of this machine; NULL: 127.0.0.1, which only this machine can reach */
+  const char *host; /* an address of this machine; NULL: 127.0.0.1, which other machines cannot reach */
   int64_t port;     /* 0: any free port */
-  bool wants_token; /* require a secret token in the address; always required if other machines can reach the port */
+  bool wants_token; /* whether to require a secret token in the address; the server always requires a token if other
+                       machines can reach the port */
 } tri_server_options;
 
-/* Starts threads that answer until tri_server_stop. TRI_BAD_USAGE for a host that is not an address of this machine,
- * TRI_BUSY for a port in use, TRI_UNSUPPORTED if the program was built without libmicrohttpd. */
+/* Starts threads that answer requests until tri_server_stop. Fails with TRI_BAD_USAGE if the host is not an address of
+ * this machine, with TRI_BUSY if the port is in use, and with TRI_UNSUPPORTED if the program was built without
+ * libmicrohttpd. */
 tri_status tri_server_start(const tri_server_options *options, tri_board *board, tri_server **out);
 void tri_server_stop(tri_server *server);
 
-/* Returns the address to open in a browser: "http://127.0.0.1:8650/", with the token if there is one. */
+/* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the token if the server requires
+ * one. */
 const char *tri_server_address(const tri_server *server);
 
 #endif

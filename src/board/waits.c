@@ -1,6 +1,6 @@
-/* Computes the waiting time of each rank from a timeline as written by tri_timeline_write_json, with one event per
- * line. Lines are read one by one, so that a timeline may be larger than memory. Events with impossible numbers, which
- * another writer may have produced, are skipped, since sums with them would be meaningless. */
+/* Computes the waiting time of each rank from a timeline that tri_timeline_write_json has written, with one event per
+ * line. Lines are read one by one, so that a timeline may be larger than memory. Another writer may have produced
+ * events with impossible numbers. These are skipped, since sums with them would be meaningless. */
 #include "base/memory.h"
 #include "board/internal.h"
 #include "files/lines.h"
@@ -15,7 +15,7 @@
 enum { MOST_RANKS = 4096, COMPUTE_THREAD = 0, LONGEST_LINE_BYTES = 1 << 20, MOST_BYTES = 1 << 30 };
 static const double most_us = 1e15; /* thirty years */
 
-/* Waits of one rank's compute thread: seconds in which it was blocked, by axis. */
+/* Waiting times of one rank's compute thread, by axis, in seconds. */
 typedef struct rank_waits {
   double wait_s[TRI_EVENT_AXES];
   char label[TRI_TIMELINE_LABEL_BYTES];
@@ -79,7 +79,8 @@ static tri_status read_waits(const char *root, const char *relative, waits *w) {
   tri_status status = TRI_OK;
   struct stat about;
   TRI_TRY(tri_file_open_below(root, relative, &file));
-  if (fstat(file, &about) == 0 && about.st_size > MOST_BYTES) { /* the whole file is read for each request */
+  if (fstat(file, &about) == 0 &&
+      about.st_size > MOST_BYTES) { /* limited, because the whole file is read for each request */
     close(file);
     return tri_fail(TRI_BAD_FILE, "%s/%s has more than %d MB, more than is shown", root, relative, MOST_BYTES >> 20);
   }

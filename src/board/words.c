@@ -1,4 +1,4 @@
-/* Reads texts of a run: the number of planned steps, the objective, and the reason of a failure. */
+/* Reads texts of a run: the number of planned steps, the objective, and the reason of its last failure. */
 #include "board/internal.h"
 
 #include "base/memory.h"
@@ -36,7 +36,8 @@ static const char *line_after(const char *line) {
 
 /* ---- config.yaml ------------------------------------------------------------------------------------------------- */
 
-/* Returns the text after "  KEY: " in a section, as a run writes it; NULL if not found. */
+/* Returns the text after `key`, such as " KEY: ", in a section of a config.yaml that a run has written; NULL if the
+ * section does not have it. */
 static const char *value_in(const char *text, const char *section, const char *key) {
   bool inside = false;
   for (const char *line = text; line != NULL; line = line_after(line)) {
@@ -46,7 +47,8 @@ static const char *value_in(const char *text, const char *section, const char *k
   return NULL;
 }
 
-/* Returns the planned steps. If they follow from epochs, they are in a comment. */
+/* Returns the number of planned steps; 0 if it is not known. If it follows from the number of epochs, the file has it
+ * in a comment. */
 static int64_t steps_in(const char *text) {
   const char *value = value_in(text, "optimizer:", "  steps: ");
   if (value == NULL) value = value_in(text, "optimizer:", "  # steps: ");
@@ -79,8 +81,8 @@ void tri_board_read_config(const char *root, const char *relative, int64_t *step
 
 /* ---- failures.txt ------------------------------------------------------------------------------------------------ */
 
-/* Parses "rank 3" or "job of 4 ranks", with which the lines of failures begin. Returns the rest; NULL if a line does
- * not begin so. */
+/* Parses the begin of a failure's line, "rank 3" or "job of 4 ranks". Returns the text after it; NULL if the line
+ * begins in another way. */
 static const char *after_number(const char *line) {
   static const char *const beginnings[] = {"rank ", "job of "};
   for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
@@ -93,7 +95,8 @@ static const char *after_number(const char *line) {
 }
 
 /* Returns the text after the name of the failed rank or job: "rank 3: ", "rank 3 (pipeline 1), at step 7: " or "job of
- * 4 ranks: ". NULL if a line does not begin so, such as "rank 3 (pipeline 1) on node7 was killed by signal 9". */
+ * 4 ranks: ". Returns NULL if the line does not begin so, for example "rank 3 (pipeline 1) on node7 was killed by
+ * signal 9". */
 static const char *behind_who(const char *line) {
   static const char at_step[] = ", at step ";
   const char *rest = after_number(line);
@@ -110,8 +113,8 @@ static const char *behind_who(const char *line) {
   return strncmp(rest, ": ", 2) == 0 ? rest + 2 : NULL;
 }
 
-/* Returns the message of the last failure in the file, to which each failure is appended; the whole text if no line
- * begins with a rank or a job. */
+/* Returns the message of the last failure in the file; each new failure is appended at the end. Returns the whole text
+ * if no line begins with a rank or a job. */
 static const char *last_failure(const char *text) {
   const char *found = NULL;
   for (const char *line = text; line != NULL; line = line_after(line)) {
@@ -121,7 +124,7 @@ static const char *last_failure(const char *text) {
   return found != NULL ? found : text;
 }
 
-/* Returns the length of the first sentence; advice and consequences follow after it. */
+/* Returns the length of the first sentence in bytes. Advice and consequences, which follow after it, are not shown. */
 static size_t first_sentence(const char *text) {
   size_t bytes = 0;
   while (text[bytes] != '\0' && text[bytes] != '\n') {

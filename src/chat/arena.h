@@ -14,12 +14,13 @@ typedef struct tri_chat_arena {
   tri_chat_block *blocks;
   char *at, *end;
   size_t used, limit;        /* bytes */
-  int64_t steps, most_steps; /* work since the last reset, one step per value and per 16 bytes, and its bound;
-                                most_steps 0: no bound */
+  int64_t steps, most_steps; /* steps: work since the last reset, one step per value and per 16 bytes; most_steps:
+                                maximum, 0: no maximum */
 } tri_chat_arena;
 
-/* Counts the work of one step and of `bytes`. Fails with TRI_BAD_FILE beyond most_steps, with TRI_INTERRUPTED after a
- * stop request. The loops of a rendering over values and text call this, so that it ends in bounded time. */
+/* Adds the work of one step and of `bytes` bytes. Fails with TRI_BAD_FILE beyond most_steps, and with TRI_INTERRUPTED
+ * after a stop request. All loops of a rendering over values and text call this function, so that a rendering ends in
+ * bounded time. */
 tri_status tri_chat_arena_charge(tri_chat_arena *arena, size_t bytes);
 
 /* Allocates zeroed bytes, aligned to 16. Fails with TRI_BAD_FILE beyond the limit, which only a template that

@@ -12,8 +12,8 @@
 typedef struct tri_chat_conversation {
   tri_chat_value messages; /* a list of dicts; their strings (except roles) are tagged with 1 + the message's number */
   int64_t num_messages;
-  bool *is_answer; /* [num_messages], whether a message is the assistant's */
-  bool *trained;   /* [num_messages], whether a message is learnt */
+  bool *is_answer; /* whether each message is the assistant's [num_messages] */
+  bool *trained;   /* whether each message is learnt [num_messages] */
   int64_t num_answers, num_trained;
   tri_chat_value tools;              /* a list, or none */
   const tri_chat_dict *variables;    /* "chat_template_kwargs"; NULL: none */
@@ -23,8 +23,9 @@ typedef struct tri_chat_conversation {
 
 /* How the records of a file are read. */
 typedef struct tri_chat_reading {
-  const char *form; /* name of the form (tri_chat_form_named); NULL: found by `key` or by the record's keys (forms.h) */
-  const char *key;  /* member with the messages, or the text; NULL: the form's own */
+  const char
+      *form; /* name of the form (tri_chat_form_named); NULL: `key` or the record's keys determine the form (forms.h) */
+  const char *key; /* member with the messages, or the text; NULL: the form's own */
 } tri_chat_reading;
 
 /* Reads a conversation. The result is in the arena and in the JSON tree, which may be changed. Error messages name the

@@ -59,9 +59,9 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
   return false;
 }
 
-/* Returns whether Python's value has an attribute that this program does not support. Jinja's sandbox hides attributes
- * that change a value, so they are undefined in Jinja, too. The ones of dicts are listed anyway, because `.pop` of a
- * dict usually means a key. */
+/* Returns whether the value has an attribute in Python that this program does not support. Jinja's sandbox hides
+ * attributes that change a value, so they are undefined in Jinja, too. Those of dicts are listed nevertheless, because
+ * `.pop` of a dict usually means a key. */
 static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   static const char strings[] =
       " capitalize casefold center count encode endswith expandtabs find format format_map index "
@@ -99,7 +99,7 @@ static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   return strstr(names, spaced) != NULL;
 }
 
-/* Finds getattr(value, name); *found: there is such an attribute. */
+/* Finds getattr(value, name). Sets *found to whether the value has this attribute. */
 static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool *found, tri_chat_value *out) {
   const tri_chat_function *method = tri_chat_function_find(tri_chat_methods((tri_chat_kind)value.kind), name);
   *found = method != NULL;
@@ -132,13 +132,13 @@ static tri_status charge_key(tri_chat_renderer *renderer, tri_chat_value *key) {
   return tri_chat_flatten(&renderer->arena, key);
 }
 
-/* Finds value[key]; *found: there is such an item. */
+/* Finds value[key]. Sets *found to whether the value has this item. */
 static tri_status find_item(tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value key, bool *found,
                             tri_chat_value *out) {
   *found = false;
   if (value.kind == TRI_CHAT_DICT) {
     TRI_TRY(charge_key(renderer, &key));
-    if (key.kind == TRI_CHAT_LIST || key.kind == TRI_CHAT_DICT) return TRI_OK; /* dicts never have such a key */
+    if (key.kind == TRI_CHAT_LIST || key.kind == TRI_CHAT_DICT) return TRI_OK; /* no dict has such a key */
     const tri_chat_value *own = tri_chat_dict_find(value.dict, key);
     *found = own != NULL;
     if (own != NULL) *out = *own;
@@ -200,7 +200,7 @@ static tri_status slice_bound(tri_chat_renderer *renderer, const tri_chat_node *
   return TRI_OK;
 }
 
-/* Returns a bound as in Python's slice.indices: negative ones count from the end, and bounds outside are clamped. */
+/* Returns a slice's bound as Python's slice.indices: a negative one counts from the end; one outside is clamped. */
 static int64_t bound_of(bool given, int64_t bound, int64_t otherwise, int64_t count, bool backwards) {
   int64_t least = backwards ? -1 : 0, most = backwards ? count - 1 : count;
   if (!given) return otherwise;
@@ -213,7 +213,7 @@ static tri_status slice_list(tri_chat_renderer *renderer, const tri_chat_list *l
   tri_chat_list *part = NULL;
   TRI_TRY(tri_chat_list_create(&renderer->arena, 0, (tri_chat_list_kind)list->kind, &part));
   *out = tri_chat_of_list(part);
-  if (step == 1) { /* shares the list's memory; appending to it makes a copy */
+  if (step == 1) { /* the part shares the list's memory; appending to it makes a copy */
     part->items = list->items + begin;
     part->count = part->room = end > begin ? end - begin : 0;
     return TRI_OK;
@@ -253,7 +253,7 @@ static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_nod
   TRI_TRY(tri_chat_evaluate(renderer, node->a, &value));
   for (int i = 0; i < 3; i++) TRI_TRY(slice_bound(renderer, node->items[i], &given[i], &bounds[i]));
   int64_t step = given[2] ? bounds[2] : 1;
-  if (step < -INT64_MAX) step = -INT64_MAX; /* equivalent, and can be negated */
+  if (step < -INT64_MAX) step = -INT64_MAX; /* the smallest step has the same effect, and can be negated */
   const bool is_list = value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_RANGE, is_safe = value.is_safe;
   if (value.kind == TRI_CHAT_UNDEFINED) TRI_CHAT_TRY_AT(renderer, node, is_undefined(value));
   if (!is_list && value.kind != TRI_CHAT_STRING) {
@@ -480,7 +480,8 @@ static tri_status power_of(int64_t a, int64_t b, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* Divides integers. Python rounds the quotient once, so operands that are not exact as doubles are refused. */
+/* Divides integers. Python rounds the quotient only once. Operands that are not exact as doubles are refused, because
+ * here they would be rounded first. */
 static tri_status divide_wholes(int64_t a, int64_t b, tri_chat_value *out) {
   const int64_t exact = (int64_t)1 << 53;
   if (a > exact || a < -exact || b > exact || b < -exact) {
@@ -792,8 +793,8 @@ static tri_status evaluate_attribute(tri_chat_renderer *renderer, const tri_chat
   return TRI_OK;
 }
 
-/* Evaluates `and` or `or`, which return one of their operands; the second is only evaluated if the first does not
- * decide. */
+/* Evaluates `and` or `or`. The result is one of the operands; the second operand is only evaluated if the first does
+ * not decide. */
 static tri_status evaluate_either(tri_chat_renderer *renderer, const tri_chat_node *node, bool decides,
                                   tri_chat_value *out) {
   TRI_TRY(tri_chat_evaluate(renderer, node->a, out));

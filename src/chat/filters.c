@@ -12,7 +12,7 @@ static tri_chat_value empty_text(void) { return tri_chat_string("", 0); }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* Calls a method of strings on str(self) with the given arguments. */
+/* Calls the string method `name` with the given arguments on str(self). */
 static tri_status as_method(const tri_chat_call *call, const char *name, const tri_chat_value *items, int32_t count,
                             tri_chat_value *out) {
   tri_chat_call method = {.renderer = call->renderer, .arena = call->arena, .items = items, .count = count};
@@ -28,12 +28,12 @@ static tri_status filter_trim(const tri_chat_call *call, tri_chat_value *out) {
   return as_method(call, "strip", &set, 1, out);
 }
 
-/* A filter that is the string method of its name. */
+/* Implements a filter that equals the string method of the same name. */
 static tri_status filter_method(const tri_chat_call *call, tri_chat_value *out) {
   return as_method(call, call->function->name, NULL, 0, out);
 }
 
-/* Replaces; str() is applied to all arguments except the count. */
+/* Implements `replace`. str() is applied to all arguments except the count. */
 static tri_status filter_replace(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value items[3];
   for (int32_t i = 0; i < 2; i++) {
@@ -46,8 +46,8 @@ static tri_status filter_replace(const tri_chat_call *call, tri_chat_value *out)
   return TRI_OK;
 }
 
-/* Words begin after white space, hyphens and opening brackets. The first letter is in upper case, which for a few
- * letters differs from the title case of the method. */
+/* Implements `title`. Words begin after white space, hyphens and opening brackets. The first letter becomes upper case;
+ * for a few letters this differs from the title case of the string method. */
 static tri_status filter_title(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self, piece;
   TRI_TRY(tri_chat_self_text(call, &self));
@@ -81,7 +81,7 @@ static tri_status filter_safe(const tri_chat_call *call, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* Makes the indentation of a level. */
+/* Makes the indentation of one level, from a number of spaces or a string. */
 static tri_status indent_text(const tri_chat_call *call, tri_chat_value width, tri_chat_value *out) {
   tri_chat_writer writer = {.arena = call->arena};
   *out = width;
@@ -98,7 +98,7 @@ static tri_status indent_text(const tri_chat_call *call, tri_chat_value width, t
   return TRI_OK;
 }
 
-/* Returns whether a line feed after the text adds an empty line; after a carriage return it does not. */
+/* Returns whether a line feed after the text would add an empty line. It does not after a carriage return. */
 static bool ends_in_line(tri_chat_value text) {
   size_t last = text.bytes, next = 0;
   if (last == 0 || text.text[last - 1] == '\r') return false;
@@ -107,7 +107,8 @@ static bool ends_in_line(tri_chat_value text) {
   return tri_chat_text_line(text.text, text.bytes, last, &next) == last;
 }
 
-/* Indents each line except the first one and empty ones, unless requested. All line ends become \n. */
+/* Implements `indent`. Indents each line except the first line and empty lines; arguments can include these. All line
+ * ends become \n. */
 static tri_status filter_indent(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self = call->self, by;
   bool first = tri_chat_truth(tri_chat_argument(call, 1, tri_chat_boolean(false)));
@@ -180,7 +181,7 @@ static int digit_of(char letter) {
   return 99;
 }
 
-/* Returns the base that the prefix 0x, 0o or 0b names, if `base` is the same or 0; else 0. */
+/* Returns the base of the prefix 0x, 0o or 0b of a text if `base` is equal to it or 0; else 0. */
 static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
   int64_t named = 0;
   if (bytes > 1 && text[0] == '0') {
@@ -209,7 +210,8 @@ static int_text whole_of_text(const char *text, size_t bytes, int64_t base, int6
     if (value >= base) return INT_IS_NONE;
     zeros = zeros && value == 0;
     over |= __builtin_mul_overflow(whole, base, &whole);
-    over |= __builtin_sub_overflow(whole, (int64_t)value, &whole); /* the range of negative numbers is larger */
+    over |= __builtin_sub_overflow(whole, (int64_t)value,
+                                   &whole); /* the sum is negative, because the range of negative numbers is larger */
     digit = true;
   }
   if (!digit || (leads && !zeros)) return INT_IS_NONE;
@@ -416,7 +418,7 @@ static tri_status filter_last(const tri_chat_call *call, tri_chat_value *out) {
     return tri_fail(TRI_BAD_FILE, "a generator has no last item; put `| list` before `last`");
   }
   TRI_TRY(tri_chat_iterate(call->renderer, call->self, &list));
-  /* Python indexes letters from the end, and a letter of a safe string is also safe. */
+  /* Python finds the last letter by its index, and a letter of a safe string is also safe. */
   const bool is_safe = call->self.kind == TRI_CHAT_STRING && call->self.is_safe;
   *out = list->count > 0 ? list->items[list->count - 1]
                          : tri_chat_undefined("`last` of an empty sequence", strlen("`last` of an empty sequence"));
@@ -453,7 +455,8 @@ static tri_status filter_reverse(const tri_chat_call *call, tri_chat_value *out)
   return TRI_OK;
 }
 
-/* Ends the body of a generator. Its failure only occurs when iteration reaches that item, so it is kept in the list. */
+/* Ends the body of a generator with a status. A failure is kept in the list, because in Python it only occurs when the
+ * iteration reaches that item. */
 static tri_status end_generator(const tri_chat_call *call, tri_chat_list *list, tri_status status) {
   if (status != TRI_BAD_FILE) return status;
   const char *message = tri_status_message();
@@ -483,7 +486,7 @@ static tri_status filter_pairs(const tri_chat_call *call, tri_chat_value *out) {
 
 typedef struct sorter {
   const tri_chat_call *call;
-  tri_chat_value *items, *space; /* pairs */
+  tri_chat_value *items, *space; /* pairs to sort, and scratch memory */
   const tri_chat_value *keys;    /* keys of the pairs, by the indices in `order` */
   int64_t *order, *other;
 } sorter;
@@ -560,11 +563,10 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
 
 /* ---- choosing and mapping ---------------------------------------------------------------------------------------- */
 
-/* Evaluates for a value the test that the arguments from `first` on name; without these, sets *out to the value's
- * truth.
- */
+/* Sets *out to whether a value passes a test. The arguments from `first` on name the test and its arguments; without
+ * them, *out is the value's truth. */
 static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value value, bool *out) {
-  if (call->count <= first) { /* Jinja then ignores keywords */
+  if (call->count <= first) { /* without a test Jinja ignores keywords */
     *out = tri_chat_truth(value);
     return TRI_OK;
   }
@@ -640,7 +642,8 @@ static bool has_keyword(const tri_chat_call *call, const char *name) {
   return false;
 }
 
-/* Maps items to an attribute, or applies the filter that the first argument names. */
+/* Implements `map`: replaces items by one of their attributes, or applies the filter that the first argument names to
+ * them. */
 static tri_status map_items(const tri_chat_call *call, tri_chat_list *mapped) {
   tri_chat_list *list = NULL;
   tri_chat_call filter = {.renderer = call->renderer, .arena = call->arena};

@@ -1,7 +1,7 @@
-/* Sources of a template: --chat-template, or the tokenizer's folder, searched like in transformers: chat_template.jinja
- * with additional_chat_templates/NAME.jinja, else "chat_template" of tokenizer_config.json, which is a string, a list
- * of named templates or an object of them. Among named ones "default" is used, and "tool_use" for conversations with
- * tools. */
+/* Sources of a template. It is the one of --chat-template, or it is searched in the tokenizer's folder as in
+ * transformers: chat_template.jinja with additional_chat_templates/NAME.jinja, else "chat_template" of
+ * tokenizer_config.json, which is a string, a list of named templates, or an object of them. Among named templates,
+ * "default" is used, and "tool_use" for conversations with tools. */
 #include "chat/format.h"
 
 #include "base/memory.h"
@@ -63,7 +63,7 @@ static tri_status load_json(const char *path, json_t **out) {
   return status;
 }
 
-/* State of reading the variables of named tokens; keeps the first failure. */
+/* State of reading the variables of named tokens. It keeps the first failure. */
 typedef struct token_reader {
   tri_chat_format *format;
   tri_status status;
@@ -155,8 +155,8 @@ static tri_status read_file(const char *path, tri_chat_template **out) {
   return status;
 }
 
-/* Reads chat_template.jinja, or the template named default, which has precedence, and the named template for
- * conversations with tools. */
+/* Reads the template of a folder's files: the named template "default", if it exists, else chat_template.jinja; and the
+ * named template for conversations with tools. */
 static tri_status read_files(tri_chat_format *format, const char *folder) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/default.jinja"));
@@ -211,7 +211,7 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
 
 /* ---- variables of the user --------------------------------------------------------------------------------------- */
 
-/* Copies a value of a JSON tree, so that it only needs the arena. */
+/* Copies the strings of a value of a JSON tree to the arena, so that the value no longer needs the tree. */
 static tri_status copy_value(tri_chat_format *format, tri_chat_value value, tri_chat_value *out) {
   *out = value;
   if (value.kind == TRI_CHAT_STRING) return tri_chat_copy(&format->arena, value.text, value.bytes, out);

@@ -8,7 +8,7 @@
 
 typedef struct tri_chat_format {
   tri_chat_template *template;       /* NULL: prompt and completion are concatenated */
-  tri_chat_template *tools_template; /* template for conversations with tools; NULL: the same */
+  tri_chat_template *tools_template; /* template for conversations with tools; NULL: `template` */
   tri_chat_arena arena;
   tri_chat_value *variables; /* names and values alternate: bos_token and so on, and the user's variables */
   int32_t num_variables;
@@ -17,13 +17,13 @@ typedef struct tri_chat_format {
 } tri_chat_format;
 
 typedef struct tri_chat_format_options {
-  const char
-      *tokenizer;   /* the tokenizer.json or its folder; its tokenizer_config.json and chat_template.jinja are read */
-  const char *file; /* file of the template; NULL: the tokenizer's; "none": no template */
-  bool asked;       /* error messages do not suggest `--chat-template none` */
-  bool of_run_file; /* error messages name no options of commands */
-  bool optional;    /* no template is needed: records may be plain texts */
-  const char *const *set; /* "NAME=VALUE", the value as JSON or, if it is not JSON, as a string */
+  const char *tokenizer;  /* path of the tokenizer.json or of its folder; the tokenizer_config.json and
+                             chat_template.jinja there are read */
+  const char *file;       /* file of the template; NULL: the tokenizer's; "none": no template */
+  bool asked;             /* error messages do not suggest `--chat-template none` */
+  bool of_run_file;       /* error messages do not mention options of commands */
+  bool optional;          /* no template is needed: records may be plain texts */
+  const char *const *set; /* variables, "NAME=VALUE"; VALUE is JSON or, if it is not valid JSON, a string */
   int num_set;
   const char *end; /* the tokenizer's end-of-text token, used if its configuration has no eos_token; NULL: none */
 } tri_chat_format_options;

@@ -45,7 +45,7 @@ static tri_status get_string(const json_t *root, const char *key, bool optional,
   return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a string", key, tri_json_kind(value));
 }
 
-/* Reads an answer. Refuses white space, which would teach the model to say nothing. */
+/* Reads an answer. Refuses an answer that is empty or only white space, which would teach the model to say nothing. */
 static tri_status get_answer(const json_t *root, const char *key, json_t **out) {
   TRI_TRY(get_string(root, key, false, out));
   if (strspn(json_string_value(*out), " \t\r\n") < json_string_length(*out)) return TRI_OK;
@@ -173,7 +173,7 @@ const char *tri_chat_list_keys(const json_t *object, char *out, size_t out_bytes
   return held == 0 ? "no keys" : out;
 }
 
-/* Counts the keys of a form that a record has; *missing is the first missing one, or NULL. */
+/* Returns the number of a form's keys that a record has. Sets *missing to the first key that it lacks, or NULL. */
 static int count_keys(const json_t *root, const tri_chat_form *form, const char **missing) {
   int found = 0;
   *missing = NULL;

@@ -20,10 +20,10 @@ enum { TRI_CHAT_FORM_KEYS = 3 };
 typedef struct tri_chat_form {
   const char *name;
   const char *keys[TRI_CHAT_FORM_KEYS + 1];     /* keys of a record of this form; NULL after the last */
-  const char *optional[TRI_CHAT_FORM_KEYS + 1]; /* keys that it may have */
-  /* Reads a record with the keys; `key`: from tri_chat_reading. */
+  const char *optional[TRI_CHAT_FORM_KEYS + 1]; /* keys that a record of this form may also have */
+  /* Reads a record that has the keys. `key` is tri_chat_reading.key. */
   tri_status (*read)(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out);
-  bool takes_key; /* `key` may be given */
+  bool takes_key; /* tri_chat_reading.key may be given */
   /* Finds the question of a record, without its answer: the user's text, or messages. NULL: not supported. */
   tri_status (*ask)(tri_chat_arena *arena, json_t *root, json_t **out);
 } tri_chat_form;
@@ -33,10 +33,10 @@ const tri_chat_form *tri_chat_form_named(const char *name);
 /* Returns "messages, prompt-completion, ...". Static. */
 const char *tri_chat_form_names(void);
 
-/* Finds the form of a record, an object: how->form if given; else, if how->key is given, prompt-completion for the key
- * "prompt" and messages for any other; else the only form whose keys the record has. Fails with TRI_BAD_FILE if the
- * record lacks the form's keys, or if no form or several match. Error messages name keys; the caller adds file and
- * line. */
+/* Finds the form of a record, which must be an object. If how->form is given, it is that form. Else, if how->key is
+ * given, it is prompt-completion for the key "prompt", and messages for any other key. Else it is the only form whose
+ * keys the record has. Fails with TRI_BAD_FILE if the record lacks the form's keys, or if no form or several forms
+ * match. Error messages name keys; the caller adds file and line. */
 tri_status tri_chat_form_of(const json_t *root, const tri_chat_reading *how, const tri_chat_form **out);
 
 /* Finds the form whose question (keys[0]) a record has, with any key for the answer. Sets *out to NULL if there is no
@@ -46,7 +46,7 @@ tri_status tri_chat_form_asking(const json_t *root, const tri_chat_form **out);
 /* Returns whether the form reads its question from this key. */
 bool tri_chat_form_asks(const tri_chat_form *form, const char *key);
 
-/* Returns whether the form, or every form, reads this key of a record. */
+/* Returns whether `form` reads this key of a record, or whether all forms read it. */
 bool tri_chat_form_reads(const tri_chat_form *form, const tri_chat_reading *how, const char *key);
 
 /* Writes the keys of an object, "`a`, `b`", as many as fit. Returns out, or "no keys" if the object is empty. */

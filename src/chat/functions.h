@@ -22,10 +22,10 @@ typedef tri_status tri_chat_body(const tri_chat_call *call, tri_chat_value *out)
 
 typedef struct tri_chat_function {
   const char *name;
-  int32_t least, most;       /* numbers of arguments */
-  const char *parameters[4]; /* their names, for keywords; NULL: positional only */
+  int32_t least, most;       /* minimum and maximum number of arguments */
+  const char *parameters[4]; /* names of the parameters, for keyword arguments; NULL: only positional */
   bool open;                 /* accepts any keywords */
-  int form;                  /* which function was called, for a body that several functions share */
+  int form;                  /* variant of the function, for a body that several functions share */
   tri_chat_body *body;
 } tri_chat_function;
 
@@ -34,7 +34,7 @@ typedef struct tri_chat_functions {
   size_t count;
 } tri_chat_functions;
 
-/* Return all functions of a kind; tests draw calls from them. */
+/* Return all functions of a kind; tests make random calls of them. */
 tri_chat_functions tri_chat_filters(void);
 tri_chat_functions tri_chat_tests(void);
 tri_chat_functions tri_chat_globals(void);
@@ -43,8 +43,8 @@ tri_chat_functions tri_chat_methods(tri_chat_kind kind); /* methods of strings o
 /* Returns the function with this name; NULL: none. */
 const tri_chat_function *tri_chat_function_find(tri_chat_functions among, tri_chat_value name);
 
-/* Runs a function. Fails if there are too many or too few arguments, or unknown names. The size of the arguments counts
- * as work, since nearly every function reads them. */
+/* Runs a function. Fails if the call has too many or too few arguments, or keyword arguments with unknown names. The
+ * size of the arguments is charged as work, since nearly every function reads them. */
 tri_status tri_chat_run(const tri_chat_call *call, tri_chat_value *out);
 
 /* Returns argument number `index`, by position or name; `otherwise` if it is not given. */
@@ -63,24 +63,25 @@ tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 
 /* Charges `bytes` or items of work. */
 tri_status tri_chat_charge(struct tri_chat_renderer *renderer, size_t bytes);
-/* Lists the items of a list, the keys of a dict, the letters of a string. An iterator is empty afterwards. */
+/* Returns the items of a list, the keys of a dict, or the letters of a string as a list. An iterator is empty
+ * afterwards. */
 tri_status tri_chat_iterate(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
-/* Lists items like tri_chat_iterate, for callers that may not read all of them: the iterator cannot be used again,
- * unless the caller marks it as empty. The iterator's failure is returned in (*out)->failure. */
+/* Returns items as tri_chat_iterate does, for callers that may not read all of them. An iterator cannot be used again
+ * afterwards, unless the caller marks it as empty. Its failure is returned in (*out)->failure. */
 tri_status tri_chat_iterate_some(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
-/* Fails if Python cannot hash a value, as needed for keys of dicts. */
+/* Fails if Python could not hash the value. Keys of dicts must be hashable. */
 tri_status tri_chat_check_hashable(tri_chat_value value);
-/* Computes a % b of numbers. */
+/* Computes a % b for numbers. */
 tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value *out);
 /* Returns value.name or value["name"], for `map(attribute=...)`. */
 tri_status tri_chat_item(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value name,
                          tri_chat_value *out);
-/* Computes `what in in` of strings, lists and dicts; false for an undefined `in`. */
+/* Computes Python's `what in in` for a string, list or dict `in`; false if `in` is undefined. */
 tri_status tri_chat_contains(struct tri_chat_renderer *renderer, tri_chat_value in, tri_chat_value what, bool *out);
-/* Computes < of numbers, strings and lists. */
+/* Computes a < b (a <= b if `or_equal`) for numbers, strings and lists. */
 tri_status tri_chat_less(struct tri_chat_renderer *renderer, tri_chat_value a, tri_chat_value b, bool or_equal,
                          bool *out);
-/* Returns strftime_now of a format. */
+/* Formats `now` as strftime_now does. */
 tri_status tri_chat_time(struct tri_chat_renderer *renderer, const char *format, tri_chat_value *out);
 
 #endif

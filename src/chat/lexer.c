@@ -23,7 +23,7 @@ tri_status tri_chat_fault_at(const char *name, int32_t line, int32_t column, tri
   return tri_fail(code, "%s line %d column %d: %s", name, line, column, text);
 }
 
-/* Computes line and column of `at`, which never decreases. */
+/* Computes line and column of offset `at`, which is never lower than in the call before. */
 static void locate(tri_chat_lexer *lexer, size_t at) {
   for (; lexer->counted < at; lexer->counted++) {
     char byte = lexer->source[lexer->counted];
@@ -50,7 +50,7 @@ static size_t skip_space(const tri_chat_lexer *lexer, size_t at) {
 }
 
 /* Returns the offset after a closed tag and after the white space or newline that the tag removes. `at`: offset after
- * the tag; `sign`: its `-` or `+`, or 0. */
+ * the tag; `sign`: the tag's `-` or `+`, or 0; `trims`: a newline is removed without a sign. */
 static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims) {
   size_t before = at;
   if (sign == '-') at = skip_space(lexer, at);
@@ -61,7 +61,7 @@ static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims)
 
 /* ---- text between tags ------------------------------------------------------------------------------------------- */
 
-/* Finds the next tag at or after `at`; *out: its second byte. */
+/* Finds the next tag at or after `at`. Sets *out to its second byte. */
 static size_t find_tag(const tri_chat_lexer *lexer, size_t at, char *out) {
   for (; at < lexer->bytes; at++) {
     const char *brace = memchr(lexer->source + at, '{', lexer->bytes - at);
@@ -76,7 +76,8 @@ static size_t find_tag(const tri_chat_lexer *lexer, size_t at, char *out) {
   return lexer->bytes;
 }
 
-/* Returns the end of the text before a tag. */
+/* Returns the end of the text before a tag, without the white space that the tag removes. `kind`: second byte of the
+ * tag. */
 static size_t end_of_text(const tri_chat_lexer *lexer, size_t begin, size_t tag, char kind) {
   size_t end = tag;
   char sign = tag + 2 < lexer->bytes ? lexer->source[tag + 2] : 0;
@@ -105,7 +106,8 @@ static tri_status skip_comment(tri_chat_lexer *lexer, size_t tag) {
   return TRI_OK;
 }
 
-/* Matches `NAME` and `%}` after a `{%`; returns the end of the tag, and its sign; 0 if it does not match. */
+/* Matches `NAME` and `%}` after a `{%`. Returns the end of the tag, and sets *sign to its sign; returns 0 if it does
+ * not match. */
 static size_t match_raw(const tri_chat_lexer *lexer, size_t tag, const char *name, char *sign) {
   size_t at = tag + 2;
   if (at < lexer->bytes && (lexer->source[at] == '-' || lexer->source[at] == '+')) at++;
@@ -208,7 +210,7 @@ static tri_status read_hex(tri_chat_lexer *lexer, size_t at, int digits, uint32_
   return TRI_OK;
 }
 
-/* Reads one of Python's escapes; *at: offset after the backslash, then after the escape. */
+/* Reads one of Python's escapes. *at is the offset after the backslash, and is moved to the end of the escape. */
 static tri_status read_escape(tri_chat_lexer *lexer, size_t *at, tri_chat_writer *writer) {
   static const char letters[] = "\\'\"abfnrtv", meant[] = "\\'\"\a\b\f\n\r\t\v";
   char letter = lexer->source[(*at)++];
@@ -224,7 +226,7 @@ static tri_status read_escape(tri_chat_lexer *lexer, size_t *at, tri_chat_writer
   }
   int digits = letter == 'x' ? 2 : letter == 'u' ? 4 : letter == 'U' ? 8 : 0;
   if (letter == 'N') return FAULT(lexer, "the escape \\N{...} is not supported; write the character itself");
-  if (digits == 0) { /* not an escape of Python: kept literally */
+  if (digits == 0) { /* not an escape in Python, so both characters are kept */
     TRI_TRY(tri_chat_write(writer, "\\", 1));
     return tri_chat_write(writer, &letter, 1);
   }
@@ -309,7 +311,7 @@ static tri_status read_sign(tri_chat_lexer *lexer, tri_chat_token *out) {
   return FAULT(lexer, "the character U+%04X is not allowed in a tag", (unsigned)code);
 }
 
-/* Reads `%}` or `}}`, with its sign; returns false if it is something else. */
+/* Reads `%}` or `}}`, with its sign; returns false if neither follows. */
 static bool end_tag(tri_chat_lexer *lexer) {
   char sign = byte_at(lexer, lexer->at);
   bool block = lexer->in_block;

@@ -27,7 +27,7 @@ typedef struct tri_chat_token {
 typedef struct tri_chat_lexer {
   const char *name, *source;
   size_t bytes, at;
-  size_t counted; /* offset to which line and column belong */
+  size_t counted; /* offset in the source to which line and column belong */
   int32_t line, column;
   tri_chat_arena *arena;
   bool in_tag, in_block;
@@ -38,7 +38,7 @@ typedef struct tri_chat_lexer {
 /* Reads the next token: TRI_TOKEN_END at the end of the source. */
 tri_status tri_chat_lexer_next(tri_chat_lexer *lexer, tri_chat_token *out);
 
-/* Fails with an error at a line and column of the template. */
+/* Fails with an error message that has the line and column of the template. */
 tri_status tri_chat_fault_at(const char *name, int32_t line, int32_t column, tri_status code, const char *format, ...)
     TRI_PRINTF(5, 6);
 

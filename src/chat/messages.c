@@ -193,8 +193,8 @@ const char *tri_chat_role_of(const char *from) {
   return NULL;
 }
 
-/* Reads LLaMA-Factory's `function_call` of a message, JSON of {"name", "arguments"} or a list of these, into a new list
- * of tool_calls. */
+/* Reads `function_call` of a message in LLaMA-Factory's form, which is JSON of {"name", "arguments"} or a list of
+ * these, into a new list of tool_calls. */
 static tri_status read_calls(const json_t *value, const char *where, json_t **out) {
   json_t *parsed = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, NULL);
   json_t *calls = json_array(), *one = NULL;
@@ -216,7 +216,7 @@ static tri_status read_calls(const json_t *value, const char *where, json_t **ou
                   where);
 }
 
-/* Translates a message to role and content, as a tree that the caller releases. */
+/* Translates a message in ShareGPT's form to one with role and content. The caller releases it. */
 static tri_status translate(const json_t *message, const char *where, json_t **out) {
   const char *from = json_string_value(json_object_get(message, "from"));
   json_t *value = json_object_get(message, "value");

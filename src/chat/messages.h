@@ -30,14 +30,14 @@ const char *tri_chat_role_of(const char *from);
 tri_status tri_chat_messages_add_system(tri_chat_arena *arena, json_t *root, const json_t *first,
                                         tri_chat_conversation *to);
 
-/* One question and its answer, two strings, with the keys that errors name. */
+/* A question and its answer, both strings, with their keys for error messages. */
 typedef struct tri_chat_pair {
   json_t *user, *assistant;
   const char *user_key, *assistant_key;
 } tri_chat_pair;
 
-/* Makes room and appends `system`, the question and the answer; they also become `prompt` and `completion`. The
- * record's tree owns both strings. */
+/* Makes room for messages, and appends `system`, the question and the answer. Question and answer also become `prompt`
+ * and `completion`. The record's tree owns both strings. */
 tri_status tri_chat_messages_add_pair(tri_chat_arena *arena, json_t *root, const tri_chat_pair *pair,
                                       tri_chat_conversation *to);
 

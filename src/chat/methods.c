@@ -17,7 +17,9 @@ static tri_status method_strip(const tri_chat_call *call, tri_chat_value *out) {
   bool given = set.kind != TRI_CHAT_NONE;
   TRI_TRY(tri_chat_self_text(call, &self));
   if (given) TRI_TRY(tri_chat_argument_text(call, 0, set, &set));
-  if (given && set.bytes > LARGEST_SET) { /* each letter is compared with all letters of the set */
+  if (given &&
+      set.bytes >
+          LARGEST_SET) { /* this limit bounds the work, because each letter is compared with all letters of the set */
     return tri_fail(TRI_UNSUPPORTED, "`%s` of more than %d bytes of letters is not supported", call->function->name,
                     LARGEST_SET);
   }
@@ -41,7 +43,7 @@ static tri_status add_part(const tri_chat_call *call, tri_chat_list *list, tri_c
   return tri_chat_list_add(call->arena, list, part);
 }
 
-/* Splits at runs of white space, which are not in the parts. */
+/* Splits a string at runs of white space; the parts do not contain these. */
 static tri_status split_words(const tri_chat_call *call, tri_chat_value self, int64_t most, tri_chat_list *list) {
   size_t at = 0, end = self.bytes;
   tri_chat_text_strip(self.text, NULL, true, false, &at, &end);
@@ -54,7 +56,7 @@ static tri_status split_words(const tri_chat_call *call, tri_chat_value self, in
       word += tri_chat_text_offset(self.text + word, self.bytes - word, 1);
     }
     if (most == 0) {
-      return add_part(call, list, self, at, self.bytes); /* with the white space at its end, like Python */
+      return add_part(call, list, self, at, self.bytes); /* the rest keeps the white space at its end, as in Python */
     }
     TRI_TRY(add_part(call, list, self, at, word));
     most--;
@@ -114,7 +116,8 @@ static tri_status split_from_right(const tri_chat_call *call, tri_chat_value sel
   for (size_t at = end; most != 0 && at > 0;) {
     at--;
     if (self.text[at] != by.text[0]) continue;
-    TRI_TRY(tri_chat_charge(call->renderer, by.bytes)); /* a separator may almost match everywhere */
+    TRI_TRY(tri_chat_charge(call->renderer,
+                            by.bytes)); /* charged at each position, because a separator may almost match everywhere */
     if (at + by.bytes > end || memcmp(self.text + at, by.text, by.bytes) != 0) continue;
     TRI_TRY(add_part(call, list, self, at + by.bytes, end));
     end = at;
@@ -159,10 +162,10 @@ static tri_status method_splitlines(const tri_chat_call *call, tri_chat_value *o
   return TRI_OK;
 }
 
-/* The part of a string from `start` to `end` by Python's rules: arguments 1 and 2 of methods that search it. */
+/* The part of a string in which methods search, from `start` to `end` (arguments 1 and 2) by Python's rules. */
 typedef struct window {
   size_t begin, bytes;
-  bool none; /* `start` is after the end: not even an empty text is found */
+  bool none; /* `start` is after the end of the string, so not even an empty text is found */
 } window;
 
 static tri_status window_bound(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t length,
@@ -235,7 +238,7 @@ static tri_status method_remove_affix(const tri_chat_call *call, tri_chat_value 
   return TRI_OK;
 }
 
-/* Replaces an empty `old`, which occurs before each letter and at the end. */
+/* Replaces the empty string, which occurs before each letter and at the end. */
 static tri_status replace_empty(const tri_chat_call *call, tri_chat_value self, tri_chat_value new, int64_t most,
                                 tri_chat_writer *writer) {
   size_t at = 0;

@@ -315,7 +315,7 @@ static tri_status parse_filter(tri_chat_parser *parser, tri_chat_node *from, tri
 
 static tri_status parse_postfix(tri_chat_parser *parser, tri_chat_node **node);
 
-/* Returns whether an argument without brackets follows; a test may have one. */
+/* Returns whether an argument without brackets follows, which a test may have. */
 static bool begins_argument(const tri_chat_parser *parser) {
   if (parser->token.kind == TRI_TOKEN_NAME) {
     return !tri_chat_at_name(parser, "else") && !tri_chat_at_name(parser, "or") && !tri_chat_at_name(parser, "and") &&

@@ -237,7 +237,8 @@ static tri_status parse_text(tri_chat_parser *parser, tri_chat_node **out) {
   return tri_chat_parser_next(parser);
 }
 
-/* Parses up to `{%` and one of the words, which is then the current token; without words, to the end. */
+/* Parses statements up to `{%` and one of the words `ends`, which is then the current token. ends NULL: parses to the
+ * end of the template. */
 static tri_status parse_body(tri_chat_parser *parser, const char *const *ends, tri_chat_node **out) {
   tri_chat_node *statement = NULL;
   TRI_TRY(tri_chat_enter(parser));

@@ -12,34 +12,36 @@ typedef struct tri_chat_parser {
   tri_chat_arena *arena;
   tri_chat_dict *symbols;
   int depth;
-  int captures; /* depth of macros, `set` blocks and generation blocks */
+  int captures; /* depth of nested macros, `set` blocks and generation blocks */
   int loops;
 } tri_chat_parser;
 
-/* Make the first token of the source the current token; advance to the next token. */
+/* Make the first token of the source the current token; and advance to the next token. */
 tri_status tri_chat_parser_begin(tri_chat_parser *parser);
 tri_status tri_chat_parser_next(tri_chat_parser *parser);
 
-/* Return whether the current token is this sign; this name. */
+/* Return whether the current token is this sign; and whether it is this name. */
 bool tri_chat_at_sign(const tri_chat_parser *parser, const char *sign);
 bool tri_chat_at_name(const tri_chat_parser *parser, const char *name);
-/* Consume the current token if it matches. */
+/* Advance past the current token if it is this sign or name. Set *taken to whether it is. */
 tri_status tri_chat_accept_sign(tri_chat_parser *parser, const char *sign, bool *taken);
 tri_status tri_chat_accept_name(tri_chat_parser *parser, const char *name, bool *taken);
-/* Consumes a sign; fails if the current token is another one. */
+/* Advances past a sign; fails if the current token is a different one. */
 tri_status tri_chat_expect_sign(tri_chat_parser *parser, const char *sign);
 /* Parses a name. */
 tri_status tri_chat_parse_name(tri_chat_parser *parser, tri_chat_node **out);
 
-/* Creates a node with the place of the current token; appends an item to a node. */
+/* Create a node with the line and column of the current token; and append an item to a node. */
 tri_status tri_chat_node_create(tri_chat_parser *parser, tri_chat_node_kind kind, tri_chat_node **out);
 tri_status tri_chat_node_add(tri_chat_parser *parser, tri_chat_node *node, tri_chat_node *item);
 
-/* Parse an expression; several expressions with commas, which form a tuple (`conditions` false: without `a if b`). */
+/* Parse an expression; and several expressions with commas, which form a tuple. `conditions` false: expressions of the
+ * form `a if b` are not allowed. */
 tri_status tri_chat_parse_expression(tri_chat_parser *parser, tri_chat_node **out);
 tri_status tri_chat_parse_tuple(tri_chat_parser *parser, bool conditions, tri_chat_node **out);
 
-/* Fails with an error at the current token; TRI_UNSUPPORTED for features of Jinja that this subset lacks. */
+/* Fails with an error message that has the place of the current token. The status is TRI_UNSUPPORTED for features of
+ * Jinja that this subset lacks. */
 #define TRI_CHAT_FAULT(parser, code, ...)                                                                              \
   tri_chat_fault_at((parser)->lexer.name, (parser)->token.line, (parser)->token.column, code, __VA_ARGS__)
 /* Describes the current token for a message. */

@@ -38,8 +38,8 @@ static const json_t *content_of(const json_t *message) {
   return content == NULL ? json_object_get(message, "value") : content;
 }
 
-/* Checks an answer, the messages [from, ...) of a list: it must begin with a message of the assistant or a tool, and
- * end with an answer that is not empty. */
+/* Checks an answer, which consists of the messages of a list from index `from` on. It must begin with a message of the
+ * assistant or a tool, and end with an answer that is not empty. */
 static tri_status check_answer(const json_t *list, size_t from, const char *key) {
   const size_t count = json_array_size(list);
   if (count <= from) return empty_answer(key);
@@ -101,14 +101,14 @@ static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *
   return status;
 }
 
-/* Messages of the question, and the record's key with them. */
+/* The messages of the question, and the key of the record that has them. */
 typedef struct asked {
-  json_t *messages; /* NULL: the answers' lists begin with them */
+  json_t *messages; /* NULL: the lists of the answers begin with them */
   const char *key;
 } asked;
 
-/* Reads answer number k from the list under `key`: it follows the question's messages, or, without these, its own first
- * `shared` messages. */
+/* Reads answer number k from the list under `key`. The answer follows the question's messages; without these, the first
+ * `shared` messages of the list are the question. */
 static tri_status read_conversation(tri_chat_arena *arena, json_t *root, asked prompt, size_t shared, const char *key,
                                     int k, tri_preference *out) {
   tri_chat_conversation *c = &out->conversations[k];
@@ -140,8 +140,8 @@ static tri_status check_texts(const json_t *root, const tri_preference_form *for
   return TRI_OK;
 }
 
-/* Returns the length of the common begin of two texts by TRL's rule: whole characters, without a space at the end; if
- * one text is the begin of the other, without its last character. */
+/* Returns the length of the common begin of two texts by TRL's rule. It has whole characters, and no space at its end;
+ * if one text is the begin of the other, it lacks that text's last character. */
 static size_t common_text(tri_chat_value a, tri_chat_value b) {
   const size_t least = a.bytes < b.bytes ? a.bytes : b.bytes;
   size_t same = 0;
@@ -206,7 +206,8 @@ static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_pre
   return check_texts(root, form, out);
 }
 
-/* Returns whether a conversation begins with the user's message of that text, after an optional system message. */
+/* Returns whether a conversation begins with a user's message that is equal to `prompt`, after an optional system
+ * message. */
 static bool begins_with(const json_t *list, json_t *prompt) {
   const bool system = strcmp(role_of(json_array_get(list, 0)), "system") == 0;
   const json_t *first = json_array_get(list, system ? 1 : 0);
@@ -403,7 +404,7 @@ bool tri_preference_form_reads(const tri_preference_form *form, const json_t *ro
   return false;
 }
 
-/* Normalizes messages: a single message becomes a list, and null members are removed. */
+/* Normalizes the messages under `key`: a single message becomes a list, and null members are removed. */
 static tri_status make_messages(json_t *root, const char *key) {
   json_t *value = json_object_get(root, key);
   if (json_is_object(value)) {

@@ -19,15 +19,15 @@
 
 enum { TRI_PREFERENCE_ANSWERS = 2 };
 
-/* A prompt and its answers. Texts are `prompt` and `answers`; messages are `conversations`. */
+/* A prompt and its answers. Texts are in `prompt` and `answers`, messages in `conversations`. */
 typedef struct tri_preference {
   int num_answers; /* 2: chosen, then rejected; 1: an answer with a label */
-  bool desirable;  /* the label of one answer */
+  bool desirable;  /* label of the answer, if num_answers is 1 */
   bool is_text;
   tri_chat_value prompt, answers[TRI_PREFERENCE_ANSWERS];
-  tri_chat_conversation
-      conversations[TRI_PREFERENCE_ANSWERS]; /* for each answer: the prompt's messages, then its own */
-  int64_t prompt_messages;                   /* number of the prompt's messages, equal in both */
+  tri_chat_conversation conversations[TRI_PREFERENCE_ANSWERS]; /* conversation of each answer: the prompt's messages,
+                                                                  then those of the answer */
+  int64_t prompt_messages;                                     /* number of the prompt's messages, equal in both */
 } tri_preference;
 
 typedef struct tri_preference_form tri_preference_form;
@@ -39,8 +39,8 @@ struct tri_preference_form {
   tri_status (*read)(tri_chat_arena *arena, json_t *root, const tri_preference_form *form, tri_preference *out);
 };
 
-/* Finds the only form whose keys an object has; fails with TRI_BAD_FILE if there is none, or several. Error messages
- * name keys; the caller adds file and line. */
+/* Finds the only form whose keys a record has. Fails with TRI_BAD_FILE if no form or several forms match. Error
+ * messages name keys; the caller adds file and line. */
 tri_status tri_preference_form_of(const json_t *root, const tri_preference_form **out);
 
 /* Returns whether the form reads this key of the record. */

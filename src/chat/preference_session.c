@@ -1,5 +1,5 @@
-/* Every text must begin with its prompt, byte for byte, or is refused: the prompt in use must equal the prompt in
- * training. */
+/* Every text must begin with its prompt, byte for byte; otherwise the record is refused, because the prompt in use
+ * would differ from the one in training. */
 #include "chat/preference_session.h"
 
 #include "base/memory.h"

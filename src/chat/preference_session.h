@@ -20,11 +20,11 @@ typedef struct tri_preference_text {
 /* Texts of a record, owned by the session and valid until the next call. */
 typedef struct tri_preference_texts {
   tri_preference_text prompt;
-  tri_preference_text
-      whole[TRI_PREFERENCE_ANSWERS]; /* prompt and answer; after a plain text also tri_chat_format.end */
-  int num_answers;                   /* 2: chosen, then rejected; 1: an answer with a label */
-  bool desirable;                    /* the label of one answer */
-  bool is_text;                      /* not rendered by a template, which writes all special tokens */
+  tri_preference_text whole[TRI_PREFERENCE_ANSWERS]; /* prompt and answer of each text; a text without a template ends
+                                                        with tri_chat_format.end */
+  int num_answers;                                   /* 2: chosen, then rejected; 1: an answer with a label */
+  bool desirable;                                    /* label of the answer, if num_answers is 1 */
+  bool is_text; /* the texts were not rendered by a template, which would have written all special tokens */
 } tri_preference_texts;
 
 /* Reads one record. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED if it is wrong; the message begins with file and line.

@@ -164,8 +164,8 @@ static tri_status filter_items(tri_chat_renderer *renderer, const tri_chat_node 
   return TRI_OK;
 }
 
-/* Runs a loop. *through: at least one iteration ended without `break` or `continue`; if none did, Jinja runs the loop's
- * `else`. */
+/* Runs a loop. Sets *through to whether at least one iteration ended without `break` or `continue`; if none did, Jinja
+ * runs the loop's `else`. */
 static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list *list, bool *broken,
                            bool *through) {
   tri_chat_loop *loop = NULL;

@@ -18,8 +18,8 @@ typedef struct tri_chat_loop {
 
 typedef enum tri_chat_flow { TRI_FLOW_ON, TRI_FLOW_BREAK, TRI_FLOW_CONTINUE } tri_chat_flow;
 
-/* Variables are a stack. A scope (an iteration of a loop, a block) can read all variables below it; a macro only its
- * own and the template's top level, [0, num_top). */
+/* Variables are a stack of bindings. A scope (an iteration of a loop, a block) can read all variables below it in the
+ * stack. A macro can only read its own variables and those of the template's top level, [0, num_top). */
 struct tri_chat_renderer {
   const tri_chat_template *template;
   tri_chat_limits limits;
@@ -28,7 +28,8 @@ struct tri_chat_renderer {
   tri_chat_binding *bindings;
   int32_t num_bindings;
   int64_t binding_room;
-  int32_t scope, frame, num_top; /* begins of the current scope and macro */
+  int32_t scope, frame, num_top; /* scope, frame: index of the first binding of the current scope, and of the current
+                                    macro; num_top: number of bindings of the top level */
   int32_t scopes;                /* number of scopes; 0: at the top level */
   int32_t depth;
   int32_t loop_symbol;
@@ -37,16 +38,16 @@ struct tri_chat_renderer {
   tri_chat_flow flow;
 };
 
-/* Evaluates an expression; executes a statement; calls a macro, whose printed text is *out. */
+/* Evaluate an expression; execute a statement; and call a macro, whose printed text is *out. */
 tri_status tri_chat_evaluate(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out);
 tri_status tri_chat_execute(tri_chat_renderer *renderer, const tri_chat_node *node);
 tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node *macro, const tri_chat_call *call,
                                tri_chat_value *out);
 
-/* Returns a variable; NULL: there is no such variable. */
+/* Returns the value of a variable; NULL if there is no such variable. */
 const tri_chat_value *tri_chat_find(const tri_chat_renderer *renderer, int32_t symbol);
 
-/* Adds the place of a node to an error message of a function that does not know the node. */
+/* Adds the line and column of a node to the error message of a function that does not know the node. */
 tri_status tri_chat_place(const tri_chat_renderer *renderer, const tri_chat_node *node, tri_status status);
 #define TRI_CHAT_TRY_AT(renderer, node, call)                                                                          \
   do {                                                                                                                 \

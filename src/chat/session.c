@@ -9,23 +9,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes to render for finding the answers of one conversation, before the found ones are used as a pattern. */
+/* Maximum number of bytes to render when the answers of one conversation are searched. Beyond it, the last found answer
+ * is used as a pattern. */
 #define MOST_WORK (INT64_C(1) << 28)
 
 struct tri_chat_session {
   const tri_chat_format *format;
   tri_chat_renderer *renderer, *tools_renderer;
-  tri_chat_rendered whole, before, behind; /* before: up to an answer; behind: with the answer at its end */
+  tri_chat_rendered whole, before, behind; /* whole: all messages; before: the messages before an answer; behind: those
+                                              up to and including the answer */
   tri_chat_arena arena;
   tri_chat_value *variables;
   int32_t variable_room;
-  int64_t work; /* bytes rendered for this conversation */
-  /* Parts of the last found answer in `whole`, before and after the bytes that were copied from its message. */
+  int64_t work; /* number of bytes rendered for this conversation */
+  /* Parts of the last found answer in `whole`: before, and after, the bytes that were copied from its message. */
   tri_chat_span before_last, behind_last;
   bool has_pattern;
   tri_chat_span *answers;
   int64_t num_answers, answer_room;
-  bool is_text; /* the whole is plain text, not rendered */
+  bool is_text; /* the text in `whole` was not rendered by a template */
   bool no_end;
 };
 
@@ -112,8 +114,8 @@ static bool was_copied(const tri_chat_rendered *rendered, int64_t message) {
   return rendered->copied[message].begin <= rendered->copied[message].end;
 }
 
-/* Returns the message that a generation block printed: if there are as many blocks as answers, the answer with the same
- * number; otherwise the message from which its bytes were copied; -1: unknown. */
+/* Returns the message that a generation block printed. If there are as many blocks as answers, it is the answer with
+ * the same number; otherwise it is the message from which the block's bytes were copied. -1: unknown. */
 static int64_t message_of(const tri_chat_conversation *c, const tri_chat_rendered *whole, int64_t block,
                           int64_t *next) {
   tri_chat_span span = whole->generated[block];
@@ -171,7 +173,8 @@ static tri_status find_begin(tri_chat_session *session, const tri_chat_conversat
                   message + 1, tri_chat_template_name(session->format->template));
 }
 
-/* Returns how many bytes after offset `at` of `whole` and after offset `from` of `part` consist of the same strings. */
+/* Returns the number of bytes after offset `at` of `whole` that consist of the same strings as the bytes after offset
+ * `from` of `part`. */
 static size_t common_pieces(const tri_chat_rendered *whole, size_t at, const tri_chat_rendered *part, size_t from) {
   int64_t i = whole->num_pieces, k = part->num_pieces;
   size_t common = 0;
@@ -238,7 +241,7 @@ static tri_status follow_pattern(const tri_chat_session *session, int64_t messag
 static tri_status find_answer(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *begin,
                               size_t *end) {
   const tri_chat_rendered *whole = &session->whole;
-  bool last = message + 1 == c->num_messages; /* the ending text may follow it */
+  bool last = message + 1 == c->num_messages; /* tri_chat_format.end may follow the last message */
   if (session->has_pattern && session->work > MOST_WORK && !last) return follow_pattern(session, message, begin, end);
   TRI_TRY(find_begin(session, c, message, begin));
   TRI_TRY(find_end(session, c, message, end));
@@ -319,8 +322,8 @@ static size_t without_white_space(const tri_chat_rendered *rendered, size_t begi
   return end;
 }
 
-/* Returns whether a model learns the last message without an end: the template prints only white space after it, and
- * the message does not end with tri_chat_format.end. False if no byte of the message was copied. */
+/* Returns whether the last message is learnt without an end: the template prints only white space after it, and the
+ * message does not end with tri_chat_format.end. Returns false if no byte of the message was copied. */
 static bool lacks_end(const tri_chat_session *session, const tri_chat_conversation *c) {
   const tri_chat_rendered *whole = &session->whole;
   const int64_t last = c->num_messages - 1;
@@ -407,8 +410,8 @@ static bool copy_end(const tri_chat_rendered *rendered, size_t begin, size_t end
   return true;
 }
 
-/* Finds the text of a message: the bytes that were copied from it, or the last occurrence of the text if the template
- * has composed another string with it. */
+/* Finds the text of a message: the bytes that were copied from it. If the template has composed another string with the
+ * text, it is the last occurrence of the text. */
 static bool find_text(const tri_chat_rendered *rendered, int64_t message, const char *text, tri_chat_span *out) {
   const size_t bytes = strlen(text);
   if (was_copied(rendered, message)) {
@@ -422,8 +425,8 @@ static bool find_text(const tri_chat_rendered *rendered, int64_t message, const 
   return false;
 }
 
-/* Renders a question, its answer, and with `more` another question. Returns whether the answer is found; *next: where
- * the next question begins, or the end of the text. */
+/* Renders a question, its answer and, if `more`, another question. Sets *found to whether the answer is found, *end to
+ * its end, and *next to the begin of the next question or the end of the text. */
 static tri_status render_turns(tri_chat_session *session, bool more, tri_chat_rendered *to, bool *found, size_t *end,
                                size_t *next) {
   json_t *root = json_pack("{s:[{s:s, s:s}, {s:s, s:s}]}", "messages", "role", "user", "content", "Hello", "role",

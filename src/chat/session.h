@@ -31,9 +31,9 @@ void tri_chat_session_destroy(tri_chat_session *session);
 typedef struct tri_chat_answered {
   const char *text; /* owned by the session, valid until the next call */
   size_t bytes;
-  const tri_chat_span *answers; /* in order */
+  const tri_chat_span *answers; /* byte ranges of the learnt answers in `text`, in order [num_answers] */
   int64_t num_answers;
-  bool is_text; /* not rendered by a template, which writes all special tokens */
+  bool is_text; /* the text was not rendered by a template, which would have written all special tokens */
   bool no_end;  /* only white space is learnt after the text of the last message */
 } tri_chat_answered;
 
@@ -42,13 +42,14 @@ typedef struct tri_chat_answered {
 tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const tri_chat_reading *how,
                                  const char *text, size_t bytes, tri_chat_answered *out);
 
-/* Renders the prompt for the answer to {"messages": [...]} (add_generation_prompt). The session owns it until the next
- * call. */
+/* Renders the prompt for an answer to {"messages": [...]} (add_generation_prompt). The session owns the text until the
+ * next call. */
 tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes);
 
-/* Finds the text that marks the end of a generated answer, without trailing white space: the strings that the template
- * prints after an answer whether or not a question follows. If there are none, the text after the last answer; if there
- * is none, the text between an answer and the next question; "" if neither is known. */
+/* Finds the text that marks the end of a generated answer, without trailing white space. It consists of the strings
+ * that the template prints after an answer whether a question follows or not. If there are no such strings, it is the
+ * text after the last answer; if that is empty, the text between an answer and the next question; "" if neither is
+ * known. */
 enum { TRI_TURN_END_BYTES = 256 };
 tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TURN_END_BYTES]);
 

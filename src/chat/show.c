@@ -41,7 +41,8 @@ static tri_status write_value(tri_chat_writer *writer, tri_chat_value string) {
   return tri_chat_write(writer, string.text, string.bytes);
 }
 
-/* Writes the shortest digits that are read as the same number; with an exponent below 1e-4 and from 1e16 on. */
+/* Writes the shortest digits that are read as the same number, with an exponent if it is below 1e-4 or at least
+ * 1e16. */
 tri_status tri_chat_write_real(tri_chat_writer *writer, double real) {
   char digits[40], text[400];
   if (isnan(real)) return write_text(writer, "nan");

@@ -14,17 +14,17 @@ typedef struct tri_chat_template tri_chat_template;
 tri_status tri_chat_template_compile(const char *name, const char *text, size_t bytes, tri_chat_template **out);
 void tri_chat_template_destroy(tri_chat_template *template);
 
-/* Returns whether it marks the model's answers with `{% generation %}`. */
+/* Returns whether the template marks the model's answers with `{% generation %}`. */
 bool tri_chat_template_marks_answers(const tri_chat_template *template);
-/* Return the source [*bytes], with normalized newlines; the name for messages. */
+/* Return the source [*bytes], with normalized newlines; and the name for messages. */
 const char *tri_chat_template_source(const tri_chat_template *template, size_t *bytes);
 const char *tri_chat_template_name(const tri_chat_template *template);
 
 /* Limits of a rendering: an untrusted template must neither hang nor exhaust memory. */
 typedef struct tri_chat_limits {
-  int64_t steps;       /* executed nodes of the template, and units of 16 bytes of processed text */
-  size_t value_bytes;  /* bytes of all values that it creates */
-  size_t output_bytes; /* bytes of its text */
+  int64_t steps;       /* maximum work: executed nodes of the template, and units of 16 bytes of processed text */
+  size_t value_bytes;  /* maximum bytes of all values that the rendering creates */
+  size_t output_bytes; /* maximum bytes of the rendered text */
 } tri_chat_limits;
 extern const tri_chat_limits tri_chat_usual_limits;
 
@@ -44,11 +44,12 @@ typedef struct tri_chat_span {
 typedef struct tri_chat_rendered {
   char *text;
   size_t bytes, room;
-  tri_chat_span *generated; /* output of generation blocks, in order */
+  tri_chat_span *generated; /* byte ranges of the output of generation blocks, in order */
   int64_t num_generated, generated_room;
-  tri_chat_span *copied; /* by message: range from the first to the last byte copied from it; begin > end: none */
+  tri_chat_span *copied; /* byte range from the first to the last byte that was copied from each message [num_messages];
+                            begin > end: no byte was copied */
   int64_t num_messages, copied_room;
-  size_t *pieces; /* ends of the strings from which it was composed */
+  size_t *pieces; /* ends of the strings that the rendering appended one after the other */
   int64_t num_pieces, piece_room;
 } tri_chat_rendered;
 

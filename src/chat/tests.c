@@ -45,7 +45,7 @@ static tri_status test_iterable(const tri_chat_call *call, tri_chat_value *out) 
                 out);
 }
 
-/* Tests for values with a length and items; in Jinja also dicts. */
+/* Tests whether a value has a length and items. Dicts are sequences in Jinja, too. */
 static tri_status test_sequence(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_kind kind = (tri_chat_kind)call->self.kind;
   bool list = kind == TRI_CHAT_LIST &&
@@ -67,7 +67,8 @@ static tri_status test_float(const tri_chat_call *call, tri_chat_value *out) {
 }
 
 static tri_status test_callable(const tri_chat_call *call, tri_chat_value *out) {
-  tri_chat_kind kind = (tri_chat_kind)call->self.kind; /* Jinja's undefined values and loops are callable, but fail */
+  tri_chat_kind kind =
+      (tri_chat_kind)call->self.kind; /* Undefined values and loops are callable in Jinja, but a call fails */
   return answer(
       kind == TRI_CHAT_MACRO || kind == TRI_CHAT_FUNCTION || kind == TRI_CHAT_UNDEFINED || kind == TRI_CHAT_LOOP, out);
 }
@@ -101,7 +102,7 @@ static tri_status test_order(const tri_chat_call *call, tri_chat_value *out) {
   return answer(less, out);
 }
 
-/* Tests value % by == rest, also for real numbers. */
+/* Tests whether value % by equals `rest`, also for real numbers. */
 static tri_status divides(const tri_chat_call *call, tri_chat_value by, int64_t rest, tri_chat_value *out) {
   tri_chat_value left;
   if (call->self.kind == TRI_CHAT_STRING) {

@@ -33,7 +33,8 @@ bool tri_chat_is_space(uint32_t code) {
 
 static bool in_set(const char *letter, size_t length, uint32_t code, const tri_chat_value *set) {
   if (set == NULL) return tri_chat_is_space(code);
-  return memmem(set->text, set->bytes, letter, length) != NULL; /* a complete UTF-8 character only matches itself */
+  return memmem(set->text, set->bytes, letter, length) !=
+         NULL; /* a complete UTF-8 character does not match inside of others */
 }
 
 void tri_chat_text_strip(const char *text, const tri_chat_value *set, bool left, bool right, size_t *begin,
@@ -107,7 +108,7 @@ static uint32_t turn(uint32_t code, tri_chat_case to, bool first) {
   return code;
 }
 
-/* Returns whether a sign may have a case without being a letter (Other_Lowercase, Other_Uppercase), so that it is
+/* Returns whether a character may have a case without being a letter (Other_Lowercase, Other_Uppercase). It is then
  * unknown whether a word continues after it. */
 static bool is_maybe_cased(uint32_t code) {
   utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);

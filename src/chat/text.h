@@ -12,11 +12,13 @@ size_t tri_chat_text_offset(const char *text, size_t bytes, int64_t index);
 /* Returns str.isspace of a character. */
 bool tri_chat_is_space(uint32_t code);
 
-/* Strips the characters of `set` (NULL: white space) from either side of [*begin, *end). */
+/* Moves *begin and *end so that characters of `set` (NULL: white space) are removed from either side of [*begin,
+ * *end). */
 void tri_chat_text_strip(const char *text, const tri_chat_value *set, bool left, bool right, size_t *begin,
                          size_t *end);
 
-/* Returns the end of the line at `from`; *next: begin of the next line. Lines as in str.splitlines. */
+/* Returns the end of the line that begins at `from`, and sets *next to the begin of the next line. Lines are divided as
+ * by str.splitlines. */
 size_t tri_chat_text_line(const char *text, size_t bytes, size_t from, size_t *next);
 
 typedef enum tri_chat_case {
@@ -31,7 +33,7 @@ typedef enum tri_chat_case {
  * that may be letters within a word; the message names the first. */
 tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_chat_case to, tri_chat_value *out);
 
-/* Returns the first occurrence of `part` at or after `from`; SIZE_MAX: none. */
+/* Returns the offset of the first occurrence of `part` at or after `from`; SIZE_MAX if there is none. */
 size_t tri_chat_text_find(const char *text, size_t bytes, size_t from, tri_chat_value part);
 
 #endif

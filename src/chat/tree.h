@@ -73,7 +73,7 @@ struct tri_chat_node {
   tri_chat_node **items;
   int32_t count;
   uint8_t *compare;
-  tri_chat_node **keywords; /* NAME nodes whose `a` is the value */
+  tri_chat_node **keywords; /* NAME nodes of the keyword arguments; their `a` is the value */
   int32_t num_keywords;
   tri_chat_node **defaults; /* defaults of a macro's parameters; NULL: none */
   const tri_chat_function *function;
@@ -90,7 +90,7 @@ struct tri_chat_template {
   bool has_generation;
 };
 
-/* Returns the number of a name in the template; -1 if the template does not use it. */
+/* Returns the number of a name among the template's symbols; -1 if the template does not use it. */
 int32_t tri_chat_symbol(const struct tri_chat_template *template, tri_chat_value name);
 
 #endif

@@ -292,7 +292,7 @@ tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat
 
 typedef struct flattener {
   char *at;
-  int32_t origin; /* common origin of all pieces; initially -1 */
+  int32_t origin; /* common origin of all pieces so far; -1: no piece yet; 0: they differ */
 } flattener;
 
 static tri_status add_piece(void *context, tri_chat_value piece) {

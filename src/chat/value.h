@@ -36,9 +36,9 @@ struct tri_chat_function;
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */
   bool is_rope;
-  bool is_method; /* function: a method; the value before its dot is not stored */
+  bool is_method; /* function: it is a method; the value before its dot is not stored */
   bool is_safe;   /* result of `safe`: Markup, whose methods and `+` escape their arguments */
-  int32_t origin; /* string: 1 + the message from which it was copied; 0: none */
+  int32_t origin; /* string: 1 + the number of the message from which it was copied; 0: not copied from a message */
   union {
     bool boolean;
     int64_t integer;
@@ -56,7 +56,7 @@ typedef struct tri_chat_value {
 
 struct tri_chat_rope {
   tri_chat_value left, right;
-  tri_chat_value flat; /* set when first needed; else undefined */
+  tri_chat_value flat; /* the rope as one flat string; undefined until it is first needed */
 };
 
 typedef enum tri_chat_list_kind {
@@ -86,7 +86,7 @@ typedef struct tri_chat_entry {
 struct tri_chat_dict {
   tri_chat_entry *entries;
   int64_t count, room;
-  int32_t *table; /* index of an entry + 1, by hash; NULL for few entries */
+  int32_t *table; /* hash table: index of an entry + 1; NULL for few entries */
   int64_t table_size;
 };
 
@@ -113,7 +113,7 @@ tri_chat_value tri_chat_of_list(tri_chat_list *list);
 tri_status tri_chat_dict_create(tri_chat_arena *arena, int64_t room, tri_chat_dict **out);
 /* Sets a key; an existing key gets the new value. */
 tri_status tri_chat_dict_set(tri_chat_arena *arena, tri_chat_dict *dict, tri_chat_value key, tri_chat_value value);
-/* Return the value of a key; NULL: no such key. */
+/* Return the value of a key; NULL if the dict does not have it. */
 const tri_chat_value *tri_chat_dict_find(const tri_chat_dict *dict, tri_chat_value key);
 const tri_chat_value *tri_chat_dict_get(const tri_chat_dict *dict, const char *key);
 tri_chat_value tri_chat_of_dict(tri_chat_dict *dict);
@@ -124,19 +124,20 @@ tri_chat_value tri_chat_of_dict(tri_chat_dict *dict);
 bool tri_chat_is_number(tri_chat_value value);
 /* Returns the value of a number, rounded to a double. */
 double tri_chat_as_real(tri_chat_value value);
-/* Compares two numbers that are not NaN (-1, 0, 1) exactly: an integer is not rounded for the comparison with a real
- * number. */
+/* Returns -1, 0 or 1 as the order of two numbers that are not NaN. The comparison is exact: an integer is not rounded
+ * for it. */
 int tri_chat_compare_numbers(tri_chat_value a, tri_chat_value b);
 /* Returns whether a value is a boolean or an integer, which Python treats alike. */
 bool tri_chat_is_whole(tri_chat_value value);
 /* Returns the value of a boolean or an integer. */
 int64_t tri_chat_as_whole(tri_chat_value value);
 
-/* Return Python's truth; the name of the type for messages ("str", "dict"). */
+/* Return whether Python treats the value as true; and the name of its type for messages ("str", "dict"). */
 bool tri_chat_truth(tri_chat_value value);
 const char *tri_chat_type(tri_chat_value value);
 
-/* Returns the work of one pass over a value: bytes of a string, items of a list or a dict, else 0. */
+/* Returns the work of one pass over a value: number of bytes of a string, number of items of a list or a dict, else
+ * 0. */
 size_t tri_chat_size(tri_chat_value value);
 
 /* Makes a rope flat, with its bytes in one piece. */

@@ -1,5 +1,5 @@
-/* The subcommands. Each is a tri_command, in src/cli/running/ if it needs MPI and kernels, else in src/cli/, and a row
- * of the table in main.c. */
+/* The subcommands. Each subcommand is a tri_command and a row of the table in main.c. Its file is in src/cli/running/
+ * if it needs MPI and kernels, otherwise in src/cli/. */
 #ifndef TRI_CLI_CLI_H
 #define TRI_CLI_CLI_H
 
@@ -11,13 +11,14 @@
 typedef struct tri_command {
   const char *name;
   const char *summary; /* one line */
-  /* The help: usage and description; then the help of the options; then the examples, after an empty line. */
+  /* The help of the command: first usage and description, then the help of the options, then the examples after an
+   * empty line. */
   const char *usage;
-  const tri_option *options; /* without --help; NULL: none */
+  const tri_option *options; /* options without --help; NULL: the command has no others */
   const char *examples;
-  bool holds_signals; /* the command starts with signals blocked (base/stop.h), and handles them itself */
-  /* Runs the command; arguments[0] is its name. Writes results to standard output, and all other output with
-   * base/log.h. */
+  bool holds_signals; /* whether the command starts with signals blocked (base/stop.h) and handles them itself */
+  /* Runs the command. arguments[0] is the name of the command. Results go to standard output; all other output is
+   * written with base/log.h. */
   tri_status (*run)(int count, char **arguments);
 } tri_command;
 

@@ -1,4 +1,4 @@
-/* Prints the words that can complete a command line. The shells' scripts (scripts/completion) contain no names: they
+/* Prints the words that can complete a command line. The scripts for shells (scripts/completion) contain no names. They
  * run `trireme complete`, which looks up commands, options, keys of files and presets in the program's own tables. */
 #include "cli/complete.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Beginning of the word as typed, and the text to print before each candidate. */
+/* begun: beginning of the word as typed; before: text to print before each candidate. */
 typedef struct wanted {
   const char *begun, *before;
 } wanted;
@@ -35,7 +35,7 @@ static void offer_words(const wanted *w, const tri_config_word *words) {
 
 /* ---- KEY=VALUE --------------------------------------------------------------------------------------------------- */
 
-/* Offers one key of a table as "tensor=", or the key's values if the typed word begins with "tensor=". */
+/* Offers a key of a table, such as "tensor="; or the key's values, if the typed word begins with "tensor=". */
 static void offer_key(void *context, const tri_config_described *described) {
   static const tri_config_word answers[] = {{"true", 1}, {"false", 0}, {NULL, 0}};
   const wanted *w = context;
@@ -54,7 +54,7 @@ static void offer_key(void *context, const tri_config_described *described) {
   }
 }
 
-/* Offers the last word of a layout, whose words are separated by commas. */
+/* Offers candidates for the last word of a layout. Commas separate the words of a layout. */
 static void offer_layout(const wanted *w) {
   char before[TRI_PATH_BYTES];
   const char *comma = strrchr(w->begun, ',');
@@ -75,7 +75,7 @@ static void offer_list(const wanted *w, const char *const *words) {
   for (; *words != NULL; words++) offer(w, *words, NULL);
 }
 
-/* Offers the values of an option that takes words or keys; returns false for other options. */
+/* Offers the values of an option that takes words or keys. Returns false for other options. */
 static bool offer_named(const char *command, const char *option, const wanted *w) {
   static const struct {
     const char *option, *words[8];
@@ -116,7 +116,7 @@ static void offer_value(const char *command, const tri_option *option, const wan
   if (tri_option_is_path(option)) offer_files();
 }
 
-/* Copies an option's description, as far as it is on the first line of its help. */
+/* Copies the part of an option's description that is on the first line of the option's help. */
 static void describe(const tri_option *option, char *out, size_t bytes) {
   char begin[80];
   out[0] = '\0';
@@ -141,7 +141,7 @@ static void offer_options(const tri_command *command, const wanted *w) {
   offer(w, "--help", "describe the command");
 }
 
-/* Returns the option that a word ("-n", "--ranks") names, if the option takes a value; else NULL. */
+/* Returns the option that a word ("-n", "--ranks") names if this option takes a value; NULL otherwise. */
 static const tri_option *takes_value(const tri_command *command, const char *word) {
   tri_option_place options[TRI_MOST_OPTIONS];
   const int count = tri_options_list(command->options, options, NULL);
@@ -168,7 +168,7 @@ static void offer_names(const tri_commands *commands, const wanted *w, bool topi
   for (int i = 0; topics && (topic = tri_topic_at(i)) != NULL; i++) offer(w, topic->name, topic->summary);
 }
 
-/* Offers values for a word "--option=value" that is incomplete. */
+/* Offers values for an incomplete word "--option=value". */
 static void offer_joined(const tri_command *command, const char *word) {
   char option[64], before[80];
   size_t length = strcspn(word, "=");

@@ -4,9 +4,9 @@
 
 #include "cli/help.h"
 
-/* Prints the candidates for the last of `words`, which are the words after the program's name up to the cursor; the
- * last one may be incomplete or empty. Each line has a word, followed by a tab and a description if it has one. The
- * line `:files` means that names of files are possible, too. */
+/* Prints the candidates for the last of words[count]. The words are those after the program's name up to the cursor;
+ * the last word may be incomplete or empty. Each printed line has a candidate, and after it a tab and a description if
+ * there is one. The line `:files` means that names of files are possible, too. */
 tri_status tri_complete_run(const tri_commands *commands, int count, char **words);
 
 #endif

@@ -46,7 +46,7 @@ tri_status tri_command_unknown(const tri_commands *commands, const char *name) {
   return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
 }
 
-/* Returns an error for an unknown page, and suggests a command, a topic or a key with a similar name. */
+/* Fails because a page is unknown. The message suggests a command, a topic or a key with a similar name. */
 static tri_status page_unknown(const tri_commands *commands, const char *name) {
   const char *names[MOST_NAMES];
   const tri_topic *topic;
@@ -72,7 +72,7 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
                   "help: `%s` is neither a command nor a kind of file nor a key; `trireme --help` lists them", name);
 }
 
-/* Prints the page of the program ("trireme"), of a command or of a topic. Returns false if no page has that name. */
+/* Prints the page of the program ("trireme"), of a command or of a topic. Returns false if no page has this name. */
 static bool print_page(const tri_commands *commands, const char *name, FILE *to) {
   const tri_command *command = tri_command_find(commands, name);
   const tri_topic *topic = tri_topic_find(name);
@@ -86,7 +86,7 @@ static bool print_page(const tri_commands *commands, const char *name, FILE *to)
   return strcmp(name, "trireme") == 0 || command != NULL || topic != NULL;
 }
 
-/* Writes the page to FOLDER/trireme-NAME.SECTION, the page of the program to FOLDER/trireme.1. */
+/* Writes a page to FOLDER/trireme-NAME.SECTION. Writes the page of the program to FOLDER/trireme.1. */
 static tri_status write_page(const tri_commands *commands, const char *folder, const char *name, int section) {
   char path[TRI_PATH_BYTES], file[96];
   bool program = strcmp(name, "trireme") == 0;

@@ -1,4 +1,4 @@
-/* `trireme help`: help about commands and the keys of files, and manual pages. */
+/* `trireme help`: help about commands and about the keys of files, and manual pages. */
 #ifndef TRI_CLI_HELP_H
 #define TRI_CLI_HELP_H
 
@@ -12,9 +12,9 @@ typedef struct tri_commands {
   int count;
 } tri_commands;
 
-/* Returns the command with that name; NULL if there is none. */
+/* Returns the command with a name; NULL if there is none. */
 const tri_command *tri_command_find(const tri_commands *commands, const char *name);
-/* Returns TRI_BAD_USAGE for an unknown name; the message suggests the nearest known one. */
+/* Fails with TRI_BAD_USAGE because no command has this name. The message suggests the command with the nearest name. */
 tri_status tri_command_unknown(const tri_commands *commands, const char *name);
 
 void tri_help_usage(const tri_commands *commands, FILE *to);

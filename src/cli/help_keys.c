@@ -9,7 +9,8 @@
 
 enum { NARROWEST = 40, WIDEST = 120, USUAL = 80, INDENT = 4 };
 
-/* Returns the columns of the terminal that `to` is, else $COLUMNS, else 80, limited to a readable width. */
+/* Returns the number of columns of the terminal `to`. If `to` is not a terminal, returns $COLUMNS, or 80 if that is not
+ * set. The number is limited to a readable width. */
 static int width_of(FILE *to) {
   struct winsize size = {0};
   const char *columns = getenv("COLUMNS");
@@ -32,10 +33,10 @@ static void fold(const char *text, int width, FILE *to) {
   fputc('\n', to);
 }
 
-/* The requested key, and where to print it. */
+/* A key that is asked for, and the file to print it to. */
 typedef struct search {
-  const char *word; /* NULL: every key */
-  bool by_last;     /* the word is the last part of a name; else a whole name or a section */
+  const char *word; /* the key that is asked for; NULL: all keys */
+  bool by_last;     /* whether `word` is the last part of a name; otherwise it is a whole name or a section */
   const tri_topic *topic;
   FILE *to;
   int width, found;
@@ -71,11 +72,11 @@ int tri_help_keys(const char *word, FILE *to) {
   return s.found;
 }
 
-/* The name nearest to a word so far. A word with a section is compared with whole names, any other with their last
- * parts. */
+/* The nearest name so far. A word with a section is compared with whole names; a word without one is compared with the
+ * last parts of names. */
 typedef struct guess {
   const char *word;
-  char best[128], name[128]; /* the compared part, and the whole name; "": none yet */
+  char best[128], name[128]; /* best: the part that was compared; name: the whole name; "": no name yet */
 } guess;
 
 static void compare_key(void *context, const tri_config_described *key) {

@@ -1,4 +1,4 @@
-/* `trireme help KEY`: prints one key of a file, a section, or all keys of a file. */
+/* `trireme help KEY`: prints a single key, the keys of a section, or all keys of a file. */
 #ifndef TRI_CLI_HELP_KEYS_H
 #define TRI_CLI_HELP_KEYS_H
 
@@ -7,15 +7,17 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Prints the keys that a word means, in every kind of file that has them: the key of that full name ("optimizer.lr"),
- * the keys of that section ("optimizer"), or the keys of that last name ("lr"). Returns how many were printed. */
+/* Prints the keys that a word means, in every kind of file that has them. They are the key with this full name
+ * ("optimizer.lr"), or the keys of the section with this name ("optimizer"), or the keys with this last part of the
+ * name ("lr"). Returns the number of printed keys. */
 int tri_help_keys(const char *word, FILE *to);
 
-/* Prints all keys of a kind of file: on a terminal as paragraphs of its width, elsewhere each in one line. */
+/* Prints all keys of a kind of file. On a terminal each key is a paragraph of the terminal's width; elsewhere each key
+ * is one line. */
 void tri_help_topic(const tri_topic *topic, FILE *to);
 
-/* Finds the key of any kind of file whose name is nearest to a word that is not a key, and sets name[128] to its name.
- * Returns false if none is near. */
+/* Finds the key that is nearest to a word, among the keys of all kinds of files, and sets name[128] to its name.
+ * Returns false if no key is near. */
 bool tri_help_nearest_key(const char *word, char name[128]);
 
 #endif

@@ -1,4 +1,4 @@
-/* `trireme inspect`: shows the parts of a model, a checkpoint or a corpus, and compares two checkpoints. */
+/* `trireme inspect`: shows the parts of a model, a checkpoint or a corpus, or compares two checkpoints. */
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -116,7 +116,7 @@ static tri_status inspect_model(const char *name, bool json, bool all) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-/* Prints the lines of the run file's `layout:` as they were resolved. */
+/* Prints the lines of `layout:` in the run file as the run resolved them. */
 static void print_layout(const char *run_config) {
   const char *at = run_config == NULL ? NULL : strstr(run_config, "\nlayout:");
   if (at == NULL) return;
@@ -129,7 +129,7 @@ static void print_layout(const char *run_config) {
   }
 }
 
-/* Returns the name of a tensor's type; for a matrix in 4 bits that of its codes. */
+/* Returns the name of a tensor's type; for a matrix in 4 bits the name of the type of its codes. */
 static const char *type_name(const tri_safetensors_tensor *tensor) {
   if (tensor->four_bits != NULL) return tri_four_bits_kind(tensor->four_bits);
   return tri_safetensors_type_name(tensor->type);
@@ -204,14 +204,14 @@ static tri_status inspect_open(const tri_checkpoint *checkpoint, bool verify, bo
     if (verify) printf("every size and checksum agrees\n");
     if (could) tri_log("the tensors were not read; --verify compares them with their checksums");
   }
-  /* Checked after printing, because the printed tensors show what is wrong. */
+  /* The tensors are checked after they are printed, because the printed tensors show what is wrong. */
   if (status == TRI_OK && peft != NULL) status = tri_peft_check_tensors(checkpoint, &peft->adapter);
   tri_free(peft);
   return status;
 }
 
-/* Prints a checkpoint. Without --verify tensors are not read, so their checksums are not compared; all other checksums
- * are. */
+/* Prints a checkpoint. Without --verify the tensors are not read, so their checksums are not compared; all other
+ * checksums are compared. */
 static tri_status inspect_checkpoint(const char *given, bool verify, bool no_verify, bool json) {
   char path[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
@@ -242,7 +242,8 @@ static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safeten
   return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 
-/* Compares two tensors as numbers; two NaNs are equal. *largest: largest difference, NAN if only one value is NaN. */
+/* Compares the values of a tensor in two checkpoints. Two NaNs are equal. Sets *largest to the largest difference; to
+ * NaN if only one of two values is NaN. */
 static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
                                  double *values, double *largest, int64_t *differing) {
   int64_t count = 1;
@@ -338,15 +339,16 @@ static bool exists_with(const char *prefix, const char *ending) {
   return length > 0 && (size_t)length < sizeof path && tri_path_exists(path);
 }
 
-/* Returns whether `name` is a corpus: the prefix of its .bin and .idx (one of the two files may be missing), or the
- * path of either file; then the ending is removed from `name`. */
+/* Returns whether `name` is a corpus: the prefix of a .bin and an .idx file (one of the two may be missing), or the
+ * path of either file. Removes the ending from such a path. */
 static bool names_corpus(char *name) {
   if (exists_with(name, ".idx") || exists_with(name, ".bin")) return true;
   const size_t length = strlen(name);
   char *ending = length > 4 ? name + length - 4 : name + length;
   const bool is_file = strcmp(ending, ".bin") == 0 || strcmp(ending, ".idx") == 0;
   if (!is_file || !tri_path_exists(name) || tri_path_is_directory(name)) return false;
-  if (strcmp(ending, ".bin") == 0 && tri_file_kind_find(name) != NULL) return false; /* such as pytorch_model.bin */
+  if (strcmp(ending, ".bin") == 0 && tri_file_kind_find(name) != NULL)
+    return false; /* this is a file of weights, such as pytorch_model.bin */
   *ending = '\0';
   return true;
 }

@@ -14,7 +14,7 @@ static void print_words(const char *before, const tri_trainable_words *words) {
   for (int64_t i = 0; i < words->count; i++) printf("%s%s", i == 0 ? before : ", ", words->words[i].text);
 }
 
-/* Prints how an initialization changes the base. */
+/* Prints how the initialization of an adapter changes the base. */
 static void print_init(tri_adapter_init init) {
   switch (init) {
     case TRI_ADAPTER_KAIMING:
@@ -51,7 +51,7 @@ void tri_inspect_print_adapter(const tri_peft *peft) {
   printf("\n");
 }
 
-/* Returns the patterns in their order, because the first that matches applies. */
+/* Returns the patterns as JSON in their order, because the first pattern that matches applies. */
 static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
   json_t *out = json_object();
   for (int64_t i = 0; i < patterns->count; i++) {

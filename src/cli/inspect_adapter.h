@@ -1,4 +1,4 @@
-/* Output of `inspect` for an adapter. */
+/* Output of `inspect` about an adapter. */
 #ifndef TRI_CLI_INSPECT_ADAPTER_H
 #define TRI_CLI_INSPECT_ADAPTER_H
 
@@ -6,10 +6,10 @@
 
 #include <jansson.h>
 
-/* Prints two lines, one about the factors and one about the base. */
+/* Prints two lines: one about the adapter's factors, and one about its base. */
 void tri_inspect_print_adapter(const tri_peft *peft);
 
-/* Returns the same facts as a new JSON object; NULL: out of memory. */
+/* Returns the same facts as a new JSON object; NULL if memory is exhausted. */
 json_t *tri_inspect_adapter_json(const tri_peft *peft);
 
 #endif

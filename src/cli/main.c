@@ -45,15 +45,16 @@ static const tri_commands all = {commands, sizeof commands / sizeof commands[0]}
 
 static tri_status help_run(int count, char **arguments) { return tri_help_run(&all, count, arguments); }
 
-/* Limits OMP_NUM_THREADS to the number of cores. OpenMP does not check it: with 100000 threads the program ends at its
- * first loop, before `threads` of a run file is read. OpenMP ignores a value that is not a number of threads, and
- * prints a line about it. Child processes inherit the value set here. */
+/* Limits OMP_NUM_THREADS to the number of cores. OpenMP does not check the number: with 100000 threads the program ends
+ * at its first loop, before it reads `threads` of a run file. If the value is not a number of threads, OpenMP ignores
+ * it and prints a line about it. Child processes inherit the new value. */
 static void limit_threads(void) {
   const char *asked = getenv("OMP_NUM_THREADS");
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   char *end = NULL, most[24];
   if (asked == NULL || cores < 1) return;
-  const long long threads = strtoll(asked, &end, 10); /* may be a list with one number for each level of nested loops */
+  const long long threads =
+      strtoll(asked, &end, 10); /* OMP_NUM_THREADS may be a list with one number for each level of nested loops */
   end += strspn(end, " \t");
   const bool is_number = end != asked && (*end == '\0' || *end == ',') && threads >= 1;
   if (is_number && threads <= cores) return;
@@ -71,25 +72,26 @@ static void limit_threads(void) {
   omp_set_num_threads((int)cores);
 }
 
-/* For tests: fails if a command that succeeded has not released all memory that it allocated with tri_alloc. */
+/* Fails if a command that succeeded has not released all memory that it allocated with tri_alloc. For tests only. */
 static tri_status check_memory(void) {
   if (getenv("TRIREME_CHECK_MEMORY") == NULL || tri_memory_bytes() == 0) return TRI_OK;
   return tri_fail_internal("%zu bytes of counted memory were not released", tri_memory_bytes());
 }
 
-/* Opens standard files that are closed, so that a file that is opened later does not get their number and with it their
- * output. Standard output is opened so that writes fail, because results that are lost are a failure, which is reported
- * at the end. */
+/* Opens the standard files that are closed. Otherwise a file that is opened later could get such a number, and with it
+ * the program's output. Standard output is opened so that writes to it fail: lost results are a failure, which is
+ * reported at the end. */
 static void open_standard_files(void) {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++) {
     if (fcntl(number, F_GETFD) >= 0) continue;
-    const int file = open("/dev/null", number == STDOUT_FILENO ? O_RDONLY : O_RDWR); /* gets the lowest free number */
+    const int file =
+        open("/dev/null", number == STDOUT_FILENO ? O_RDONLY : O_RDWR); /* open returns the lowest free number */
     if (file < 0) return;
   }
 }
 
-/* Flushes standard output. A long text may have failed to be written earlier, with nothing left to flush; the stream
- * remembers that. */
+/* Flushes standard output. A long text may have failed to be written earlier, so that there is nothing left to flush;
+ * the stream remembers the failure. */
 static tri_status finish_output(void) {
   const bool failed = ferror(stdout) != 0;
   if (fflush(stdout) != 0)
@@ -134,19 +136,19 @@ static tri_status run_any(int count, char **arguments) {
   return main_run(command, count, arguments);
 }
 
-/* Seconds within which a launcher ends the other ranks after one has failed. */
+/* A launcher ends the other ranks within this time after one rank has failed, in seconds. */
 static const double launcher_s = 3;
 
-/* Lets the first rank print an error that all ranks find, such as a wrong key, if the user's own launcher started them.
- * The launcher ends the others after the first exit. A rank that is still running after launcher_s prints its own
- * message, since the fault may be on its node alone. */
+/* Lets only the first rank print an error that all ranks find, such as a wrong key. This matters if the user's own
+ * launcher has started the ranks, which ends the others after the first exit. A rank that is still running after
+ * launcher_s prints its own message, since the fault may be on its node alone. */
 static void let_first_rank_print(tri_status status, bool launched) {
   if (!launched && status != TRI_INTERRUPTED && tri_parent_rank() > 0) tri_pause_s(launcher_s);
 }
 
 int main(int count, char **arguments) {
   tri_stop_hold();
-  signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then returns an error, which is reported like others
+  signal(SIGXFSZ, SIG_IGN); /* so that a write beyond `ulimit -f` returns an error, which is reported like other errors
                                (files/write_fault.h) */
   open_standard_files();
   limit_threads();
@@ -158,7 +160,7 @@ int main(int count, char **arguments) {
     tri_parent_restore_arguments(count, arguments);
   }
   tri_status status = run_any(count, arguments);
-  /* An empty message: it was already printed by another rank of the job or by this one. */
+  /* If the message is empty, this rank or another rank of the job has printed it. */
   if (status != TRI_OK && tri_status_message()[0] != '\0') {
     let_first_rank_print(status, launched != NULL);
     tri_log_failure(status, tri_status_message());

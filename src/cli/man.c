@@ -1,6 +1,6 @@
-/* Turns a command's help into a manual page. The help has a fixed form: lines of usage, paragraphs, options (two
- * blanks, the option, two or more blanks, its description, and continuation lines that are indented further), and
- * examples. The page is the same text in roff, so that only the help is maintained. */
+/* Converts a command's help to a manual page. The help has a fixed form: lines of usage, paragraphs, options, and
+ * examples. An option is two blanks, its name, two or more blanks and its description; lines that continue the
+ * description are indented further. The page has the same text in roff, so that only the help has to be maintained. */
 #include "cli/man.h"
 
 #include "cli/build.h"
@@ -12,7 +12,7 @@
 
 /* ---- letters ----------------------------------------------------------------------------------------------------- */
 
-/* Writes text, and escapes the characters that are special in roff. */
+/* Writes a text. Escapes the characters that are special in roff. */
 static void write_text(const char *text, size_t bytes, FILE *to) {
   for (size_t i = 0; i < bytes; i++) {
     switch (text[i]) {
@@ -28,7 +28,7 @@ static void write_text(const char *text, size_t bytes, FILE *to) {
   }
 }
 
-/* Writes a whole line, which may begin with a character that starts a roff request. */
+/* Writes a whole line. Escapes its first character if that would start a roff request. */
 static void write_line(const char *text, size_t bytes, FILE *to) {
   if (bytes > 0 && text[0] == '.') fputs("\\&", to);
   write_text(text, bytes, to);
@@ -58,14 +58,14 @@ typedef struct line {
   size_t indent;
 } line;
 
-/* Parts of whole lines that are read one after the other. */
+/* Parts of a help, which are whole lines. They are read one after the other. */
 typedef struct source {
   const char *parts[TRI_HELP_PARTS];
-  int count, next;  /* number of parts; index of the next one */
+  int count, next;  /* count: number of parts; next: index of the next part */
   const char *text; /* remaining text of the current part; NULL before the first part */
 } source;
 
-/* Reads the next line; returns false at the end. */
+/* Reads the next line. Returns false at the end. */
 static bool next_line(source *from, line *out) {
   while (from->text == NULL || from->text[0] == '\0') {
     if (from->next == from->count) return false;
@@ -83,7 +83,7 @@ static bool begins(const line *l, const char *with) {
   return l->bytes >= strlen(with) && strncmp(l->text, with, strlen(with)) == 0;
 }
 
-/* Returns the number of bytes before the first two blanks in a line, or the length of the line if it has none. */
+/* Returns the number of bytes before the first two adjacent blanks in a line; the length of the line if it has none. */
 static size_t first_column(const line *l) {
   for (size_t i = 0; i + 1 < l->bytes; i++) {
     if (l->text[i] == ' ' && l->text[i + 1] == ' ') return i;
@@ -91,7 +91,7 @@ static size_t first_column(const line *l) {
   return l->bytes;
 }
 
-/* Returns whether a line of an option's text is an item of a list: "FILE.json    a tokenizer", "slerp: along the
+/* Returns whether a line of an option's text is an item of a list, such as "FILE.json a tokenizer" or "slerp: along the
  * circle". */
 static bool is_item(const line *l) {
   size_t word = 0;
@@ -99,7 +99,7 @@ static bool is_item(const line *l) {
   return first_column(l) < l->bytes || (word > 2 && word < l->bytes && l->text[word] == ':');
 }
 
-/* Writes one line of running text; an item of a list gets a line of its own. */
+/* Writes one line of running text. An item of a list gets a line of its own. */
 static void write_running(const line *l, FILE *to) {
   if (is_item(l)) fputs(".br\n", to);
   write_line(l->text, l->bytes, to);
@@ -113,8 +113,8 @@ static void write_option(const line *l, FILE *to) {
   if (rest < l->bytes) write_line(l->text + rest, l->bytes - rest, to);
 }
 
-/* Writes lines without filling, up to an empty line. "usage: " or "example: " (`cut` bytes) is removed, and that many
- * blanks from the following lines. */
+/* Writes lines without filling, up to an empty line. Removes the first `cut` bytes ("usage: " or "example: "), and as
+ * many blanks from each of the following lines. */
 static void write_verbatim(line *l, source *from, size_t cut, FILE *to) {
   bool more = true;
   fputs(".nf\n", to);
@@ -124,7 +124,7 @@ static void write_verbatim(line *l, source *from, size_t cut, FILE *to) {
     write_line(l->text, l->bytes, to);
     more = next_line(from, l);
     size_t kept = more && l->indent > cut ? l->indent - cut : 0;
-    l->text -= kept; /* keeps the remaining indentation */
+    l->text -= kept; /* the rest of the indentation stays */
     l->bytes += l->bytes > 0 ? kept : 0;
   }
   fputs(".fi\n", to);
@@ -202,7 +202,7 @@ static void write_exit_statuses(FILE *to) {
   fputs(".SH EXIT STATUS\n", to);
   for (int exit_status = 0; exit_status <= 255; exit_status++) {
     tri_status status = tri_status_of_exit(exit_status);
-    if (tri_status_exit(status) != exit_status) continue; /* no status has this number */
+    if (tri_status_exit(status) != exit_status) continue; /* no status has this exit status */
     fprintf(to, ".TP\n.B %d\n", exit_status);
     write_line(meaning(status), strlen(meaning(status)), to);
   }
@@ -277,8 +277,8 @@ typedef struct keys_to {
   FILE *file;
 } keys_to;
 
-/* Writes a key of a topic, unless it is below a section that has its own page; the section itself gets a reference to
- * that page. */
+/* Writes a key of a topic. A key below a section that has its own page is left out; the section itself gets a reference
+ * to that page. */
 static void write_own_key(void *context, const tri_config_described *described) {
   const keys_to *to = context;
   const char *elsewhere = to->topic->elsewhere;

@@ -11,11 +11,11 @@ typedef struct walk {
   tri_option_place options[TRI_MOST_OPTIONS];
   int num_options;
   char **words;
-  char *room; /* memory for the words that change */
+  char *room; /* memory for the words that are changed */
 } walk;
 
-/* Finds the option that a word names, `length` bytes without dashes, also by an unambiguous prefix; NULL if there is
- * none. */
+/* Finds the option that a word names, word[length] without dashes. An unambiguous prefix names an option, too. Returns
+ * NULL if there is none. */
 static const tri_option *find_option(const walk *w, const char *word, size_t length) {
   const tri_option *found = NULL;
   int begin_so = 0;
@@ -29,7 +29,7 @@ static const tri_option *find_option(const walk *w, const char *word, size_t len
   return begin_so == 1 ? found : NULL;
 }
 
-/* Replaces `~` with the home folder in words[i], whose path begins at `at`. */
+/* Replaces `~` by the home folder in words[i], whose path begins at `at`. */
 static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
   if (!tri_home_begins(at)) return TRI_OK;
@@ -46,13 +46,13 @@ static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   return TRI_OK;
 }
 
-/* Handles a word that begins with a dash; moves *i to the last word that the option uses. */
+/* Handles a word that begins with a dash. Moves *i to the last word that the option uses. */
 static tri_status read_option(walk *w, int count, int *i) {
   const char *word = w->words[*i];
   bool is_long = word[1] == '-';
   size_t length = is_long ? strcspn(word + 2, "=") : 0;
   const tri_option *option = is_long ? find_option(w, word + 2, length) : NULL;
-  for (int o = 0; !is_long && o < w->num_options; o++) { /* an option with a letter: "-n 4", "-n4" */
+  for (int o = 0; !is_long && o < w->num_options; o++) { /* an option with a letter, such as "-n 4" or "-n4" */
     if (w->options[o].row->letter == word[1]) option = w->options[o].row;
   }
   if (option == NULL || !tri_option_has_value(option)) return TRI_OK;

@@ -17,7 +17,7 @@ typedef struct arguments {
   tri_plan_options plan;
   int64_t top;
   bool pareto, exhaustive;
-  const char *keys; /* "clusters" or "systems": keys to print instead of a plan; NULL: not given */
+  const char *keys; /* "clusters" or "systems": kind of keys to print in place of a plan; NULL: not given */
   const char *csv;  /* path of a table of all simulated layouts; NULL: not given */
 } arguments;
 
@@ -63,7 +63,7 @@ static tri_status plan_print_json(const arguments *given, const tri_search_resul
   return tri_print_json(list);
 }
 
-/* Finds the fastest layout on another number of devices; `context` is the search to repeat. */
+/* Finds the fastest layout on another number of devices. `context` is the search that is repeated. */
 static tri_status best_of(void *context, int64_t devices, tri_answer *out) {
   tri_search_result result = {0};
   tri_search_request request = *(const tri_search_request *)context;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static void write_value(const json_t *value, FILE *to) {
-  if (json_is_array(value)) { /* a list such as "[3,4,4,3]", as --layout accepts it */
+  if (json_is_array(value)) { /* list, such as "[3,4,4,3]", in the form that --layout accepts */
     char *text = json_dumps(value, JSON_COMPACT);
     fprintf(to, "\"%s\",", text == NULL ? "" : text);
     free(text);
@@ -25,7 +25,7 @@ static void write_value(const json_t *value, FILE *to) {
   }
 }
 
-/* Writes a line. Only lists contain commas, and no value contains quotes. */
+/* Writes the line of a layout. Only lists contain commas, and no value contains quotes. */
 static void write_layout(void *context, const tri_layout *layout, const tri_prediction *p) {
   tri_plan_csv *csv = context;
   FILE *to = csv->to;

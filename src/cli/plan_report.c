@@ -67,8 +67,8 @@ static void print_alternatives(const tri_search_result *result) {
   printf("\n");
 }
 
-/* Returns the nearest batch within a tenth that more powers of two divide, such as 1024 for 1000; 0 if there is none.
- */
+/* Returns a batch that differs from `batch` by at most a tenth, and is a multiple of a higher power of two, such as
+ * 1024 for 1000; 0 if there is none. */
 static int64_t rounder_batch(int64_t batch) {
   for (int64_t unit = INT64_C(1) << 24; unit > 1 && batch % unit != 0; unit /= 2) {
     const int64_t near = (batch + unit / 2) / unit * unit, difference = near > batch ? near - batch : batch - near;
@@ -77,8 +77,8 @@ static int64_t rounder_batch(int64_t batch) {
   return 0;
 }
 
-/* Searches again with a rounder batch, and suggests it if it is faster. A batch that few numbers of ranks divide leaves
- * the search little choice. */
+/* Searches with a rounder batch, too, and suggests this batch if it is faster. A batch that few numbers of ranks divide
+ * leaves the search little choice. */
 static tri_status print_rounder_batch(const tri_plan_options *options, const tri_answer *best) {
   const double worth_saying = 0.03;
   tri_search_request request = tri_plan_options_search(options);
@@ -100,7 +100,7 @@ static tri_status print_rounder_batch(const tri_plan_options *options, const tri
 
 /* ---- memory and the search --------------------------------------------------------------------------------------- */
 
-/* Reports that a third of the memory or more is idle although all layers are recomputed, which often is a mistake. */
+/* Reports that at least a third of the memory is idle although all layers are recomputed, which is often a mistake. */
 static void print_idle(const tri_simulation_request *request, const char *fixed, const tri_answer *best) {
   const double room = tri_system_room(request->system, request->cluster), idle = room - best->prediction.memory.peak;
   char bytes[32], all[32];

@@ -5,11 +5,11 @@
 #include "options/plan_options.h"
 #include "plan/search.h"
 
-/* Prints the table of the answers and a report of the first one: layout and speed, three alternatives, memory,
- * accuracy, money, and the searched keys. Searches again for a rounder batch. */
+/* Prints the table of the answers and a report of the first answer: layout and speed, three alternatives, memory,
+ * accuracy, money, and the keys that were searched. Searches with a rounder batch, too. */
 tri_status tri_plan_report_best(const tri_plan_options *options, const tri_search_result *result);
 
-/* Prints the table of a Pareto front, with accuracy and the searched keys. */
+/* Prints the table of a Pareto front, with the accuracy and the keys that were searched. */
 tri_status tri_plan_report_front(const tri_plan_options *options, const tri_search_result *result);
 
 #endif

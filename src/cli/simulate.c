@@ -52,7 +52,7 @@ static tri_status simulate_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* Writes the timeline to FILE.svg or FILE.json, by the name's ending. */
+/* Writes the timeline to `path`, a name that ends in .svg or .json. The ending decides the format. */
 static tri_status simulate_draw(const tri_simulation_request *request, const tri_prediction *prediction,
                                 const char *path) {
   tri_timeline *timeline = NULL;
@@ -126,7 +126,7 @@ static tri_status simulate(const arguments *given) {
   return status;
 }
 
-/* Simulates the layout on `devices` devices; the number of replicas follows from it. */
+/* Simulates the layout on `devices` devices, which decide the number of replicas. */
 static tri_status simulate_on(void *context, int64_t devices, tri_answer *out) {
   const arguments *given = context;
   const tri_plan_options *o = &given->plan;

@@ -16,7 +16,7 @@
 
 typedef struct arguments {
   const char *file, *fit, *out;
-  const char *sets[TRI_PUBLISHED_SETS]; /* as given: each is a name, or several names separated by commas */
+  const char *sets[TRI_PUBLISHED_SETS]; /* as given: each word is a name, or several names with commas between them */
   int num_sets;
   bool json;
 } arguments;
@@ -69,7 +69,7 @@ static bool is_wanted(const arguments *given, const tri_published_set *set) {
   return given->num_sets == 0;
 }
 
-/* Checks that every given name is a set's. */
+/* Checks that every given name is the name of a set. */
 static tri_status check_wanted(const arguments *given, const char *path, const tri_published *published) {
   for (int i = 0; i < given->num_sets; i++) {
     for (const char *at = given->sets[i];;) {
@@ -143,7 +143,8 @@ static int compare_errors(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-/* Limits of the printed rows: of a set with more rows, only the largest errors in both directions are printed. */
+/* MOST_ROWS_PRINTED: a set with more rows is not printed in full. FURTHEST_PRINTED: number of rows that are then
+ * printed with the largest errors in each direction. */
 enum { MOST_ROWS_PRINTED = 100, FURTHEST_PRINTED = 5 };
 
 static tri_status print_rows(const tri_published_set *set, FILE *to) {
@@ -202,7 +203,7 @@ static void print_memory(const tri_published_set *set, const tri_published_summa
   fprintf(to, " %ld of the runs that finished are predicted not to fit.\n", (long)summary->fit_said_not_to);
 }
 
-/* Errors of the rows that show an effect, over the requested sets. */
+/* Errors of those rows in the requested sets that show an effect. */
 typedef struct effect_errors {
   int64_t rows;
   double bias, mean, worst;
@@ -294,7 +295,7 @@ static tri_status print_summary(const arguments *given, const tri_published *pub
   return TRI_OK;
 }
 
-/* Prints the interval of errors over the judged rows of all sets; a single set has too few. */
+/* Prints the interval of errors over the judged rows of all sets together; a single set has too few rows. */
 static tri_status print_interval(const tri_published *published, FILE *to) {
   double *errors = NULL;
   int64_t count = 0, room = 0;
@@ -316,7 +317,7 @@ static tri_status print_interval(const tri_published *published, FILE *to) {
 
 /* ---- the same as JSON -------------------------------------------------------------------------------------------- */
 
-/* Returns a number; null if nothing was published. */
+/* Returns a number as JSON; null if no number was published. */
 static json_t *known(double value, bool is_known) { return is_known ? json_real(value) : json_null(); }
 
 static json_t *row_json(const tri_published_row *row) {

@@ -4,10 +4,10 @@
 
 #include <stdio.h>
 
-/* Prints the versions; the first line is "trireme VERSION". */
+/* Prints the versions. The first line is "trireme VERSION". */
 void tri_version_print(FILE *to);
 
-/* Prints the last lines: the libraries that only a build which runs models has. */
+/* Prints the last lines, which are about the libraries that only a build which runs models has. */
 void tri_version_print_libraries(FILE *to);
 
 #endif

@@ -1,6 +1,6 @@
-/* Replaces the commands that run something in a program that was built without MPI or oneDNN: each fails with a message
- * about the build. It is linked in place of the commands' own files (CMakeLists.txt). Such a program has plan,
- * simulate, validate and inspect. */
+/* Replaces the commands that run something in a program that was built without MPI or oneDNN. Each of these commands
+ * fails with a message about the build. This file is linked in place of the commands' own files (CMakeLists.txt). Such
+ * a program still has plan, simulate, validate and inspect. */
 #include "cli/cli.h"
 #include "cli/running/compare_measured.h"
 #include "cli/topics.h"

@@ -63,7 +63,7 @@ static void list_keys(const tri_config_table *table, char *buffer, size_t bytes)
   }
 }
 
-/* Formats the place in which a key was looked for, after "is not a key of". */
+/* Formats the end of "is not a key of": the kind of file, or the section in which a key was looked up. */
 static void place_name(char buffer[SUBJECT_BYTES], const tri_config_table *table, const char *path) {
   if (path[0] == '\0') {
     snprintf(buffer, SUBJECT_BYTES, "a %s", table->noun);
@@ -72,7 +72,7 @@ static void place_name(char buffer[SUBJECT_BYTES], const tri_config_table *table
   }
 }
 
-/* Returns whether key i is below the section at `path`, or directly in it if `own`. */
+/* Returns whether key i is below the section at `path`; if `own`, whether it is directly in it. */
 static bool is_in(const key_list *list, size_t i, const char *path, bool own) {
   size_t length = strlen(path);
   const char *inner = list->paths[i] + (length == 0 ? 0 : length + 1);
@@ -118,13 +118,14 @@ static const char *nearest_in(const key_list *list, const char *path, bool own, 
 }
 
 /* Returns the full name of the key that was probably meant by an unknown name at `path`, or NULL. `order` lists the
- * guesses: first keys with this name (also with a plural s, or in another program), then keys with a similar name,
- * which contains the word (`layers`: `model.num_layers`) or is nearest in spelling. In both groups keys in or below the
- * section come first. */
+ * guesses. The first are keys with this name (also with a plural s, or in another program). The others are keys with a
+ * similar name, which contains the word (`layers`: `model.num_layers`) or is nearest in spelling. In both groups keys
+ * in or below the section come first. */
 static const char *suggest(const key_list *list, const char *path, const char *name) {
   enum { SECTION, BELOW, ANYWHERE };
   static const struct {
-    bool (*is_meant)(const key_list *list, size_t i, const char *name); /* NULL: the nearest */
+    bool (*is_meant)(const key_list *list, size_t i,
+                     const char *name); /* NULL: the key that is nearest in spelling is meant */
     int where;
   } order[] = {{is_plural, SECTION}, {is_named, BELOW},    {is_known, SECTION},  {is_known_there, BELOW},
                {is_known, BELOW},    {is_named, ANYWHERE}, {is_known, ANYWHERE}, {has_word, BELOW},
@@ -207,7 +208,7 @@ static tri_status read_fallback(const tri_config_key *key, tri_yaml_tree *tree, 
   return tri_config_value_read(key, node, key->name, at);
 }
 
-/* Returns the path of a section within its source. A section that is a file of its own begins at "". */
+/* Returns the path of a section within its source. For a section that is a file of its own this is "". */
 static const char *path_in_source(const tri_yaml *section, const char *path) {
   return section->root && section->line != 0 ? "" : path;
 }
@@ -244,8 +245,8 @@ static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *nam
   return tri_yaml_make(tree, *node, whole, node);
 }
 
-/* Finds the mapping of a section: the node itself, the expansion of its name (which replaces the node), or an empty
- * mapping. */
+/* Finds the mapping of a section: the section's node, the mapping that its name stands for (which then replaces the
+ * node), or an empty mapping. */
 static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
                                tri_yaml **out) {
   char subject[SUBJECT_BYTES];
@@ -401,7 +402,8 @@ static const char *kind_name(tri_yaml_kind kind) {
   return "?";
 }
 
-/* Required keys that a file lacks, in the order in which they are read: the first one, and the others as text. */
+/* Required keys that a file lacks, in the order in which they are read: the path of the first one, and a text with the
+ * others. */
 typedef struct missing_keys {
   int64_t count;
   char first[MAX_PATH], others[600];
@@ -529,7 +531,7 @@ static tri_status set_path(const tri_config_table *table, tri_yaml_tree *tree, t
     if (key->type != TRI_CONFIG_SECTION) {
       return tri_yaml_fail(label, subject_of(subject, walked, key->name), " has no keys below it");
     }
-    /* An option fills an empty `model:` like an absent one. */
+    /* An option fills an empty section (`model:`) as if it were absent. */
     tri_yaml *old = tri_yaml_find(section, key->name);
     if (old == NULL || tri_yaml_is_null(old)) {
       tri_yaml *empty = NULL;

@@ -35,7 +35,7 @@ typedef enum tri_config_type {
   TRI_CONFIG_STRING,  /* char[bytes] */
   TRI_CONFIG_PATH,   /* char[bytes]; `~/` is replaced by the home folder (home.h); also for values that may be a name */
   TRI_CONFIG_CHOICE, /* an enum, written as one of `words` */
-  TRI_CONFIG_SECTION, /* the keys of another table */
+  TRI_CONFIG_SECTION, /* double[], written [a, b, ...]; the array ends at the first 0, so `range` excludes 0 */
   TRI_CONFIG_LIST,    /* an array of structs, written as a list of sections */
 } tri_config_type;
 
@@ -76,21 +76,22 @@ typedef struct tri_config_range {
   bool open_low, open_high;
 } tri_config_range;
 
-/* Bits: the consequence of a value of a key that differs between a checkpoint and the run that resumes from it. */
+/* Consequences of a key whose value differs between a checkpoint and the run that resumes from it, as bits. */
 typedef enum tri_config_change {
-  TRI_CHANGE_FREE = 1 << 0,     /* nothing */
-  TRI_CHANGE_LEARNING = 1 << 1, /* the run learns or reports something else from here on; it is logged */
-  TRI_CHANGE_MEASURE = 1 << 2,  /* validation losses before and after it are not comparable */
-  TRI_CHANGE_FUNCTION = 1 << 3, /* the model or the run is another one; refused unless `allow_change` names the key */
+  TRI_CHANGE_FREE = 1 << 0,     /* none */
+  TRI_CHANGE_LEARNING = 1 << 1, /* the run learns or reports differently from here on; the change is logged */
+  TRI_CHANGE_MEASURE = 1 << 2,  /* validation losses before and after the change are not comparable */
+  TRI_CHANGE_FUNCTION =
+      1 << 3, /* the model or the run becomes a different one; refused unless `allow_change` names the key */
   TRI_CHANGE_SHAPE = 1 << 4 | TRI_CHANGE_FUNCTION,   /* the weights have other shapes; always refused */
-  TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* other samples follow */
+  TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* the samples that follow are different ones */
   TRI_CHANGE_ANSWERS = 1 << 6 | TRI_CHANGE_FUNCTION, /* log-probabilities of answers differ */
-  TRI_CHANGE_CONTENT = 1 << 7 | TRI_CHANGE_FUNCTION, /* compared by the content that it names (a fingerprint, saved
-                                                        factors) and not by its text */
+  TRI_CHANGE_CONTENT = 1 << 7 | TRI_CHANGE_FUNCTION, /* the content that the value names (a fingerprint, saved factors)
+                                                        is compared, not the text of the value */
 } tri_config_change;
 
-/* A row with a `change` of its own. Rows of a run file without it have that of their section; keys of `data` need one
- * each (tests/unit/test_run_config.c). */
+/* A row with a `change` of its own. A row of a run file without one has the `change` of its section; each key of `data`
+ * needs its own (tests/unit/test_run_config.c). */
 #define TRI_CONFIG_ROW(CHANGE, ...)                                                                                    \
   { .change = TRI_CHANGE_##CHANGE, __VA_ARGS__ }
 
@@ -103,36 +104,39 @@ typedef struct tri_config_key {
   bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, means that the key is not given; it is not
                        printed */
   size_t offset;    /* offset of the value in the struct */
-  unsigned change;  /* TRI_CHANGE bits; 0: those of its section */
+  unsigned change;  /* TRI_CHANGE bits; 0: the bits of its section */
   const char *help; /* one line */
 
-  /* Exactly one of these three is set; none for a section without required keys. */
+  /* Exactly one of the next three members is set; a section without required keys has none of them. */
   const char *fallback; /* the default, as written in a file */
-  const char *derived;  /* words for what the default depends on; an absent key leaves the struct unchanged */
-  const char *example;  /* no default: the key must be given; the message for a missing key shows this example */
+  const char
+      *derived; /* description of the value on which the default depends; an absent key leaves the struct unchanged */
+  const char *example; /* the key has no default and must be given; the message for a missing key shows this example */
 
-  tri_config_range range; /* INT, AUTO (0 is outside of it and written `auto`), DOUBLE, PAIR, NUMBERS, COUNTS */
+  tri_config_range range; /* valid numbers, for INT, AUTO (0 is outside of the range and written `auto`), DOUBLE, PAIR,
+                             NUMBERS and COUNTS */
   size_t bytes;           /* STRING, PATH: size with the NUL; LIST: size of one struct; NUMBERS: size of the array */
   size_t count;           /* LIST: offset of the list's length, an int64_t; `range` limits the length */
-  const tri_config_word *words; /* CHOICE */
-  const tri_config_table
-      *table; /* SECTION, LIST: rows, with offsets in the section or entry; absent sections have their defaults */
+  const tri_config_word *words;  /* CHOICE: valid words, up to a row without a name */
+  const tri_config_table *table; /* SECTION, LIST: rows, with offsets in the section or entry; keys of absent sections
+                                    have their defaults */
 
-  /* LIST: key of an entry. A text in place of the list or of an entry is the value of this key, and the entry's other
-   * keys have their defaults. NULL: a text is not valid there. A list that can be written so is printed so. */
+  /* LIST: name of a key of an entry. A text in place of the list or of an entry is the value of this key, and the
+   * entry's other keys have their defaults. A list that can be written in this way is printed in this way. NULL: a text
+   * is not valid there. */
   const char *plain;
 
-  /* LIST: key of an entry. The list is written as a mapping, whose keys are the values of this key and whose values are
-   * those of `plain`; the table has only these two keys. NULL: written as a list. */
+  /* LIST: name of a key of an entry. The list is written as a mapping from values of this key to values of the key
+   * `plain`; the table has only these two keys. NULL: the list is not written as a mapping. */
   const char *keyed;
 
-  /* SECTION: makes the mapping for a name in place of a mapping; NULL: a name is not valid there. */
+  /* SECTION: makes the mapping from a name in place of a mapping. NULL: a name is not valid there. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
   const void *more; /* data for the owner of the table; config.c does not read it */
 
-  size_t follows; /* offset of a double in the struct; if that double is not 0, this key's value follows from it and is
-                     printed as a comment; an offset of 0: none */
+  size_t follows; /* offset of a double in the struct. If that double is not 0, this key's value follows from it and is
+                     printed as a comment. 0: no such double */
 } tri_config_key;
 
 /* The beginning of a row for a member of a struct that has the key's name. */
@@ -152,39 +156,41 @@ const tri_config_key *tri_config_find_key(const tri_config_table *table, const c
 /* The largest whole number that a range may allow: ranges are doubles, which are exact up to here. */
 #define TRI_CONFIG_MOST 9007199254740992.0
 
-/* Applies one `--set` to the tree. `option` is "layout.tensor=2"; the value of a section, a list or numbers may be YAML
- * in one line ("{...}", "[...]"), every other value is used as it is. TRI_BAD_USAGE if `option` has no `=`. */
+/* Applies one `--set` to the tree. `option` is "layout.tensor=2". The value of a section, a list or numbers may be YAML
+ * in one line ("{...}", "[...]"); every other value is used as it is. Fails with TRI_BAD_USAGE if `option` has no
+ * `=`. */
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
-/* Finds the full name ("optimizer.lr") of the key that a word on a command line means: its name, with or without its
- * section, or its name in another program (name_aliases.h); `-` counts as `_`. Returns false if no key is meant. */
+/* Finds the full name ("optimizer.lr") of the key that a word on a command line means. The word may be the key's name,
+ * with or without its section, or its name in another program (name_aliases.h); `-` counts as `_`. Returns false if the
+ * word means no key. */
 bool tri_config_meant(const tri_config_table *table, const char *word, char *out, size_t out_bytes);
 
-/* Fills *values from the tree. TRI_BAD_CONFIG for unknown keys, wrong types, values out of range and missing keys.
- * Names in place of sections are expanded in the tree. */
+/* Fills *values from the tree. Fails with TRI_BAD_CONFIG for unknown keys, wrong types, values out of range and missing
+ * keys. Names in place of sections are expanded in the tree. */
 tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, void *values);
 
-/* Makes the same checks of ranges, words and printability for a struct that was not read from a file. The message
- * begins with the key and names no file. */
+/* Checks ranges, words and printability as tri_config_read does, for a struct that was not read from a file. The error
+ * message begins with the key and names no file. */
 tri_status tri_config_check(const tri_config_table *table, const void *values);
 
-/* Prints all values as YAML, with each key's help as a comment, after a heading of whole comment lines ("": none).
- * tri_config_read reads back the same bits. Release *out with tri_free. */
+/* Prints all values as YAML after `heading`, with each key's help as a comment. `heading` consists of whole comment
+ * lines, or is "". tri_config_read reads back the same bits. Release *out with tri_free. */
 tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out);
 
 /* A key whose values differ between two structs. */
 typedef struct tri_config_difference {
   const char *key;          /* full name */
   const char *left, *right; /* the values as text */
-  unsigned change;          /* TRI_CHANGE bits, its own or its section's */
+  unsigned change;          /* TRI_CHANGE bits of the key or its section */
 } tri_config_difference;
 
 /* Calls `visit` for each key whose values differ between the structs. For a list, `left` and `right` show the first
  * difference; lists that are written as mappings are not compared. */
 void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
                             void (*visit)(void *context, const tri_config_difference *difference), void *context);
-/* Calls `visit` for each row that has TRI_CHANGE bits, its own or its section's, sections too, with its full name and
- * the bits. */
+/* Calls `visit` for each row that has TRI_CHANGE bits of its own or of its section, with the row's full name and the
+ * bits. Sections are rows, too. */
 void tri_config_changes(const tri_config_table *table, void (*visit)(void *context, const char *key, unsigned change),
                         void *context);
 
@@ -195,7 +201,8 @@ char *tri_config_value_text(const tri_config_key *key, const void *at, char *buf
 typedef struct tri_config_described {
   const char *name;     /* full name, with its sections */
   const char *type;     /* "integer", "windows|documents" */
-  const char *standard; /* the default, or what it depends on; "(required)": no default; "(none)": empty; "": section */
+  const char *standard; /* the default, or the value on which it depends; "(required)": no default; "(none)": empty; "":
+                           a section */
   const tri_config_key *key;
 } tri_config_described;
 /* Calls `visit` for each key; sections and lists come before their own keys. */
@@ -205,9 +212,9 @@ void tri_config_describe(const tri_config_table *table,
 /* Prints one line for each key: full name, type, default and help. */
 void tri_config_help(const tri_config_table *table, FILE *to);
 
-/* Adds file and line of a key to this thread's error message, which begins with the key's path below root in backquotes
- * ("`layout.tensor` 3 ..."). For checks of a struct that was read from a file, which do not know the file. Returns
- * status. */
+/* Adds file and line of a key to this thread's error message, which begins with the key's path below `root` in
+ * backquotes ("`layout.tensor` 3 ..."). The checks that use this function check a struct that was read from a file, and
+ * do not know the file. Returns status. */
 tri_status tri_config_blame(const tri_yaml *root, tri_status status);
 
 /* Returns the node of a path such as "layout.tensor", or the nearest node above it if the path is not in the tree. */

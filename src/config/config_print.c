@@ -140,7 +140,8 @@ static void print_in_line(const tri_config_table *table, const char *values, int
   fprintf(to, "}\n");
 }
 
-/* Returns whether a whole number or double is 0 and its key is optional, and so not given. */
+/* Returns whether a key is optional and its value, a whole number or double, is 0, which means that the key is not
+ * given. */
 static bool is_absent(const tri_config_key *key, const char *at) {
   static const char zero[sizeof(double)];
   return key->optional && memcmp(at, zero, sizeof zero) == 0;
@@ -222,7 +223,7 @@ static int64_t entries_of(const tri_config_key *list, const char *values) {
   return *(const int64_t *)(const void *)(values + list->count);
 }
 
-/* Formats a list by the value that stands for each entry, "[number, format]". */
+/* Formats a list as the values of the key `plain` of its entries, "[number, format]". */
 static void format_list(const tri_config_key *list, const char *values, char out[LINE_BYTES]) {
   const tri_config_key *plain = find_plain(list);
   char value[LINE_BYTES];
@@ -253,7 +254,7 @@ static bool format_entries(const tri_config_key *list, const char *a, const char
   return false;
 }
 
-/* Compares two lists whose entries have a plain value: first these values, then the entries. */
+/* Compares two lists whose entries have a key `plain`. Compares the values of this key first, and then the entries. */
 static void compare_lists(const tri_config_key *list, const char *left, const char *right, const char *name,
                           unsigned change, const comparison *to) {
   char before[LINE_BYTES], after[LINE_BYTES];

@@ -138,7 +138,7 @@ static const char *double_fault(const tri_config_key *key, double value, const c
   return number_fault(key, value, written == NULL ? shown : written, buffer);
 }
 
-/* Returns whether a text is printable, but for the line breaks and tabs that a key may have. */
+/* Returns whether a text is printable, apart from line breaks and tabs, which some keys may have. */
 static bool is_printable(const tri_config_key *key, const char *text) {
   char *copy = strdup(text);
   if (copy == NULL) return false;
@@ -162,8 +162,8 @@ static const char *string_fault(const tri_config_key *key, const char *text, cha
   return buffer;
 }
 
-/* Returns the fault of a list's numbers, at most `most`, or NULL. `written`: the first node that they were read from,
- * or NULL. */
+/* Returns the fault of a list of at most `most` numbers, or NULL. `written`: the first of the nodes from which they
+ * were read, or NULL. */
 static const char *numbers_fault(const tri_config_key *key, const void *at, size_t most, const tri_yaml *written,
                                  char *buffer) {
   char excerpt[TRI_YAML_EXCERPT_BYTES];
@@ -348,8 +348,8 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
   return false;
 }
 
-/* Returns whether 0 was written for an `auto` key; `auto: 0` would pass the check of the value in memory, in which 0
- * means `auto`. */
+/* Returns whether 0 was written for an `auto` key. The check of the value in memory would accept it, because 0 means
+ * `auto` there. */
 static bool is_zero_for_auto(const tri_config_key *key, const tri_yaml *node, const void *at) {
   int64_t value = 0;
   if (key->type != TRI_CONFIG_AUTO || strcmp(node->text, "auto") == 0) return false;

@@ -8,8 +8,8 @@
  * `optimizer:`". Not for sections. */
 tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at);
 
-/* Describes what is wrong with the value at *at, which was read from `node` (NULL: not from a file), as the rest of a
- * sentence ("must be at least 1, not 0"); returns NULL if it is right. Not for sections. */
+/* Returns a description of the fault of the value at *at, as the rest of a sentence ("must be at least 1, not 0"); NULL
+ * if the value is valid. `node` is the node from which it was read; NULL: not from a file. Not for sections. */
 enum { TRI_CONFIG_FAULT_BYTES = 512 };
 const char *tri_config_value_fault(const tri_config_key *key, const void *at, const tri_yaml *node,
                                    char buffer[TRI_CONFIG_FAULT_BYTES]);

@@ -1,4 +1,5 @@
-/* Answers to names of other programs that correspond to no single name of ours; name_aliases.h has names that do. */
+/* Answers for names of other programs that do not correspond to one of our names; name_aliases.h has the names that
+ * do. */
 #ifndef TRI_CONFIG_NAME_ANSWERS_H
 #define TRI_CONFIG_NAME_ANSWERS_H
 
@@ -9,7 +10,7 @@ const char *tri_command_answer(const char *word);
 const char *tri_key_answer(const char *word);
 /* Returns the answer for an option of one command ("train"), if a general answer would be wrong; NULL: none. */
 const char *tri_option_answer(const char *command, const char *word);
-/* Returns the answer for a value that no key accepts, or NULL. */
+/* Returns the answer for a value that is not valid for any key, or NULL. */
 const char *tri_value_answer(const char *word);
 
 #endif

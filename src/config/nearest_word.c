@@ -14,8 +14,8 @@ enum { SHORT_NAME = 5 };
 
 static bool is_long(const char *word) { return strnlen(word, MOST_LETTERS + 1) > MOST_LETTERS; }
 
-/* Returns the cost of a changed letter. In a short name, changing a digit to another makes a different name (v100 and
- * h800), and costs more. */
+/* Returns the cost of changing a letter. In a short name, replacing a digit by another one makes a different name (v100
+ * and h800), so it costs more. */
 static size_t change_cost(char letter, char other, bool is_short) {
   if (letter == other) return 0;
   return is_short && isdigit((unsigned char)letter) && isdigit((unsigned char)other) ? 2 : 1;
@@ -57,7 +57,8 @@ const char *tri_known_word(const char *word, const char *const *candidates, size
   return NULL;
 }
 
-/* Returns the maximum number of wrong letters in a name of that length; with more it counts as a different name. */
+/* Returns the maximum number of wrong letters in a name of this length. A word with more of them is a different
+ * name. */
 static size_t most_edits(size_t length) { return length < 3 ? 0 : (length + 2) / 3; }
 
 const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count) {

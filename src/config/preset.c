@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* $TRIREME_CONFIGS, the folder of the program, the folder of the library (object_directory), the folder that was set at
- * build time. */
+/* Folder of a place: $TRIREME_CONFIGS, the folder of the program, the folder of the library (object_directory), or the
+ * folder that was set at build time. */
 typedef enum beside { CHOSEN, PROGRAM, OBJECT, BUILT } beside;
 
 /* Places of presets, in order: a folder, and a path below it. */
@@ -78,7 +78,7 @@ bool tri_preset_find(const char *folder, const char *name, char path[TRI_PATH_BY
   return false;
 }
 
-/* Inserts a name into the sorted list, unless it is in the list. Returns the number of names. */
+/* Inserts a name into the sorted list unless the list has it already or is full. Returns the number of names. */
 static size_t insert_name(char names[][TRI_PRESET_NAME_BYTES], size_t count, const char *name) {
   size_t at = 0;
   while (at < count && strcmp(names[at], name) < 0) at++;

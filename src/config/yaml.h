@@ -25,7 +25,7 @@ struct tri_yaml {
   const char *key;    /* key of an entry of a mapping; NULL elsewhere */
   const char *source; /* the file, or the text on the command line */
   int line;           /* line of the key in a mapping, otherwise of the value; 0: the source is a command-line option */
-  tri_yaml *first, *last, *next; /* children in order; the next sibling */
+  tri_yaml *first, *last, *next; /* first and last child; next sibling */
 };
 
 /* Owns the nodes of any number of sources. */
@@ -34,22 +34,22 @@ typedef struct tri_yaml_tree tri_yaml_tree;
 tri_status tri_yaml_create(tri_yaml_tree **out);
 void tri_yaml_destroy(tri_yaml_tree *tree);
 
-/* Parses a document in a text (tri_yaml_parse) or a file (tri_yaml_read). TRI_BAD_CONFIG, with the line, for bad syntax
- * and for a text without any content. `source` is copied. is_option: the text comes from the command line and has no
- * line numbers. */
+/* Parses a document from `text`. Fails with TRI_BAD_CONFIG, with the line, for bad syntax and for a text without any
+ * content. `source` is copied. is_option: the text comes from the command line and has no line numbers. */
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out);
-/* Returns TRI_BAD_FILE if the file does not exist and its folder has one with a similar name, which the message names.
- */
+/* Fails with TRI_BAD_FILE if the file does not exist and its folder has a file with a similar name, which the message
+ * names. */
 tri_status tri_yaml_look_for(const char *path);
 
 /* Writes the end of a message about a missing file or folder: "; did you mean PATH?" with the nearest name in the same
- * folder; "" if none is near. `ending` is part of the file's name and not of the message (".idx"). Returns out. */
+ * folder, or "" if none is near. `ending` (".idx") is part of the file's name that the message does not show. Returns
+ * out. */
 enum { TRI_NEAREST_FILE_BYTES = TRI_PATH_BYTES + 32 };
 const char *tri_yaml_nearest_file(const char *path, const char *ending, char out[TRI_NEAREST_FILE_BYTES]);
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
 
-/* Makes a scalar with a copy of `text`, or an empty mapping if that is NULL. The node gets the source and line of
+/* Makes a scalar with a copy of `text`, or an empty mapping if `text` is NULL. The node gets the source and line of
  * `like`. */
 tri_status tri_yaml_make(tri_yaml_tree *tree, const tri_yaml *like, const char *text, tri_yaml **out);
 
@@ -68,9 +68,9 @@ bool tri_yaml_is_null(const tri_yaml *node);
  * read back the same. */
 bool tri_yaml_is_printable(const char *text);
 
-/* Records a failure as "SUBJECT at line 7 of FILE REST", or for a node of an option as "OPTION: SUBJECT REST"
- * (without "OPTION: " if the source has no name). The format gives REST, with the blank or the semicolon that it begins
- * with. Returns TRI_BAD_CONFIG. */
+/* Records a failure as "SUBJECT at line 7 of FILE REST". For a node of an option it is "OPTION: SUBJECT REST", without
+ * "OPTION: " if the source has no name. The format gives REST, and begins with a blank or a semicolon. Returns
+ * TRI_BAD_CONFIG. */
 tri_status tri_yaml_fail(const tri_yaml *node, const char *subject, const char *format, ...) TRI_PRINTF(3, 4);
 
 /* Shortens a scalar's text for a message, on one line and as valid UTF-8. Returns buffer. */

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 
 struct tri_bigram {
-  int64_t vocab_size, num_tokens, num_kinds; /* V, N, T */
-  uint64_t *pairs;                           /* previous << 32 | next, sorted; each once after counting */
-  int64_t *counts;                           /* [num_pairs] */
+  int64_t vocab_size, num_tokens, num_kinds; /* V, N and T of the formula in bigram.h */
+  uint64_t *pairs;                           /* pairs, as previous << 32 | next; after counting, sorted and each once */
+  int64_t *counts;                           /* number of times that each pair occurs [num_pairs] */
   int64_t num_pairs;
-  int64_t *token_counts;      /* c(w) */
-  int64_t *context_counts;    /* c(h): occurrences as the first of a pair */
-  int64_t *context_followers; /* T(h) */
+  int64_t *token_counts;      /* c(w) of each token [vocab_size] */
+  int64_t *context_counts;    /* c(h) of each token [vocab_size]: number of pairs that it begins */
+  int64_t *context_followers; /* T(h) of each token [vocab_size] */
 };
 
 enum { READ_TOKENS = 65536 };

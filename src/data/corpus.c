@@ -34,12 +34,12 @@ struct tri_corpus {
   mapped_file mask, labels; /* empty: no such file */
   char *name;               /* the prefix */
   tri_corpus_index index;
-  int64_t *starts;                         /* [sequences]: tokens before each sequence; NULL if contiguous */
-  int64_t num_learnt;                      /* tokens whose mask is 1; without a mask, all */
+  int64_t *starts;                         /* number of tokens before each sequence [sequences]; NULL if contiguous */
+  int64_t num_learnt;                      /* number of tokens whose mask is 1; without a mask, number of all tokens */
   char fingerprint[TRI_FINGERPRINT_BYTES]; /* over all files */
   char tokens_fingerprint[TRI_FINGERPRINT_BYTES], mask_fingerprint[TRI_FINGERPRINT_BYTES];
   char labels_fingerprint[TRI_FINGERPRINT_BYTES];
-  tri_corpus_record record; /* empty: no record */
+  tri_corpus_record record; /* {0} if the corpus has no record */
 };
 
 static tri_status make_path(const char *prefix, const char *suffix, char **out) {
@@ -54,7 +54,8 @@ static int is_index(const struct dirent *entry) {
   return length > 4 && strcmp(entry->d_name + length - 4, ".idx") == 0;
 }
 
-/* Fails because a corpus is missing, and suggests the folder's corpora, or the name without its suffix. */
+/* Fails because a corpus is missing. The message suggests the corpora in that folder, or the name without its
+ * suffix. */
 static tri_status no_such_corpus(const char *prefix, const char *path) {
   struct dirent **entries = NULL;
   char found[512] = "", nearest[TRI_NEAREST_FILE_BYTES];
@@ -116,8 +117,8 @@ static void unmap_file(mapped_file *file) {
   tri_free(file->path);
 }
 
-/* Checks a .bin that is longer than its index. The index may describe a part of the .bin on purpose, or belong to
- * another file; if the corpus has a record, the file was changed. */
+/* Checks a .bin that is longer than its index describes. Such an index may describe a part of the .bin on purpose, or
+ * may belong to another file. If the corpus has a record, the file was changed after it was made. */
 static tri_status check_rest(const tri_corpus *corpus) {
   const tri_corpus_index *index = &corpus->index;
   int64_t end = index->first_byte + index->num_tokens * index->id_bytes;
@@ -195,16 +196,17 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
 
 /* A side file of a corpus: a mask, or labels. */
 typedef struct side_file {
-  const char *has, *suffix, *option; /* "a mask"; suffix of the file; option of `trireme prepare` that makes it */
-  const char *values;                /* meaning of 0 and 1 */
+  const char *has, *suffix,
+      *option;        /* name ("a mask"); suffix of the file; option of `trireme prepare` that makes it */
+  const char *values; /* meaning of 0 and 1 */
 } side_file;
 static const side_file mask_file = {"a mask", TRI_CORPUS_MASK_SUFFIX, "--chat",
                                     "a mask has only 0 (context) and 1 (learnt)"};
 static const side_file labels_file = {"labels", TRI_CORPUS_LABELS_SUFFIX, "--preferences",
                                       "labels are only 0 (undesirable) and 1 (desirable)"};
 
-/* Checks that a mask exists if and only if the record has one, and that it is the recorded one: without its mask a
- * corpus of conversations would teach a model the questions as well. The same for labels. A corpus without a record
+/* Checks that a mask (or labels) exists if and only if the record has it, and that the fingerprint is the recorded one.
+ * Without its mask, a corpus of conversations would teach a model the questions as well. A corpus without a record
  * passes. */
 static tri_status check_side(const tri_corpus *corpus, const char *path, const side_file *side, const char *recorded,
                              const char *fingerprint) {
@@ -222,7 +224,7 @@ static tri_status check_side(const tri_corpus *corpus, const char *path, const s
                   path, words[0], side->suffix, words[1], side->option);
 }
 
-/* Checks that bytes are 0 or 1, and counts ones. The loop has no branch, so that the compiler vectorizes it. */
+/* Checks that all bytes are 0 or 1, and counts the ones. The loop has no branch, so that the compiler vectorizes it. */
 static tri_status count_ones(const char *path, const side_file *side, const uint8_t *data, size_t bytes, int64_t *out) {
   enum { CHUNK = 1 << 16 };
   *out = 0;
@@ -384,7 +386,7 @@ int64_t tri_corpus_num_learnt(const tri_corpus *corpus) { return corpus->num_lea
 
 /* ---- preferences ------------------------------------------------------------------------------------------------- */
 
-/* Returns the kind of preferences. A corpus without its record is recognised by its labels. */
+/* A corpus without a record is recognised by its labels. */
 tri_preferences tri_corpus_preferences(const tri_corpus *corpus) {
   return corpus->labels.data != NULL ? TRI_PREFERENCES_LABELS : corpus->record.preferences;
 }
@@ -460,7 +462,7 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
   const tri_corpus_record *own = &corpus->record, *its = &other->record;
   if (own->tokenizer[0] == '\0' || its->tokenizer[0] == '\0') return TRI_OK;
   if (strcmp(own->tokenizer, its->tokenizer) == 0) return TRI_OK;
-  /* Nothing is logged here: tri_corpus_check_tokenizer logs that a fingerprint is an old one. */
+  /* Nothing is logged here, because tri_corpus_check_tokenizer logs it if a fingerprint is an old one. */
   if (tri_fingerprint_fits(NULL, own->tokenizer, its->tokenizer, its->tokenizer_before)) return TRI_OK;
   if (tri_fingerprint_fits(NULL, its->tokenizer, own->tokenizer, own->tokenizer_before)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
@@ -531,7 +533,7 @@ static tri_status read_run(const tri_corpus *corpus, int64_t position, int64_t o
                            int64_t vocab_size, int32_t *out) {
   const char *from = corpus->bin.data + offset;
   convert_ids(corpus->index.type, from, count, out);
-  /* Without a branch, so that the compiler vectorizes the loop; a negative id is a large unsigned one. */
+  /* This loop has no branch, so that the compiler vectorizes it; a negative id is a large unsigned one. */
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; i++) largest = (uint32_t)out[i] > largest ? (uint32_t)out[i] : largest;
   if ((int64_t)largest < vocab_size) return TRI_OK;

@@ -50,26 +50,27 @@ const char *tri_corpus_labels_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_tokenizer(const tri_corpus *corpus);
 /* Returns the token at the end of each document, from the record; -1 if the record is missing, or does not have it. */
 int32_t tri_corpus_end_of_text(const tri_corpus *corpus);
-/* Returns the size of that tokenizer's vocabulary, from the record; 0 if unknown. */
+/* Returns the size of the vocabulary of the tokenizer that made the ids, from the record; 0 if unknown. */
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus);
-/* Returns the bytes of the texts from which the tokens were made, from the record; 0 if unknown. */
+/* Returns the number of bytes of the texts from which the tokens were made, from the record; 0 if unknown. */
 int64_t tri_corpus_text_bytes(const tri_corpus *corpus);
 
-/* Compares the corpus's tokenizer with the one in use (NULL: none). If they differ, fails with TRI_BAD_FILE;
- * the message names both. tokenizer_name: as the user gave it (a path, "bytes"). If one of the two is unknown, logs a
- * line and succeeds. */
+/* Compares the corpus's tokenizer with the one in use (NULL: none). If they differ, fails with TRI_BAD_FILE; the
+ * message names both. If one of the two is unknown, logs a line and succeeds. tokenizer_name: the tokenizer in use as
+ * the user gave it (a path, "bytes"). */
 tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,
                                       const char *tokenizer_name);
 
-/* The same for two corpora, if both tokenizers are known. */
+/* Fails with TRI_BAD_FILE if two corpora were made with different tokenizers. Succeeds if one of the tokenizers is
+ * unknown. */
 tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_corpus *other);
 
 /* Returns whether a model's vocabulary is much larger than the one with which the corpus was made
  * (tri_tokenizer_leaves_gap); if so, logs a line. */
 bool tri_corpus_log_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
-/* Returns whether, according to the record, the corpus's texts lack the tokens with which the tokenizer (NULL: none)
- * begins a text: the corpus may be older, or its tokenizer.json was changed. If so, logs a line. False for a corpus
+/* Returns whether the texts of the corpus lack the tokens with which the tokenizer (NULL: none) begins a text; if so,
+ * logs a line. The record shows this. The reason may be an older corpus or a changed tokenizer.json. False for a corpus
  * with a mask. */
 bool tri_corpus_log_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer);
 
@@ -94,9 +95,8 @@ tri_preferences tri_corpus_preferences(const tri_corpus *corpus);
 /* Returns a byte for each document, in the corpus's memory: 1 if its answer is desirable, else 0. NULL: no labels. */
 const uint8_t *tri_corpus_labels(const tri_corpus *corpus);
 
-/* Fail with TRI_BAD_FILE, with advice in the message: the first if the corpus has preferences, the second if it does
- * not.
- */
+/* Fail with TRI_BAD_FILE, with advice in the message. The first function fails if the corpus has preferences, the
+ * second if it has none. */
 tri_status tri_corpus_want_text(const tri_corpus *corpus);
 tri_status tri_corpus_want_preferences(const tri_corpus *corpus);
 
@@ -105,8 +105,8 @@ tri_status tri_corpus_want_preferences(const tri_corpus *corpus);
 /* Returns the number of documents of the index that have no tokens. */
 int64_t tri_corpus_num_empty(const tri_corpus *corpus);
 
-/* Returns the position in the stream of the first token of a document of the index; for an empty document, that of the
- * next document; for num_documents, the number of tokens. */
+/* Returns the position in the stream of the first token of a document of the index. For an empty document this is the
+ * position of the next document; for num_documents, it is the number of tokens. */
 int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document);
 
 /* Returns the prefix with which the corpus was opened. */

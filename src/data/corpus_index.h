@@ -22,7 +22,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "corpus files are read and written in the byte order of memory");
 
-#define TRI_CORPUS_MAGIC "MMIDIDX\0" /* and the NUL that ends the literal */
+#define TRI_CORPUS_MAGIC "MMIDIDX\0" /* the NUL that ends the literal is the ninth byte */
 enum { TRI_CORPUS_MAGIC_BYTES = 9, TRI_CORPUS_HEADER_BYTES = 34, TRI_CORPUS_VERSION = 1 };
 
 typedef enum tri_corpus_type {
@@ -31,8 +31,8 @@ typedef enum tri_corpus_type {
   TRI_CORPUS_I16 = 3,
   TRI_CORPUS_I32 = 4,
   TRI_CORPUS_I64 = 5,
-  TRI_CORPUS_F64 = 6, /* not ids: refused */
-  TRI_CORPUS_F32 = 7, /* not ids: refused */
+  TRI_CORPUS_F64 = 6, /* floating point, not ids: refused */
+  TRI_CORPUS_F32 = 7, /* floating point, not ids: refused */
   TRI_CORPUS_U16 = 8,
 } tri_corpus_type;
 
@@ -43,19 +43,19 @@ typedef struct tri_corpus_index {
   tri_corpus_type type;
   int id_bytes; /* bytes of one id */
   int64_t num_sequences, num_documents, num_tokens;
-  /* Each sequence begins where the sequence before it ends, so that all tokens are contiguous in PREFIX.bin. */
+  /* Each sequence begins at the end of the sequence before it, so all tokens are contiguous in PREFIX.bin. */
   bool contiguous;
   int64_t first_byte;                       /* offset of the tokens in PREFIX.bin, if contiguous */
   int64_t num_empty;                        /* documents without tokens */
   const char *sizes, *pointers, *documents; /* the arrays of the file, unaligned; use the functions below */
 } tri_corpus_index;
 
-/* Checks every number of an index of `bytes` bytes against its own length and against a .bin of bin_bytes. `path` and
- * bin_path are for messages. The result points into data. Fails with TRI_BAD_FILE. */
+/* Checks every number of an index of `bytes` bytes against the length of the index and of a .bin of bin_bytes. `path`
+ * and bin_path are for messages. The result points into `data`. Fails with TRI_BAD_FILE. */
 tri_status tri_corpus_index_parse(const char *path, const void *data, size_t bytes, const char *bin_path,
                                   int64_t bin_bytes, tri_corpus_index *out);
 
-/* Return the tokens of a sequence, and its byte offset in PREFIX.bin. */
+/* Return the number of tokens of a sequence, and its byte offset in PREFIX.bin. */
 int64_t tri_corpus_index_size(const tri_corpus_index *index, int64_t sequence);
 int64_t tri_corpus_index_pointer(const tri_corpus_index *index, int64_t sequence);
 

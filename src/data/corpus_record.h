@@ -55,7 +55,7 @@ const char *tri_preferences_word(tri_preferences preferences);
  * Fails with TRI_BAD_FILE for a file that is not a record. */
 tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out);
 
-/* The same for a text in memory; `path` is for messages. */
+/* Parses a record in memory as tri_corpus_record_read does; `path` is for messages. */
 tri_status tri_corpus_record_parse(const char *path, const char *text, size_t bytes, tri_corpus_record *out);
 
 /* Writes the file completely, or on failure not at all. */

@@ -30,7 +30,7 @@ struct tri_corpus_writer {
   tri_output_file labels; /* used if the documents have labels */
   bool masked, labelled;
   int64_t tokens, documents, sequences, desirable;
-  int64_t open_tokens; /* tokens of the sequence that is not in `sizes` yet */
+  int64_t open_tokens; /* number of tokens of the sequence that is not in `sizes` yet */
   bool in_document;
 };
 
@@ -162,8 +162,8 @@ tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t c
 
 /* ---- moving the tail --------------------------------------------------------------------------------------------- */
 
-/* Finds the entry of `sizes` in which the last `tokens` tokens begin, and the number of tokens of that entry before
- * them. */
+/* Finds the entry of `sizes` in which the last `tokens` tokens begin, and the number of tokens that the entry has
+ * before them. */
 static tri_status find_tail(tri_corpus_writer *from, int64_t tokens, int64_t *out_entry, int64_t *out_kept) {
   uint32_t entries[CHUNK];
   int64_t before = from->sequences;
@@ -213,8 +213,8 @@ static tri_status copy_tokens(tri_corpus_writer *from, tri_corpus_writer *to, in
   return copy_bytes(&from->bin, &to->bin, first * from->id_bytes, (first + count) * from->id_bytes);
 }
 
-/* Appends the sizes from `entry` on to `to`, the first one less its `kept` tokens, and moves the counts of documents.
- */
+/* Appends the sizes from entry `entry` on to the sizes of `to`, the first one reduced by `kept` tokens, and moves the
+ * counts of documents. */
 static tri_status copy_sizes(tri_corpus_writer *from, tri_corpus_writer *to, int64_t entry, int64_t kept) {
   for (int64_t i = entry; i < from->sequences; i++) {
     uint32_t size = 0;

@@ -22,7 +22,7 @@ tri_status tri_corpus_writer_end_document(tri_corpus_writer *writer);
 /* Makes the writer also write PREFIX.mask, with a byte for each token: 1 if the token is learnt as a label, 0 if it is
  * context only. Must be called before the first token. */
 tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer);
-/* As tri_corpus_writer_add, for a corpus with a mask. */
+/* Adds tokens with their mask to the current document of a corpus with a mask. */
 tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
                                         int64_t count);
 
@@ -44,9 +44,9 @@ tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t c
  * same vocabulary. A document that is cut ends at the cut. In both writers the last document must be ended. */
 tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens);
 
-/* Two steps, so that several corpora can be put in place together: `finish` writes the index and flushes everything to
- * the disk (and fails if the disk is full), `commit` renames the files. An older PREFIX.idx is removed first, so that
- * an index never coexists with the .bin of another corpus. */
+/* Put a corpus in place in two steps, so that several corpora can be put in place together. `finish` writes the index
+ * and flushes everything to the disk (and fails if the disk is full); `commit` renames the files. An older PREFIX.idx
+ * is removed first, so that an index never coexists with the .bin of another corpus. */
 tri_status tri_corpus_writer_finish(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_commit(tri_corpus_writer *writer);
 

@@ -17,8 +17,8 @@ tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text) {
 
 /* ---- positions --------------------------------------------------------------------------------------------------- */
 
-/* Returns the document of the index that has a token: the last document that begins at or before the token, which is
- * not empty. */
+/* Returns the document of the index that contains a token. It is the last document that begins at or before the token,
+ * so it is not empty. */
 static int64_t find_document(const tri_corpus *corpus, int64_t token) {
   int64_t low = 0, high = tri_corpus_num_documents(corpus);
   while (high - low > 1) {
@@ -102,7 +102,8 @@ tri_status tri_documents_walk(const tri_documents *documents, tri_documents_visi
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* Ends the iteration at the first boundary, with TRI_INTERRUPTED, which is not a failure and not reported. */
+/* Ends the iteration at the first boundary between documents. The status TRI_INTERRUPTED is not a failure here, and is
+ * not reported. */
 static tri_status stop_at_boundary(void *context, int64_t first, int64_t length) {
   const tri_corpus *corpus = context;
   return first + length < tri_corpus_num_tokens(corpus) ? TRI_INTERRUPTED : TRI_OK;

@@ -26,8 +26,9 @@ tri_status tri_documents_check(const tri_documents *documents);
  * first document that is longer. */
 tri_status tri_documents_check_lengths(const tri_documents *documents);
 
-/* Sets positions[i] to the position of token first + i of the stream in its document; in a document that begins before
- * `first`, positions count from `first`. ids[count] are these tokens. *ends: a document ends with the last token. */
+/* Sets positions[i] to the position of token first + i of the stream in its document. In a document that begins before
+ * `first`, positions count from `first`. ids[count] are these tokens. Sets *ends to whether a document ends with the
+ * last of them. */
 void tri_documents_positions(const tri_documents *documents, int64_t first, int64_t count, const int32_t *ids,
                              int32_t *positions, bool *ends);
 

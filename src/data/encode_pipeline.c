@@ -28,7 +28,7 @@ typedef struct slot {
   tri_token_list ids;
   tri_encoded_piece *pieces;
   int64_t piece_capacity;
-  uint8_t *mask; /* mask of the ids, for conversations */
+  uint8_t *mask; /* mask of the ids; only for conversations and preferences */
   int64_t mask_room;
   tri_saved_error failure, skipped;
   bool done;
@@ -37,12 +37,12 @@ typedef struct slot {
 typedef struct ring {
   const tri_encode_pipeline *pipeline;
   pthread_mutex_t lock;
-  pthread_cond_t room, work, done; /* signals to the reader, the encoders and the caller */
+  pthread_cond_t room, work, done; /* signals to the reader; to the encoders; to the caller */
   slot *slots;
   int64_t size;
   int64_t read, claimed, accepted;
-  bool ended;   /* the input has ended */
-  bool stopped; /* the caller has finished or failed: threads end */
+  bool ended;   /* the reader has reached the end of the input */
+  bool stopped; /* the caller has finished or failed, so the threads end */
 } ring;
 
 typedef struct worker {
@@ -146,8 +146,8 @@ static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder 
 
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
 
-/* Sets the mask of tokens. A token is learnt if one of its bytes belongs to an answer. A token without bytes of its own
- * (normalization gave them to the token before) is learnt if the token before is. */
+/* Sets the mask of tokens. A token is learnt if one of its bytes belongs to an answer. A token may have no bytes,
+ * because normalization gave them to the token before; it is then learnt if that token is. */
 static void mark_tokens(const tri_chat_answered *c, const tri_token_ends *ends, uint8_t *mask) {
   size_t begin = 0;
   int64_t k = 0;

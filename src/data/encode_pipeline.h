@@ -17,10 +17,10 @@ typedef struct tri_encoded_piece {
   int64_t tokens, text_bytes;
   int64_t document; /* index over all inputs */
   bool ends_document;
-  bool skipped; /* part of a bad document that was skipped */
+  bool skipped; /* the piece is part of a bad document that was skipped */
   int64_t line; /* line of the record, for messages; only with preferences */
-  /* Preferences: a pair is two documents, and the first has `chosen_tokens`; else the piece is one document, with the
-   * label `desirable`. */
+  /* Preferences: a pair is two documents, and the first one has `chosen_tokens` tokens. Else the piece is one document,
+   * with the label `desirable`. */
   bool is_pair, desirable;
   int64_t chosen_tokens;
 } tri_encoded_piece;
@@ -32,7 +32,7 @@ typedef struct tri_encoded_block {
   const tri_encoded_piece *pieces;
   int64_t num_pieces;
   const char *path; /* path of the file */
-  int64_t position; /* bytes of the input files read up to here */
+  int64_t position; /* number of bytes of the input files read so far, up to the end of this block */
 } tri_encoded_block;
 
 typedef struct tri_encode_pipeline {
@@ -44,13 +44,13 @@ typedef struct tri_encode_pipeline {
   bool preferences;            /* inputs are preferences, rendered with `chat` */
   bool skip_bad;               /* skip bad documents; else they are errors */
   int threads;
-  /* Called for each block, always from the thread that runs the pipeline; a failure ends the run. */
+  /* Called for each block, always from the thread that runs the pipeline. If it fails, the run fails. */
   tri_status (*accept)(void *context, const tri_encoded_block *block);
   void *context;
 } tri_encode_pipeline;
 
-/* Encodes all blocks, and returns when they are accepted. If the input has several errors, the first one in the order
- * of the input is returned. */
+/* Encodes all blocks, and returns after `accept` was called for the last. If the input has several errors, the first
+ * one in the order of the input is returned. */
 tri_status tri_encode_pipeline_run(const tri_encode_pipeline *pipeline);
 
 #endif

@@ -26,11 +26,11 @@ typedef struct tri_encoded_preference {
   int64_t tokens[2];     /* tokens of each document: prompt and answer */
   int64_t prompt_tokens; /* tokens of the prompt, with which each document begins */
   int64_t text_bytes;    /* bytes of all documents */
-  bool desirable;        /* label of the answer, if there is one */
+  bool desirable;        /* label of the answer, if num_documents is 1 */
 } tri_encoded_preference;
 
-/* Appends the tokens of the record's documents, one after the other. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED and
- * appends nothing if the record is wrong; the message begins with file and line. */
+/* Appends the tokens of the documents of a record, one after the other. If the record is wrong, fails with TRI_BAD_FILE
+ * or TRI_UNSUPPORTED, and appends nothing; the message begins with file and line. */
 tri_status tri_preference_encoder_add(tri_preference_encoder *encoder, const tri_preference_line *line,
                                       tri_token_list *ids, tri_encoded_preference *out);
 

@@ -54,8 +54,8 @@ void tri_eval_windows_release(tri_eval_windows *windows) {
   *windows = (tri_eval_windows){0};
 }
 
-/* Sets the positions of a window's tokens within their documents, and removes labels that cross from one document to
- * the next. */
+/* Sets the positions of a window's tokens within their documents. Labels that are in the next document no longer
+ * count. */
 static void mask_window(const tri_eval_windows *w, int64_t first, int64_t count, const tri_sample *out) {
   bool ends = false;
   tri_documents_positions(&w->documents, first, count, out->ids, out->positions, &ends);

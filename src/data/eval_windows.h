@@ -9,7 +9,7 @@
 typedef struct tri_eval_windows_options {
   int64_t sequence; /* tokens of a sequence */
   int64_t vocab_size;
-  int32_t end_of_text;        /* the tokenizer's, or -1 (tri_documents_of) */
+  int32_t end_of_text;        /* the tokenizer's id, or -1 (tri_documents_of) */
   int64_t ignore_token;       /* labels with this id do not count; -1: unused */
   tri_document_use documents; /* joined or masked */
   tri_packing_use packing;
@@ -21,7 +21,7 @@ typedef struct tri_eval_windows {
   tri_eval_windows_options options;
   tri_documents documents;
   tri_source packed; /* unused if sequences are windows */
-  int64_t count;     /* number of sequences; the last window has as many labels as tokens remain */
+  int64_t count;     /* number of sequences; the last window has only as many labels as tokens remain */
   int32_t *scratch;  /* [2, sequence + 2] */
 } tri_eval_windows;
 

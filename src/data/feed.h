@@ -6,10 +6,10 @@
 #include "base/status.h"
 #include "mesh/batch_columns.h"
 
-/* Sample `index` depends only on the index. Each rank reads the samples that it needs of a step's batch
- * (engine/engine.h). */
+/* A feed is a function of the index: sample `index` depends only on it. Each rank reads the samples that it needs of a
+ * step's batch (engine/engine.h). */
 typedef struct tri_feed {
-  /* Writes the columns that *out has; the others are NULL. */
+  /* Fills the columns of *out that are not NULL. */
   tri_status (*read)(const void *from, int64_t index, const tri_sample *out);
   const void *from; /* must outlive the feed */
 } tri_feed;

@@ -13,7 +13,7 @@
 
 /* ---- hashing ----------------------------------------------------------------------------------------------------- */
 
-/* Begins a hash. `kind` makes fingerprints of different kinds, or by different rules, different. */
+/* Begins a hash with `kind`, so that fingerprints of different kinds, or by different rules, are different. */
 static tri_status fingerprint_begin(const char *kind, XXH3_state_t **out) {
   XXH3_state_t *hash = XXH3_createState();
   if (hash == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: cannot compute a fingerprint");
@@ -51,7 +51,8 @@ tri_status tri_fingerprint_join(const char *const *fingerprints, int count, char
 
 /* ---- tokenizers -------------------------------------------------------------------------------------------------- */
 
-/* Adds the vocabulary. With ignore_merges, words that are learnt tokens are not merged, so `learnt` counts. */
+/* Adds the vocabulary. The hash includes `learnt`, because with ignore_merges words that are learnt tokens are not
+ * merged. */
 static void add_vocabulary(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
   add_int(hash, vocabulary->size);
@@ -114,8 +115,8 @@ static void add_stages(XXH3_state_t *hash, const tri_pretokenizer *pretokenizer,
   }
 }
 
-/* Adds normalization steps: 0 for none, 1 for NFC alone, as in versions that had no other step, else 1 + their number
- * and the steps. */
+/* Adds normalization steps: 0 for no step; 1 for NFC alone, as in versions that had no other step; else 1 + the number
+ * of steps, and the steps. */
 static void add_steps(XXH3_state_t *hash, const tri_text_steps *steps) {
   bool alone = steps->count == 1 && steps->steps[0].kind == TRI_TEXT_NFC;
   add_int(hash, steps->count == 0 ? 0 : alone ? 1 : 1 + steps->count);
@@ -144,8 +145,9 @@ static int compare_added(const void *a, const void *b) {
   return left < right ? -1 : left > right; /* equal after normalization: in the order of the list */
 }
 
-/* Adds the added tokens, in any order of the file. Whether a token is searched before or after normalization
- * matters only if the tokenizer normalizes, or if the tokens differ in that. */
+/* Adds the added tokens, in an order that does not depend on their order in the file. The hash includes whether a token
+ * is searched before or after normalization only if this matters: if the tokenizer normalizes, or if the tokens differ
+ * in it. */
 static tri_status add_added(XXH3_state_t *hash, const tri_tokenizer *tokenizer) {
   int64_t count = tokenizer->added_count, late = 0;
   const tri_added_token **sorted = NULL;
@@ -179,7 +181,8 @@ static tri_status fingerprint_tokenizer(const tri_tokenizer *tokenizer, bool bef
   add_int(hash, tokenizer->ignore_merges);
   add_int(hash, tokenizer->unknown);
   add_int(hash, tokenizer->unknown >= 0 && tokenizer->fuse_unknown);
-  add_int(hash, tokenizer->named_end); /* does not depend on other files of the folder */
+  add_int(hash, tokenizer->named_end); /* the usual name alone decides, so that the hash does not depend on other files
+                                          of the folder */
   tri_status status = add_added(hash, tokenizer);
   if (status == TRI_OK) {
     fingerprint_end(hash, out);
@@ -218,7 +221,7 @@ static void add_samples(XXH3_state_t *hash, const char *data, size_t bytes) {
   XXH3_128bits_update(hash, data, TRI_FINGERPRINT_END_BYTES);
   size_t distance = bytes / (TRI_FINGERPRINT_PIECES + 1);
   for (size_t i = 1; i <= TRI_FINGERPRINT_PIECES; i++) {
-    /* Aligned to a page, so that each piece reads one page of the file, if `data` is its begin. */
+    /* Offsets are multiples of a page, so that each piece reads one page of the file if `data` begins at a page. */
     size_t at = i * distance / TRI_FINGERPRINT_PIECE_BYTES * TRI_FINGERPRINT_PIECE_BYTES;
     XXH3_128bits_update(hash, data + at, TRI_FINGERPRINT_PIECE_BYTES);
   }

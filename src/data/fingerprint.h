@@ -17,13 +17,14 @@
  * count as they are written, but patterns that are known to match the same are equal. */
 tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
-/* Computes the fingerprint of older versions, which did not include the version of Unicode that patterns use
- * (unicode_classes.h). The two differ only for patterns with \p{..}, \w, \d or \b, for Digits and for Punctuation. */
+/* Computes the fingerprint of a tokenizer by the rules of older versions, which did not include the version of Unicode
+ * that patterns use (unicode_classes.h). The two fingerprints differ only for patterns with \p{..}, \w, \d or \b, for
+ * Digits and for Punctuation. */
 tri_status tri_tokenizer_fingerprint_before(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
-/* Returns whether a recorded fingerprint is one of a tokenizer's two: `now`, or `before` by the rules of older versions
- * ("": unknown). If the recorded one is `before`, logs a line that begins with `what`, the owner of the record (NULL:
- * does not log). */
+/* Returns whether a recorded fingerprint is that of a tokenizer, whose fingerprint is `now`, or `before` by the rules
+ * of older versions ("": unknown). If the recorded one is `before`, logs a line that begins with `what`, the owner of
+ * the record (NULL: does not log). */
 bool tri_fingerprint_fits(const char *what, const char *recorded, const char *now, const char *before);
 
 /* Computes the fingerprint of a corpus from the whole index and from bytes of the tokens. All bytes are read if they
@@ -42,7 +43,7 @@ enum {
 tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx, size_t idx_bytes, const char *bin,
                                   size_t bin_bytes, char out[TRI_FINGERPRINT_BYTES]);
 
-/* Computes the fingerprint of a mask, or of labels, from the same share of bytes as for a .bin. */
+/* Computes the fingerprint of a mask, or of labels, from the same selection of bytes as for a .bin. */
 tri_status tri_fingerprint_mask(const char *mask, size_t bytes, char out[TRI_FINGERPRINT_BYTES]);
 
 /* Computes the fingerprint of several fingerprints in this order. */

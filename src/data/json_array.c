@@ -70,7 +70,7 @@ static tri_status unexpected(const tri_json_array *array, char c) {
                   array->lines + 1, c >= ' ' && c < 0x7F ? c : '?', wanted);
 }
 
-/* Reads a bracket or comma of the array itself; returns false if `c` is not allowed at this point. */
+/* Reads a bracket or comma of the array itself. Returns false if `c` is not allowed here. */
 static bool read_mark(tri_json_array *array, char c) {
   if (array->closed) return false;
   if (!array->opened && c == '[') {

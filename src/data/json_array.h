@@ -12,11 +12,11 @@
 /* Starts as {.path = ...}. */
 typedef struct tri_json_array {
   const char *path;    /* for messages */
-  bool opened, closed; /* the opening, the closing bracket has been read */
+  bool opened, closed; /* the opening bracket has been read; the closing bracket has been read */
   bool has_element;    /* an element has been read, and no comma after it */
   bool has_comma;      /* a comma has been read, and no element after it */
-  int64_t lines;       /* newlines so far */
-  int64_t elements;    /* elements so far */
+  int64_t lines;       /* number of newlines so far */
+  int64_t elements;    /* number of elements so far */
 } tri_json_array;
 
 typedef struct tri_json_element {

@@ -42,8 +42,8 @@ static const char *skip_plain(const char *at, const char *end) {
     uint64_t word = 0;
     memcpy(&word, at, sizeof word);
     uint64_t quote = word ^ EACH_BYTE('"'), backslash = word ^ EACH_BYTE('\\');
-    /* The top bit of a byte is set if it is below 32, or 0 in the two others; a borrow may set more bits, never fewer.
-     */
+    /* The top bit of a byte of `special` is set if the byte is a control character (below 32), a quote or a backslash.
+     * A borrow may set the bits of further bytes, but never clears one. */
     uint64_t special = ((word - EACH_BYTE(0x20)) & ~word) | ((quote - EACH_BYTE(1)) & ~quote) |
                        ((backslash - EACH_BYTE(1)) & ~backslash);
     if ((special & EACH_BYTE(0x80)) != 0) break;

@@ -4,7 +4,8 @@
 
 #include "data/documents.h"
 
-/* The lengths from one power of two to the next share TRI_LENGTH_PARTS buckets; up to 31, each length has its own. */
+/* Number of buckets. From 32 on, the lengths from one power of two to the next share TRI_LENGTH_PARTS buckets; each
+ * length up to 31 has its own bucket. */
 enum { TRI_LENGTH_POWERS = 63, TRI_LENGTH_PARTS = 16, TRI_LENGTH_BUCKETS = TRI_LENGTH_POWERS * TRI_LENGTH_PARTS };
 
 /* The documents whose length is in one bucket. */
@@ -17,7 +18,7 @@ typedef struct tri_lengths {
   tri_length_bucket buckets[TRI_LENGTH_BUCKETS];
 } tri_lengths;
 
-/* Returns the shortest length of a bucket; for a bucket without lengths, the next power of two. */
+/* Returns the shortest length of a bucket; for a bucket to which no length belongs, the next power of two. */
 int64_t tri_length_bucket_from(int bucket);
 
 /* Counts the lengths of all documents. */

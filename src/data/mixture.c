@@ -16,7 +16,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Largest error of a share times the period that counts as an integer: rounding of weights written in decimal. */
+/* Maximum error of a share times the period with which it counts as an integer. It allows for the rounding of weights
+ * that are written in decimal. */
 static const double exact = 1e-9;
 
 /* Returns the largest error of a share with this period, if it is below `limit` and the counts sum to the period; else
@@ -41,7 +42,7 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
     return tri_fail_internal("a mixture of %" PRId64 " sources was asked for", num_sources);
   }
   for (int64_t k = 0; k < num_sources; k++) largest = fmax(largest, weights[k]);
-  for (int64_t k = 0; k < num_sources; k++) sum += weights[k] / largest; /* at most num_sources */
+  for (int64_t k = 0; k < num_sources; k++) sum += weights[k] / largest; /* the sum is at most num_sources */
   for (int64_t k = 0; k < num_sources; k++) {
     shares[k] = weights[k] / largest / sum;
     if (shares[k] * TRI_MIXTURE_LONGEST >= 1) continue;
@@ -62,14 +63,14 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
   return TRI_OK;
 }
 
-/* Returns the source of sample `place` of the period, if counts[k] samples of source k precede it. All values are
- * multiplied by (2K - 2) period: products of integers below 2^50. */
+/* Returns the source of sample `place` of the period, after counts[k] samples of each source k. All values are
+ * multiplied by (2K - 2) period, so they are products of integers below 2^50. */
 static int64_t choose_mixture_source(const tri_mixture_shares *shares, int64_t place, const int64_t *counts) {
   int64_t twice = 2 * shares->num_sources - 2, chosen = -1, slack = 0;
   for (int64_t k = 0; k < shares->num_sources; k++) {
     int64_t behind = twice * ((place + 1) * shares->counts[k] - shares->period * counts[k]);
     if (behind < shares->period) continue;
-    int64_t left = (twice - 1) * shares->period - behind; /* divided by the share: samples until the limit */
+    int64_t left = (twice - 1) * shares->period - behind; /* number of samples until the limit, times the share */
     if (chosen >= 0 && left * shares->counts[chosen] >= slack * shares->counts[k]) continue;
     chosen = k;
     slack = left;
@@ -107,7 +108,7 @@ void tri_mixture_destroy(tri_mixture *mixture) {
   tri_free(mixture->places);
 }
 
-/* Counts the samples of a source among the first `samples` of a period, by bisection. */
+/* Returns the number of samples of a source among the first `samples` of a period, found by bisection. */
 static int64_t count_in_period(const tri_mixture *mixture, int64_t source, int64_t samples) {
   int64_t low = mixture->begins[source], high = mixture->begins[source + 1];
   while (low < high) {

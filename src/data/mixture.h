@@ -1,4 +1,4 @@
-/* A mixture: the source of each sample, computed from the weights of several sources. */
+/* A mixture assigns each sample to one of several sources, according to their weights. */
 #ifndef TRI_DATA_MIXTURE_H
 #define TRI_DATA_MIXTURE_H
 
@@ -14,9 +14,10 @@ typedef struct tri_mixture_shares {
   int64_t counts[TRI_MOST_SOURCES];
 } tri_mixture_shares;
 
-/* Finds the shares of positive weights; only their ratios count. The period is the smallest with integer shares,
- * or, if that is above TRI_MIXTURE_LONGEST, the most accurate one up to it. Fails with TRI_BAD_CONFIG if a weight is
- * less than 1 / TRI_MIXTURE_LONGEST of the sum, and sets *small (unless NULL) to its index. */
+/* Finds the shares of positive weights; only the ratios of the weights matter. The period is the smallest one with
+ * integer shares. If that is above TRI_MIXTURE_LONGEST, it is the most accurate one up to TRI_MIXTURE_LONGEST. Fails
+ * with TRI_BAD_CONFIG if a weight is less than 1 / TRI_MIXTURE_LONGEST of the sum, and sets *small (unless NULL) to its
+ * index. */
 tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, tri_mixture_shares *out, int64_t *small);
 
 /* An endless order of samples of all sources, which repeats after a period: for every N, the number of samples of
@@ -35,7 +36,7 @@ void tri_mixture_destroy(tri_mixture *mixture);
 /* Returns the number of samples of a source among the first `samples`. */
 int64_t tri_mixture_count(const tri_mixture *mixture, int64_t source, int64_t samples);
 
-/* Returns the source of a sample; *number is its number among the samples of this source, from 0. */
+/* Returns the source of a sample, and sets *number to the sample's number among the samples of this source, from 0. */
 int64_t tri_mixture_at(const tri_mixture *mixture, int64_t sample, int64_t *number);
 
 #endif

@@ -24,7 +24,7 @@ tri_status tri_output_file_create(const char *prefix, const char *suffix, tri_ou
 void tri_output_file_destroy(tri_output_file *output);
 
 tri_status tri_output_file_write(tri_output_file *output, const void *data, size_t bytes);
-/* Reads bytes back, after writing the buffer; the bytes must exist. */
+/* Reads bytes of the file back, after writing the buffer to it; the bytes must exist. */
 tri_status tri_output_file_read(tri_output_file *output, int64_t offset, void *data, size_t bytes);
 tri_status tri_output_file_truncate(tri_output_file *output, int64_t bytes);
 /* Writes the buffer and flushes the file to the disk. */

@@ -15,12 +15,14 @@
 
 #include "base/memory.h"
 
-enum { LEVELS = 6 }; /* 64^6 lengths */
+enum { LEVELS = 6 }; /* 6 levels of 64: up to 64^6 lengths */
 
-/* Sequences that got `times` pieces of this length each: row r has the pieces from number first + r * times on. */
+/* A list of sequences that got `times` pieces of this length each. Row r has the pieces from number first + r * times
+ * on. */
 typedef struct entry {
   int64_t length, times, first;
-  int64_t before, before_row; /* earlier contents of row 0: an entry, and the row in that entry; -1: empty */
+  int64_t before, before_row; /* contents of row 0 before these pieces: an entry, and the row in that entry; -1: the
+                                 sequence was empty */
 } entry;
 
 typedef struct group {
@@ -35,7 +37,7 @@ struct tri_packing {
   int64_t num_entries, entries_room;
   group *groups; /* count 0: unused */
   int64_t num_groups, groups_room;
-  int64_t *ends; /* [num_groups]: sequences up to the end of this group */
+  int64_t *ends; /* [num_groups]: number of sequences in all groups up to this one */
 };
 
 /* Groups by their room, with a hierarchical bit set of the rooms that have a group. */

@@ -1,6 +1,6 @@
-/* Packing whole pieces of documents into sequences, best-fit. The plan depends only on the number of pieces of each
- * length; a piece is (length, number among those of its length). So time and memory do not grow with the number of
- * pieces, and the caller can map numbers to different pieces in every epoch. */
+/* Packing of whole pieces of documents into sequences, best-fit. The plan depends only on the number of pieces of each
+ * length. A piece is identified by its length and its number among the pieces of that length. So time and memory do not
+ * grow with the number of pieces, and the caller can assign the numbers to different pieces in every epoch. */
 #ifndef TRI_DATA_PACKING_H
 #define TRI_DATA_PACKING_H
 
@@ -20,11 +20,12 @@ typedef struct tri_packing tri_packing;
 tri_status tri_packing_create(int64_t sequence, const int64_t *counts, tri_packing **out);
 void tri_packing_destroy(tri_packing *packing);
 
-/* Return the number of sequences by best-fit decreasing; the number of tokens in all pieces. */
+/* Return the number of sequences into which best-fit decreasing packs the pieces; and the number of tokens of all
+ * pieces. */
 int64_t tri_packing_sequences(const tri_packing *packing);
 int64_t tri_packing_tokens(const tri_packing *packing);
 
-/* An iteration over the pieces of one sequence; the members are those of packing.c. */
+/* An iteration over the pieces of one sequence. packing.c uses the members. */
 typedef struct tri_packing_cursor {
   const tri_packing *packing;
   int64_t entry, row, done;

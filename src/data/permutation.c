@@ -5,7 +5,7 @@
 #include "data/permutation.h"
 #include "base/random.h"
 
-/* Four rounds are pseudo-random for an observer without the key; small domains need more. */
+/* Number of rounds. Four are pseudo-random for an observer without the key; small domains need more. */
 enum { ROUNDS = 8 };
 
 uint64_t tri_permutation_at(tri_random_key key, uint64_t count, uint64_t index) {

@@ -12,9 +12,10 @@ typedef struct counter {
   int64_t sequence;
   tri_too_long rule;
   int64_t documents, too_long, left_out, unlearnt;
-  int64_t *counts;         /* [sequence + 1] */
-  double windows_fraction; /* number of (query, key) pairs that attend, if windows of `sequence` tokens from the first
-                              token on cut the documents; tri_packing_look divides it by the number of all pairs */
+  int64_t *counts;         /* number of pieces of each length [sequence + 1] */
+  double windows_fraction; /* number of (query, key) pairs that attend in windows of `sequence` tokens, cut into
+                              documents; the first window begins at the first token; tri_packing_look divides the
+                              number by that of all pairs */
 } counter;
 
 static double triangle(int64_t length) { return 0.5 * (double)length * ((double)length + 1); }
@@ -33,9 +34,8 @@ static int64_t taken_of(tri_too_long rule, int64_t sequence, int64_t length) {
   return length;
 }
 
-/* Returns whether none of tokens first + 1 .. first + count, the labels of tokens first .. first + count - 1, is
- * learnt.
- */
+/* Returns whether none of the labels of tokens first .. first + count - 1 is learnt. These labels are tokens first + 1
+ * .. first + count. */
 static bool nothing_is_learnt(const tri_corpus *corpus, int64_t first, int64_t count) {
   const uint8_t *mask = tri_corpus_mask(corpus, first + 1, count);
   return mask != NULL && memchr(mask, 1, (size_t)count) == NULL;
@@ -89,8 +89,8 @@ tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tr
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-/* Places pieces by length. pieces->begins[l + 1] is the next free place for length l: the begin of the pieces of this
- * length before the first is placed, their end after the last. */
+/* Assigns pieces to places by their length. pieces->begins[l + 1] is the next free place for a piece of length l.
+ * Before the first piece this is the begin of the places of length l, after the last piece their end. */
 typedef struct placer {
   int64_t sequence;
   tri_too_long rule;

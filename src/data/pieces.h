@@ -1,5 +1,5 @@
-/* The pieces of a corpus for packing: whole documents; documents longer than a sequence are cut, truncated or dropped.
- */
+/* The pieces of a corpus for packing: whole documents. Documents longer than a sequence are cut, truncated or
+ * dropped. */
 #ifndef TRI_DATA_PIECES_H
 #define TRI_DATA_PIECES_H
 
@@ -8,9 +8,9 @@
 
 /* Rule for documents that are longer than a sequence. */
 typedef enum tri_too_long {
-  TRI_TOO_LONG_CUT,      /* cut into pieces of the sequence's length, and the rest */
-  TRI_TOO_LONG_TRUNCATE, /* only the beginning is used */
-  TRI_TOO_LONG_DROP,     /* not used */
+  TRI_TOO_LONG_CUT,      /* the document is cut into pieces of the sequence's length, and a rest */
+  TRI_TOO_LONG_TRUNCATE, /* only the beginning of the document is used */
+  TRI_TOO_LONG_DROP,     /* the document is not used */
   TRI_TOO_LONG_AUTO,     /* not decided yet: only in a configuration before resolving */
   /* Only for preferences, which are never cut. */
   TRI_TOO_LONG_REFUSE,          /* the corpus is refused */
@@ -22,9 +22,10 @@ typedef struct tri_pieces {
   int64_t left_out;            /* tokens that are in no piece */
   int64_t unlearnt;            /* truncated documents whose remaining labels are all masked */
   tri_packing *packing;
-  int64_t *begins; /* [sequence + 2]: begin in `places` of the pieces of each length; they end at the begin of the next
-                      length */
-  int64_t *places; /* by length, then in order: 2 * a piece's first token, + 1 if its document ends with the piece */
+  int64_t *begins; /* [sequence + 2]: index in `places` of the first piece of each length; the pieces of a length end
+                      where those of the next length begin */
+  int64_t *places; /* pieces, ordered by length and then as in the corpus: 2 * first token, + 1 if the piece ends its
+                      document */
 } tri_pieces;
 
 /* Finds the pieces, with eight bytes of memory for each. Fails with TRI_BAD_CONFIG if no piece is left. Release with
@@ -32,7 +33,7 @@ typedef struct tri_pieces {
 tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri_too_long too_long, tri_pieces *out);
 void tri_pieces_release(tri_pieces *pieces);
 
-/* The effect of packing and masks on a corpus. */
+/* Statistics of packing and masks for a corpus. */
 typedef struct tri_packing_facts {
   int64_t sequences; /* number of packed sequences */
   double padding;    /* fraction of the sequences' tokens that are padding */
@@ -40,7 +41,7 @@ typedef struct tri_packing_facts {
       windows_fraction; /* attention fraction that document masks leave, in packed sequences and in windows */
 } tri_packing_facts;
 
-/* Computes the facts, with documents that are too long cut. */
+/* Computes the statistics for packing in which documents that are too long are cut. */
 tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tri_packing_facts *out);
 
 #endif

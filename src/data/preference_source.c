@@ -16,7 +16,8 @@
 /* A text of a sample: a prompt and an answer. */
 typedef struct text {
   int64_t prompt, prompt_tokens; /* position of the prompt's first token in the corpus; its tokens after cutting */
-  int64_t beginning, cut;        /* tokens at the prompt's begin that are kept; tokens that are cut after them */
+  int64_t beginning,
+      cut; /* number of tokens at the prompt's begin that are kept; number of tokens after them that are cut */
   int64_t answer, answer_tokens;
   int64_t document; /* document of the answer */
   int side;         /* 0 chosen or desirable, 1 rejected or undesirable */
@@ -32,7 +33,7 @@ static bool has_pairs(const tri_preference_source *source) { return tri_corpus_l
 
 static int64_t texts_of_unit(const tri_preference_source *source) { return source->options.paired ? 2 : 1; }
 
-/* Returns the document of an answer of a unit, and sets *side. */
+/* Returns the document of answer `which` of a unit, and sets *side to its side. */
 static int64_t document_of(const tri_preference_source *source, int64_t unit, int64_t which, int *side) {
   const int64_t pairs = num_documents(source) / 2;
   if (source->options.paired) {
@@ -61,7 +62,7 @@ static void find_text(const tri_corpus *corpus, int64_t document, text *out) {
   out->document = document;
 }
 
-/* Finds a text of a unit; mismatched: its answer with the prompt of the next line. */
+/* Finds text `which` of a unit; mismatched: the answer of this text with the prompt of the next line. */
 static void text_of(const tri_preference_source *source, int64_t unit, int64_t which, bool mismatched, text *out) {
   int side = 0, other_side = 0;
   const int64_t document = document_of(source, unit, which, &side);
@@ -80,7 +81,8 @@ static int64_t sum_rows(const text *texts, int64_t count) {
   return rows;
 }
 
-/* Returns the number of tokens with which every text begins, such as <s>, if this prompt has them: they are not cut. */
+/* Returns the number of tokens at the begin of a prompt that are not cut: those with which every text begins, such as
+ * <s>, if this prompt has them. */
 static int64_t beginning_of(const tri_preference_source *source, const text *t) {
   const int64_t count = source->options.num_beginning;
   int32_t ids[TRI_MOST_BEGINNING];
@@ -106,7 +108,7 @@ static void shorten(const tri_preference_source *source, text *texts, int64_t co
   }
 }
 
-/* Makes the texts of a unit as in a sample. Returns the number of their rows, which may exceed a sequence. */
+/* Makes the texts of a unit as they are in a sample. Returns the number of their rows, which may exceed a sequence. */
 static int64_t make_unit(const tri_preference_source *source, int64_t unit, bool mismatched, text texts[2]) {
   const int64_t count = texts_of_unit(source);
   for (int64_t i = 0; i < count; i++) text_of(source, unit, i, mismatched, &texts[i]);
@@ -163,8 +165,8 @@ static tri_status refuse_long(const tri_preference_source *source, int64_t unit,
 }
 
 typedef struct measured {
-  int64_t *rows;   /* [num_units]; 0: left out */
-  int64_t *counts; /* [sequence + 1] */
+  int64_t *rows;   /* number of rows of each unit [num_units]; 0: left out */
+  int64_t *counts; /* number of units with each number of rows [sequence + 1] */
 } measured;
 
 static tri_status measure_units(tri_preference_source *source, measured *m) {
@@ -301,7 +303,7 @@ static int64_t sequence_of(const tri_preference_at *at, int64_t index) {
   return (int64_t)tri_permutation_at(key, (uint64_t)source->per_epoch, place);
 }
 
-/* Returns whether a label counts in the cross entropy. */
+/* Returns whether a label of a text has a weight in the cross entropy. `answer`: the label belongs to the answer. */
 static bool has_weight(const tri_preference_source *source, const text *t, bool answer) {
   switch (source->options.weights) {
     case TRI_PREFERENCE_WEIGHTS_NONE: return false;

@@ -41,7 +41,7 @@ typedef struct prepare {
   tri_chat_format format; /* format of conversations */
   char tokenizer_path[TRI_PATH_BYTES];
   double start_s, shown_s;
-  int64_t tokens, text_bytes; /* encoded so far */
+  int64_t tokens, text_bytes; /* number of tokens, and of bytes of text, encoded so far */
 } prepare;
 
 /* ---- before the work --------------------------------------------------------------------------------------------- */
@@ -116,7 +116,8 @@ static bool same_file(const char *a, const char *b) {
          facts_a.st_ino == facts_b.st_ino;
 }
 
-/* Returns whether a file is the tokenizer's, or has the same name in its folder: such files are written again. */
+/* Returns whether `path` is a file of the tokenizer, or has the same name in its folder. Such files are written
+ * again. */
 static bool is_of_tokenizer(const char *path, const char *tokenizer) {
   char beside[TRI_PATH_BYTES];
   const char *slash = strrchr(tokenizer, '/'), *name = strrchr(path, '/');
@@ -383,7 +384,7 @@ static tri_status accept(void *context, const tri_encoded_block *block) {
   return TRI_OK;
 }
 
-/* Context of cut_keeps_ids, used by the reading thread only. */
+/* Context of cut_keeps_ids, which only the reading thread calls. */
 typedef struct cut_checker {
   tri_encoder *encoder;
   tri_token_list whole, parts;

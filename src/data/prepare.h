@@ -14,23 +14,24 @@ typedef struct tri_prepare_options {
   const char *out;       /* the folder of the corpus */
   const char *const *inputs;
   int num_inputs;
-  const char
-      *key; /* key of the text in JSON records (not NULL), or of the messages of conversations (NULL: the form's) */
-  const char *form;    /* form of conversations (chat/forms.h); NULL: the form that a record has */
-  int64_t max_records; /* read only the first documents of all inputs; 0: all */
+  const char *key;  /* key of the text in JSON records (not NULL), or of the messages of conversations (NULL: the key of
+                       the form) */
+  const char *form; /* form of conversations (chat/forms.h); NULL: the form is recognised from the records */
+  int64_t max_records; /* number of documents to read, the first of all inputs; 0: all */
   tri_document_rule documents;
   double validation;           /* fraction of the documents for validation, in [0, 1) */
   int threads;                 /* 0: the number of cores that this process may use */
   uint64_t seed;               /* seed of the choice of validation documents */
-  int64_t train_bytes;         /* most bytes of text from which train:VOCAB and char learn */
+  int64_t train_bytes;         /* maximum number of bytes of text from which train:VOCAB and char learn */
   bool force;                  /* replace an older corpus */
   bool chat;                   /* the inputs are conversations; the corpora get masks */
   bool preferences;            /* the inputs are preferences (chat/preference_forms.h); the corpora get masks */
   const char *chat_template;   /* path of a template, or "none"; NULL: the tokenizer's */
   const char *const *chat_set; /* [num_chat_set]: variables of the template, "NAME=VALUE" */
   int num_chat_set;
-  bool skip_bad; /* skip bad documents: conversations, JSON lines, texts that are not UTF-8; else they are errors */
-  bool binary;   /* read files that are not text as bytes; else they are errors */
+  bool skip_bad; /* bad documents (conversations, JSON lines, texts that are not UTF-8) are skipped; false: they are
+                    errors */
+  bool binary;   /* files that are not text are read as bytes; false: they are errors */
   /* Called between blocks; if it returns true, the work ends with TRI_INTERRUPTED, without files. May be NULL. */
   bool (*interrupted)(void *context);
   void *context;

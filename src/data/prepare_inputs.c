@@ -44,7 +44,8 @@ static void log_page(const char *path) {
 
 enum { LOOK_BYTES = 1 << 16 };
 
-/* Warns of a file of JSON lines with another extension, by its first line: its keys and quotes would be learnt. */
+/* Warns of a file of JSON lines with another extension, recognised by its first line. Without the warning, its keys and
+ * quotes would be learnt. */
 static tri_status warn_of_json(const char *path, const char *key) {
   char *text = NULL;
   size_t got = 0;
@@ -80,8 +81,8 @@ static int compare_files(const void *a, const void *b) {
   return (x->place > y->place) - (x->place < y->place);
 }
 
-/* Warns of a file that is given twice, or by two names: it is learnt twice, and held-out documents may also be learnt.
- */
+/* Warns of a file that is given twice, possibly by two names. It would be learnt twice, and held-out documents might
+ * also be learnt. */
 static tri_status warn_of_duplicate(const tri_prepare_options *options) {
   const int count = options->num_inputs;
   input_file *files = NULL;
@@ -135,8 +136,8 @@ static void find_in_messages(json_t *list, const tri_chat_format *format, unread
   }
 }
 
-/* Finds the form of a record, and the keys that are not read: of the record, or with a `format` of its messages.
- * Returns false if the record has no form. */
+/* Finds the form of a record, and its keys that are not read; with a `format`, the keys of its messages that are not
+ * read. Returns false if the record has no form. */
 static bool find_form(const tri_prepare_options *options, json_t *record, const tri_chat_format *format,
                       const char **name, unread_keys *unread) {
   const tri_chat_form *form = NULL;
@@ -157,7 +158,7 @@ static bool find_form(const tri_prepare_options *options, json_t *record, const 
   return true;
 }
 
-/* Returns whether a text has a list of parts as Python prints one. */
+/* Returns whether a rendered text contains a list of parts as Python prints it. */
 static bool has_parts(const tri_chat_answered *answered) {
   static const char *const begins[] = {"[{'type': 'text'", "[{'text': "};
   for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
@@ -166,7 +167,8 @@ static bool has_parts(const tri_chat_answered *answered) {
   return false;
 }
 
-/* Warns if the template renders the first record without an end of the answer, or prints a list of parts as a list. */
+/* Warns if the template renders the first record without an end of the answer, or prints a list of parts as Python
+ * does. */
 static tri_status warn_of_rendered(const tri_prepare_options *options, const tri_text_block *block,
                                    const tri_chat_format *format) {
   const tri_chat_reading how = {options->form, options->key};

@@ -5,7 +5,7 @@
 #include "chat/format.h"
 #include "data/prepare.h"
 
-/* Return whether the tokenizer is learnt from the inputs; whether it is learnt and one of characters. */
+/* Return whether the tokenizer is learnt from the inputs; and whether it is learnt and consists of characters. */
 bool tri_prepare_learns(const tri_prepare_options *options);
 bool tri_prepare_learns_characters(const tri_prepare_options *options);
 

@@ -17,33 +17,34 @@
 
 /* A prompt. The source owns all memory. */
 typedef struct tri_rollout_prompt {
-  int64_t line;       /* line in the file, from 1 */
+  int64_t line;       /* number of its line in the file, from 1 */
   const int32_t *ids; /* [count] */
   int64_t count;
   const char *text; /* the text that was encoded; ends with a NUL */
   size_t text_bytes;
   const char *answer; /* NULL: the line has none */
   size_t answer_bytes;
-  const char *json; /* the line */
+  const char *json; /* the whole line */
   size_t json_bytes;
 } tri_rollout_prompt;
 
 typedef struct tri_prompt_source {
-  tri_rollout_prompt *list; /* [count], in the order of the file */
+  tri_rollout_prompt *list; /* [count] prompts, in the order of the file */
   int64_t count, capacity;
-  int64_t longest;                         /* tokens of the longest prompt */
-  char turn_end[TRI_TURN_END_BYTES];       /* text that the chat template prints after an answer; "": none, or unused */
-  int64_t skipped;                         /* prompts that were too long */
+  int64_t longest;                   /* number of tokens of the longest prompt */
+  char turn_end[TRI_TURN_END_BYTES]; /* text that the chat template prints after an answer; "": none, or no template is
+                                        used */
+  int64_t skipped;                   /* prompts that were too long */
   char fingerprint[TRI_FINGERPRINT_BYTES]; /* fingerprint of the file */
   char *file;                              /* content of the file */
 } tri_prompt_source;
 
 typedef struct tri_prompt_source_options {
   const tri_tokenizer *tokenizer;
-  const char *tokenizer_file;  /* its path; the chat template is in the same folder */
+  const char *tokenizer_file;  /* path of the tokenizer; the chat template is in the same folder */
   const char *const *chat_set; /* [num_chat_set]: variables of the chat template, "NAME=VALUE" */
   int num_chat_set;
-  int64_t longest; /* most tokens of a prompt */
+  int64_t longest; /* maximum number of tokens of a prompt */
   bool skip_long;  /* longer prompts are left out; else they are errors */
 } tri_prompt_source_options;
 
@@ -52,8 +53,8 @@ typedef struct tri_prompt_source_options {
 tri_status tri_prompt_source_open(const char *path, const tri_prompt_source_options *options, tri_prompt_source *out);
 void tri_prompt_source_release(tri_prompt_source *source);
 
-/* Returns the number of the prompt of group `group` of a run with this seed: the prompts of each epoch are in an order
- * of their own. */
+/* Returns the number of the prompt of group `group` of a run with this seed. The prompts of each epoch have their own
+ * order. */
 int64_t tri_prompt_source_at(const tri_prompt_source *source, uint64_t seed, int64_t group);
 
 #endif

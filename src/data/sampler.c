@@ -5,7 +5,8 @@
 
 #include <inttypes.h>
 
-/* Returns the seed of a source: with equal seeds, sources with the same number of samples would have the same order. */
+/* Returns the seed of a source. Sources have different seeds, because with equal seeds sources with the same number of
+ * samples would have the same order. */
 static uint64_t seed_of(uint64_t seed, int64_t source, int64_t num_sources) {
   uint32_t words[4];
   if (num_sources == 1) return seed;

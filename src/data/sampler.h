@@ -18,8 +18,8 @@ typedef struct tri_sampler {
   float *label_weights; /* [sources]: weight of the labels of each source; NULL: 1 */
 } tri_sampler;
 
-/* Creates a sampler of corpora[shares->num_sources]. A single source has options->seed; several sources have seeds of
- * their own, derived from it. Release with tri_sampler_destroy; the corpora must outlive *out. */
+/* Creates a sampler of corpora[shares->num_sources]. A single source uses options->seed; several sources use seeds that
+ * are derived from it. Release with tri_sampler_destroy; the corpora must outlive *out. */
 tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixture_shares *shares,
                               const tri_source_options *options, tri_sampler *out);
 void tri_sampler_destroy(tri_sampler *sampler);
@@ -42,7 +42,7 @@ tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread);
 /* Reads sample `index` < per_epoch in order: source after source, each as in tri_source_read_in_order. */
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
-/* Return the number of samples of a source among the first `samples`; the same in epochs of the source. */
+/* Return the number of samples of a source among the first `samples`; and this number in epochs of the source. */
 int64_t tri_sampler_count(const tri_sampler *sampler, int64_t source, int64_t samples);
 double tri_sampler_epochs(const tri_sampler *sampler, int64_t source, int64_t samples);
 

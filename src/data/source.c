@@ -107,8 +107,8 @@ static int64_t window_begin(const tri_source *source, tri_random_key key, int64_
 
 /* ---- packed sequences -------------------------------------------------------------------------------------------- */
 
-/* Returns the place (tri_pieces) of piece `number` among the pieces of a length in an epoch; epoch -1 (evaluations): in
- * the order of the corpus. */
+/* Returns the place (tri_pieces) of piece `number` among the pieces of a length in an epoch. Epoch -1 is for
+ * evaluations: its pieces are in the order of the corpus. */
 static int64_t piece_of(const tri_source *source, int64_t epoch, int64_t length, int64_t number) {
   const int64_t *begins = source->pieces.begins;
   if (epoch < 0) return source->pieces.places[begins[length] + number];
@@ -118,7 +118,7 @@ static int64_t piece_of(const tri_source *source, int64_t epoch, int64_t length,
   return source->pieces.places[begins[length] + (int64_t)tri_permutation_at(key, count, (uint64_t)number)];
 }
 
-/* Reads a piece to the tokens of the sample from `at` on. */
+/* Reads a piece into the tokens of the sample from index `at` on. */
 static tri_status read_piece(const tri_source *source, int64_t place, int64_t length, int64_t at,
                              const tri_sample *out) {
   int64_t first = place >> 1;

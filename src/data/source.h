@@ -26,7 +26,7 @@ typedef struct tri_source_options {
   tri_document_use documents;
   tri_packing_use packing;
   tri_too_long too_long; /* with TRI_PACKING_DOCUMENTS */
-  int64_t max_samples;   /* only the first samples in order, the same ones in every epoch; 0: all */
+  int64_t max_samples;   /* number of samples to use, the first in order, in every epoch; 0: all */
   int32_t end_of_text;   /* the tokenizer's id, or -1; used if the index has only one document (documents.h) */
 } tri_source_options;
 
@@ -38,7 +38,7 @@ typedef struct tri_source {
   const tri_corpus *corpus;
   int64_t sequence;
   int64_t per_epoch; /* samples in one pass over the corpus, or over its first samples */
-  bool limited;      /* uses only its first samples, the same in every epoch */
+  bool limited;      /* the source uses only its first samples, the same in every epoch */
   int64_t vocab_size;
   uint64_t seed;
   bool masked; /* documents do not attend to each other */
@@ -62,8 +62,8 @@ tri_status tri_source_read_in_order(const tri_source *source, int64_t index, con
 /* Relation of a token of a sequence to the token before it. */
 typedef enum tri_token_place {
   TRI_TOKEN_INSIDE,    /* follows the token before it in the corpus */
-  TRI_TOKEN_CONTINUES, /* the first of a piece that begins in the middle of a document */
-  TRI_TOKEN_BEGINS,    /* the first of a document */
+  TRI_TOKEN_CONTINUES, /* the first token of a piece that begins in the middle of a document */
+  TRI_TOKEN_BEGINS,    /* the first token of a document */
   TRI_TOKEN_NONE       /* padding, to the end of the sequence */
 } tri_token_place;
 

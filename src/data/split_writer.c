@@ -14,15 +14,15 @@
 
 struct tri_split_writer {
   tri_corpus_writer *train, *validation; /* validation: NULL if `fraction` is 0 */
-  double fraction;                       /* share that goes to validation */
+  double fraction;                       /* fraction of the documents for validation */
   tri_random_key key;
   int64_t text_bytes, validation_bytes, documents, empty_documents;
-  int64_t open_tokens; /* tokens of the current document */
+  int64_t open_tokens; /* number of tokens so far of the current document */
   int64_t learnt_tokens, skipped_documents;
   int64_t desirable;
   bool from_tail, masked, takes_preferences, skip_bad;
   tri_preferences preferences; /* kind of the first record */
-  char skipped[1024];          /* error of the first skipped record of the other kind; "": none */
+  char skipped[1024];          /* error of the first skipped record of the wrong kind; "": none */
 };
 
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
@@ -92,7 +92,7 @@ static const char *what_they_are(tri_preferences kind) {
   return "";
 }
 
-/* Checks the kind of a record; *skips: it has the other kind, and is skipped. */
+/* Checks the kind of a record. Sets *skips to whether the record is of the wrong kind and is skipped. */
 static tri_status check_kind(tri_split_writer *writer, const char *path, const tri_encoded_piece *piece, bool *skips) {
   const tri_preferences kind = piece->is_pair ? TRI_PREFERENCES_PAIRS : TRI_PREFERENCES_LABELS;
   if (writer->preferences == TRI_PREFERENCES_NONE) TRI_TRY(begin_preferences(writer, kind));
@@ -132,8 +132,8 @@ static tri_status add_preference(tri_split_writer *writer, const char *path, con
   return tri_corpus_writer_end_document(to);
 }
 
-/* Checks that desirable and undesirable answers exist, since KTO's loss compares them. `what`: the records, for the
- * message. */
+/* Checks that both desirable and undesirable answers exist, since KTO's loss compares them. `what`: name of the records
+ * in the message. */
 static tri_status check_both(const char *what, int64_t desirable, int64_t documents, const char *cure) {
   if (desirable > 0 && desirable < documents) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
@@ -241,7 +241,7 @@ static int64_t documents_of_a_record(tri_preferences preferences) {
   return 1;
 }
 
-/* Moves the last conversation or pair to the corpus that has no documents; a part of one cannot be moved. */
+/* Moves the last conversation or pair to the corpus that has no documents. A conversation or pair cannot be divided. */
 static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
   tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
   tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;

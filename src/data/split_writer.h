@@ -18,12 +18,12 @@ tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, do
 /* Removes files that were not committed, and releases the writer. */
 void tri_split_writer_destroy(tri_split_writer *writer);
 
-/* Announces that blocks have preferences, with masks; must be called before the first block. All records must be of the
- * kind of the first, pairs or answers with labels; others are refused with TRI_BAD_FILE or, with skip_bad, skipped. A
- * pair stays together. */
+/* Announces that the blocks have preferences, with masks; must be called before the first block. All records must be of
+ * the same kind as the first: pairs, or answers with labels. Others are refused with TRI_BAD_FILE, or skipped if
+ * skip_bad. A pair stays together. */
 void tri_split_writer_expect_preferences(tri_split_writer *writer, bool skip_bad);
 
-/* Returns the error of the first skipped record of the other kind; "" if none was skipped. */
+/* Returns the error of the first skipped record of the wrong kind; "" if none was skipped. */
 const char *tri_split_writer_skipped(const tri_split_writer *writer);
 
 /* Adds a block. A hash of (seed, number of the document) decides whether a document goes to validation; the first
@@ -34,9 +34,9 @@ typedef struct tri_split_counts {
   int64_t documents, tokens, text_bytes; /* sums over both corpora; a document that is cut between them counts once */
   int64_t empty_documents;               /* not in the corpora */
   int64_t learnt_tokens;                 /* sum over both corpora; only with masks */
-  int64_t skipped_documents;             /* bad documents, or records of preferences */
-  int64_t desirable;                     /* documents with a desirable answer */
-  tri_preferences preferences;           /* kind of the documents */
+  int64_t skipped_documents;   /* number of skipped documents: bad ones, or records of preferences of the wrong kind */
+  int64_t desirable;           /* documents with a desirable answer */
+  tri_preferences preferences; /* kind of the documents */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
   int64_t validation_bytes; /* part of text_bytes */
@@ -45,9 +45,9 @@ typedef struct tri_split_counts {
 
 void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out);
 
-/* Completes the corpora after the last block, and flushes everything to the disk. If one of the corpora is empty,
- * divides the stream of tokens instead, so that validation is its end (with masks: moves the last document or pair).
- * Fails with TRI_BAD_FILE if there is no text, or if labels are all of one kind. */
+/* Completes the corpora after the last block, and flushes everything to the disk. If one of the corpora would be empty,
+ * the end of the stream of tokens becomes the validation corpus instead (with masks: the last document or pair). Fails
+ * with TRI_BAD_FILE if there is no text, or if all labels are equal. */
 tri_status tri_split_writer_finish(tri_split_writer *writer);
 /* Renames the files to their final names. */
 tri_status tri_split_writer_commit(tri_split_writer *writer);

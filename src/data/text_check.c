@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const double MOST_BAD = 0.001; /* share of bytes that may be damaged */
-enum { FIRST_BYTES = 1 << 20 };       /* the share is tested after these bytes, and at the end */
+static const double MOST_BAD = 0.001; /* fraction of the bytes that may be damaged */
+enum { FIRST_BYTES = 1 << 20 };       /* the fraction is tested after this number of bytes, and at the end */
 
 static tri_status refuse_nul(const char *path, int64_t at) {
   return tri_fail(TRI_BAD_FILE,

@@ -31,7 +31,7 @@ enum {
   BLOCK_BYTES = 1 << 20,
   KEEP_BYTES = 4 * BLOCK_BYTES,   /* buffers up to this size are kept for the next block */
   ROUGH_BYTES = 16 * BLOCK_BYTES, /* a piece of a document is at most this long */
-  CHECK_BYTES = 256,              /* on either side of a cut, shown to the tokenizer */
+  CHECK_BYTES = 256,              /* number of bytes on either side of a cut that the tokenizer encodes for the test */
   CHECK_TRIES = 16,
   LINE_BYTES = 1 << 30, /* a document that must be one piece is at most this long */
 };
@@ -44,12 +44,12 @@ struct tri_text_input {
   char *carry;             /* text that was read but is not in a block yet */
   size_t carried, carry_capacity;
   int64_t lines;             /* lines of the current file in earlier blocks; JSON only */
-  bool is_array, form_known; /* JSON: the file is an array of records, not lines; is_array is known */
+  bool is_array, form_known; /* JSON: the file is an array of records, not lines; this is known for the file */
   tri_json_array array;
-  int64_t documents;         /* complete documents so far */
-  int64_t most_documents;    /* limit of documents; 0: no limit */
+  int64_t documents;         /* number of complete documents so far */
+  int64_t most_documents;    /* maximum number of documents; 0: no limit */
   bool in_document;          /* the carried text continues a document */
-  int64_t finished_position; /* bytes of the files before the current one */
+  int64_t finished_position; /* number of bytes of the files before the current one */
   int64_t rough_cuts;
   bool binary, leaves_bad;  /* files that are not text are read as bytes; the caller skips bad documents */
   tri_text_check quality;   /* check of the current file */
@@ -125,7 +125,7 @@ static bool is_wide_space(const unsigned char *c) {
 
 static bool is_narrow_space(const unsigned char *c) { return c[0] == 0xC2 && (c[1] == 0x85 || c[1] == 0xA0); }
 
-/* Return whether a character begins at `at`, or ends before it, that is certainly not white space. */
+/* Return whether the character that begins at `at`, or that ends before it, is certainly not white space. */
 static bool solid_from(const char *text, size_t bytes, size_t at) {
   const unsigned char *c = (const unsigned char *)text + at;
   if (at >= bytes) return false;
@@ -140,7 +140,7 @@ static bool solid_until(const char *text, size_t at) {
   return at >= 3 && !is_narrow_space(c - 2) && !is_wide_space(c - 3);
 }
 
-/* Returns the last safe position after a newline, or before a space; 0 if there is none. */
+/* Returns the last safe position after a newline (separator '\n') or before a space; 0 if there is no such position. */
 static size_t find_cut_at(char separator, const char *text, size_t bytes) {
   for (size_t end = bytes; end > 0;) {
     const char *found = memrchr(text, separator, end);
@@ -163,8 +163,8 @@ static bool agrees(const tri_text_input *input, const char *text, size_t bytes, 
   return input->check(input->check_context, text + from, to - from, cut - from);
 }
 
-/* Returns the last safe position at which the tokenizer gives the same ids for the text around it, whole and cut; 0 if
- * it does not for the last CHECK_TRIES positions of each kind. */
+/* Returns the last safe position at which the tokenizer gives the same ids for the text around it, whether it is cut or
+ * not. Returns 0 if this fails for the last CHECK_TRIES positions of each kind. */
 static size_t find_checked_cut(const tri_text_input *input, const char *text, size_t bytes) {
   static const char separators[] = {'\n', ' '};
   for (int kind = 0; kind < 2; kind++) {

@@ -1,5 +1,5 @@
-/* Reads inputs as blocks of whole pieces of text, in constant memory. A piece is a document, or a part of a long
- * document that encodes to the same ids alone as within the whole, except after rough cuts (see text_input.c). */
+/* Reads inputs as blocks of whole pieces of text, in constant memory. A piece is a document or a part of a long
+ * document. A part encodes to the same ids alone as within its document, except after rough cuts (see text_input.c). */
 #ifndef TRI_DATA_TEXT_INPUT_H
 #define TRI_DATA_TEXT_INPUT_H
 
@@ -21,7 +21,7 @@ typedef struct tri_text_piece {
   size_t offset, bytes; /* range in the block's text; JSON: the whole record */
   int64_t document;     /* index over all inputs */
   int64_t line;         /* line of its begin, from 1; JSON only */
-  int64_t element;      /* index in the file's array, from 1; 0: not in an array */
+  int64_t element;      /* index of the record in the file's array, from 1; 0: not in an array */
   bool begins_document, ends_document;
 } tri_text_piece;
 
@@ -49,18 +49,18 @@ void tri_text_input_destroy(tri_text_input *input);
 /* Reads the next block; num_pieces is 0 at the end. */
 tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
-/* By default files that are not text are errors (text_check.h). After `allow_binary` nothing is checked; after
- * `leave_bad` only the kind of a file is checked, and the caller checks each document and skips bad ones
- * (tri_piece_text_get_clean). */
+/* Change the checks of files, which by default fail for files that are not text (text_check.h). After `allow_binary`
+ * nothing is checked. After `leave_bad` only the kind of a file is checked; the caller checks each document and skips
+ * bad ones (tri_piece_text_get_clean). */
 void tri_text_input_allow_binary(tri_text_input *input);
 void tri_text_input_leave_bad(tri_text_input *input);
 
-/* Reads only the first `documents` of all inputs; 0: all. */
+/* Reads only the first `documents` documents of all inputs; 0: all. */
 void tri_text_input_limit(tri_text_input *input, int64_t documents);
 
-/* Called before a document is cut. Returns whether text[0, bytes), a part of a document, has the same ids as a whole
- * and as two parts divided at `cut`. A tokenizer.json may have any patterns, so the check is needed although only
- * cuts that are safe with the usual patterns are tried. */
+/* Checks a cut before a document is cut there. Returns whether text[0, bytes), a part of a document, has the same ids
+ * as a whole and as two parts divided at `cut`. Only cuts that are safe with the usual patterns are tried; the check is
+ * still needed, because a tokenizer.json may have any patterns. */
 typedef bool (*tri_text_cut_check)(void *context, const char *text, size_t bytes, size_t cut);
 void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, void *context);
 
@@ -68,27 +68,28 @@ void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, 
  * position. */
 int64_t tri_text_input_rough_cuts(const tri_text_input *input);
 
-/* Returns whether a file has JSON records, by its name: .jsonl, .ndjson or .json, also before .zst. */
+/* Returns whether a file has JSON records, by its name: .jsonl, .ndjson or .json, with or without .zst after it. */
 bool tri_text_input_is_json(const char *path);
 
-/* Returns an offset inside the text where a cut does not change the ids with the usual patterns: the last one after a
- * newline, else the last one before a space; 0: none. */
+/* Returns an offset inside the text at which a cut does not change the ids with the usual patterns: the last one after
+ * a newline, else the last one before a space. 0: there is no such offset. */
 size_t tri_text_find_cut(const char *text, size_t bytes);
 
 /* ---- the text of a piece ----------------------------------------------------------------------------------------- */
 
-/* Starts as {0}; the text is valid until tri_piece_text_release or the next use of the block. */
+/* Text of a piece. Starts as {0}; the text is valid until tri_piece_text_release or the next use of the block. */
 typedef struct tri_piece_text {
   const char *text;
   size_t bytes;
-  void *memory; /* memory of the text; NULL: not allocated */
+  void *memory; /* memory allocated for the text; NULL: none */
 } tri_piece_text;
 
 /* Returns the text of a piece; for JSON the string under `key`. Fails with TRI_BAD_FILE, with file and line, for bad
  * JSON, and if the key is missing or not a string. Call this once for each piece, since the piece may be
  * overwritten. */
 tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece, const char *key, tri_piece_text *out);
-/* The same; also fails with TRI_BAD_FILE if the text has NUL bytes or is not UTF-8. */
+/* Returns the text of a piece as tri_piece_text_get does; also fails with TRI_BAD_FILE if the text has NUL bytes or is
+ * not UTF-8. */
 tri_status tri_piece_text_get_clean(tri_text_block *block, const tri_text_piece *piece, const char *key,
                                     tri_piece_text *out);
 void tri_piece_text_release(tri_piece_text *text);

@@ -20,7 +20,8 @@ tri_status tri_text_stream_read(tri_text_stream *stream, char *buffer, size_t by
 /* Returns the bytes read so far from the file, before decompression. */
 int64_t tri_text_stream_position(const tri_text_stream *stream);
 
-/* Opens and closes a file to check that tri_text_stream_open will succeed; *out_bytes: its length, 0 for a pipe. */
+/* Checks that tri_text_stream_open will succeed, by opening and closing the file. Sets *out_bytes to its length, 0 for
+ * a pipe. */
 tri_status tri_text_stream_check(const char *path, int64_t *out_bytes);
 
 #endif

@@ -14,9 +14,10 @@ enum { TRI_PATH_BYTES = 4096 };
  * larger than limit_bytes; the size of a plain file is checked before it is read. Release *out with tri_free. */
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
 
-/* The same, but only for a plain file, since a pipe could block forever; fails with TRI_BAD_FILE for other kinds. */
+/* Reads a file as tri_file_read does, but only a plain file, since a pipe could block forever; fails with TRI_BAD_FILE
+ * for other kinds. */
 tri_status tri_file_read_plain(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
-/* The same for an open file of any kind, which is closed in any case; `name` is for messages. */
+/* Reads an open file of any kind as tri_file_read does, and closes it in any case; `name` is for messages. */
 tri_status tri_file_read_open(int file, const char *name, size_t limit_bytes, char **out, size_t *out_bytes);
 /* Opens a plain file for reading; fails with TRI_BAD_FILE for other kinds. The caller closes *out. */
 tri_status tri_file_open_plain(const char *path, int *out);
@@ -27,15 +28,16 @@ tri_status tri_open_fault(int error);
  * exist. */
 const char *tri_path_odd_kind(const char *path);
 
-/* For folders in which others may write. `root` itself may be a link. Below it no link is followed, not even one that
- * replaces a folder while the path is being opened: a link is TRI_BAD_FILE, and so is a missing file. `relative` is
- * "NAME/NAME/..."; a part that is empty, "." or ".." is TRI_BAD_USAGE. */
+/* Open or read a file in a folder in which others may write. `root` itself may be a link. Below it no link is followed,
+ * not even one that replaces a folder while the path is being opened. A link is TRI_BAD_FILE, and so is a missing file.
+ * `relative` is "NAME/NAME/..."; a part that is empty, "." or ".." is TRI_BAD_USAGE. */
 tri_status tri_file_open_below(const char *root, const char *relative, int *out);
 tri_status tri_file_read_below(const char *root, const char *relative, size_t limit_bytes, char **out,
                                size_t *out_bytes);
-/* Opens a folder for reading (fdopendir); "" as `relative` is the root. */
+/* Opens a folder below `root` for reading (fdopendir), in the same way; "" as `relative` is the root. */
 tri_status tri_folder_open_below(const char *root, const char *relative, int *out);
-/* Opens the folder that contains `relative`, for openat and the like; *name is the last part, within `relative`. */
+/* Opens the folder that contains `relative`, for openat and the like. Sets *name to the last part, a pointer into
+ * `relative`. */
 tri_status tri_folder_open_above(const char *root, const char *relative, int *out, const char **name);
 struct stat;
 /* Returns whether a plain file exists; if so, sets *out to its stat. */

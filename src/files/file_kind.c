@@ -12,9 +12,9 @@
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-/* A mark is a row with the bytes that files of a kind have at an offset. Sources: file(1)'s database for archives and
- * programs, the formats' own documents for the others (GGUF, safetensors, Parquet, NumPy, HDF5, Git LFS). If a mark
- * begins with the bytes of another mark, the longer one comes first. */
+/* A mark is a row with the bytes that files of a kind have at an offset. The marks of archives and programs are from
+ * file(1)'s database, those of the other formats (GGUF, safetensors, Parquet, NumPy, HDF5, Git LFS) from their own
+ * documents. If a mark begins with the bytes of another mark, the longer one comes first. */
 
 #define SAVE_PRETRAINED "save the model with transformers (model.save_pretrained(FOLDER)), which writes .safetensors"
 #define DECOMPRESS(COMMAND) "of compressed files only .zst is read; convert it: " COMMAND " FILE | zstd > NAME.zst"
@@ -98,7 +98,7 @@ static bool begins_with_word(const char *text, size_t bytes, const char *word) {
   return bytes >= length && strncasecmp(text, word, length) == 0;
 }
 
-/* Returns whether the file begins with eight bytes of length, below 4 GiB, and a JSON object. */
+/* Returns whether a file begins with an 8-byte number below 2^32 (the length of the header) and a JSON object. */
 static bool is_safetensors(const unsigned char *first, size_t bytes) {
   return bytes > 9 && first[4] == 0 && first[5] == 0 && first[6] == 0 && first[7] == 0 && first[8] == '{' &&
          (first[9] == '"' || first[9] == '}');
@@ -257,7 +257,7 @@ static const content contents[] = {
     {"merges.txt", OF_TOKENIZER, "merges without vocab.json", "get vocab.json, too"},
 };
 
-/* Returns whether the folder `name` in a folder has a config.json; sets `inside` to its path. */
+/* Returns whether `name` in `folder` is a folder with a config.json; sets `inside` to the path of that folder. */
 static bool has_config(const char *folder, const char *name, char inside[TRI_PATH_BYTES]) {
   char below[TRI_PATH_BYTES];
   return name[0] != '.' && tri_path_join(below, folder, name) == TRI_OK &&

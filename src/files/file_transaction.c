@@ -1,10 +1,10 @@
-/* The invariants: `.prepare-whole`, with its list of members, exists only after all members are on the disk, and until
- * all of them are moved. Every step of moving may be repeated, and be done by several processes at once, because moving
- * a file that was moved does nothing.
+/* The invariants: `.prepare-whole` with its list of members exists only after all members are on the disk, and until
+ * all of them have been moved. Each step of moving may be repeated, and several processes may do it at once, because
+ * moving a file that was already moved has no effect.
  *
- * The lock is a file, not the folder: flock on a file that is open for writing also works on NFS. Its owner removes
- * the file; a process that gets the lock checks that the locked file still has its name. On file systems without locks
- * all processes are trusted, but files that may belong to another process are not removed. */
+ * The lock is a file, not the folder: flock on a file that is open for writing also works on NFS. Its owner removes the
+ * file; a process that gets the lock checks that the locked file still has its name. On file systems without locks all
+ * processes are trusted, but files that may belong to another process are not removed. */
 #include "files/file_transaction.h"
 
 #include "base/log.h"
@@ -124,8 +124,8 @@ static tri_status fail_step(const char *folder, const char *what, const char *na
                   folder, what, name, tri_write_fault(errno));
 }
 
-/* Sets *out to whether a generation has to be moved: whether its list of members exists. The list is removed last, so
- * that at most an empty folder remains. */
+/* Sets *out to whether a generation has to be moved, which is so if its list of members exists. The list is removed
+ * last, so that at most an empty folder remains. */
 static tri_status find_list(const char *folder, char list[TRI_PATH_BYTES], bool *out) {
   TRI_TRY(tri_path_join(list, folder, WHOLE "/" MEMBERS));
   *out = tri_path_exists(list);
@@ -209,7 +209,7 @@ static tri_status move_in_place(const char *folder, int *moved) {
     return tri_path_exists(list) ? status : TRI_OK; /* without locks another process may have finished the moves */
   TRI_TRY(move_members(folder, whole, members, moved));
   TRI_TRY(remove_others(folder, members));
-  TRI_TRY(tri_directory_sync(folder)); /* the list is removed only after its moves are on the disk */
+  TRI_TRY(tri_directory_sync(folder)); /* the list is removed only after the moves are on the disk */
   if (unlink(list) != 0 && errno != ENOENT) return fail_step(folder, "removing", WHOLE "/" MEMBERS);
   rmdir(whole); /* if that fails, the folder is empty and has no effect */
   return tri_directory_sync(folder);
@@ -271,7 +271,8 @@ tri_status tri_file_transaction_finish_for(const char *path, const char *suffix)
 
 /* ---- writers ----------------------------------------------------------------------------------------------------- */
 
-/* Returns whether a name is ".prepare-PID-N" or ".prepare-whole"; called when all complete generations are moved. */
+/* Returns whether a name is ".prepare-PID-N" or ".prepare-whole". It must be called after all complete generations have
+ * been moved. */
 static bool is_leftover(const char *name) {
   const char *rest = name + strlen(TEMPORARY);
   if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) != 0) return false;

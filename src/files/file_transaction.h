@@ -26,7 +26,7 @@ typedef struct tri_file_transaction tri_file_transaction;
  */
 tri_status tri_file_transaction_begin(const char *folder, tri_file_transaction **out);
 
-/* Returns the folder for the new files; files with a name of tri_file_transaction_names are members. */
+/* Returns the folder for the new files. Only files with a name of tri_file_transaction_names are members. */
 const char *tri_file_transaction_folder(const tri_file_transaction *generation);
 
 /* Replaces the old generation. All members must be on the disk. */
@@ -40,7 +40,7 @@ void tri_file_transaction_destroy(tri_file_transaction *generation);
  * at once. */
 tri_status tri_file_transaction_finish(const char *folder);
 
-/* The same for the folder of a path, if its last part is a member's name followed by `suffix`. */
+/* Does the same for the folder of `path`, if its last part is a member's name followed by `suffix`. */
 tri_status tri_file_transaction_finish_for(const char *path, const char *suffix);
 
 #endif

@@ -39,15 +39,16 @@
 
 #define LOCK_NAME "LOCK"
 
-static const double beat_s = 5,
-                    silence_s = 60; /* seconds between touches; seconds without a touch after which an owner is dead */
+static const double beat_s = 5, silence_s = 60; /* beat_s: seconds between touches; silence_s: seconds without a touch
+                                                   after which an owner is dead */
 static const double left_s =
-    600; /* silence_s for tri_folder_lock_is_left, which looks once: clocks of hosts may differ */
-static const double dying_s = 10;                            /* seconds that a process of this host may take to exit */
-static const double look_here_s = 0.1, look_elsewhere_s = 1; /* pauses between looks at an owner on this, on another
-                                                                 host */
+    600; /* as silence_s, in seconds, for tri_folder_lock_is_left, which looks only once: clocks of hosts may differ */
+static const double dying_s = 10; /* seconds that a process of this host may take to exit */
+static const double look_here_s = 0.1,
+                    look_elsewhere_s =
+                        1; /* seconds between looks at an owner on this host, and at one on another host */
 
-enum { NOT_PLAIN = -1 }; /* a result of try_lock beside values of errno */
+enum { NOT_PLAIN = -1 }; /* a result of try_lock that is not a value of errno */
 enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = TRI_IDENTITY_WORD_BYTES, MARK_BYTES = TRI_UNIQUE_BYTES };
 
 typedef struct job_start {
@@ -175,7 +176,7 @@ static bool is_ours(const tri_folder_lock *lock) {
 typedef enum verdict {
   VERDICT_DEAD,
   VERDICT_ALIVE_HERE, /* a process of this host */
-  VERDICT_UNKNOWN,    /* on another host: its touches will show */
+  VERDICT_UNKNOWN,    /* a process of another host, which only its touches show to be alive */
 } verdict;
 
 static bool is_earlier_start(const owner *other, const owner *self) {
@@ -202,7 +203,8 @@ static verdict judge(const owner *other, const owner *self) {
   return VERDICT_UNKNOWN;
 }
 
-/* Computes the seconds since the lock was touched, by the clock of its file system: the time of a new file. */
+/* Computes the seconds since the lock was touched. The clock is that of the lock's file system: the time of a new file
+ * on it. */
 static tri_status silent_for(const tri_folder_lock *lock, struct timespec touched, double *out) {
   char path[TRI_PATH_BYTES];
   struct stat facts;
@@ -272,8 +274,8 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", lock->path, tri_write_fault(reason));
 }
 
-/* Removes the lock of a dead owner, by renaming it first. If another process has already done so and made its own lock,
- * the renamed lock is that one, and is linked back. */
+/* Removes the lock of a dead owner, by renaming it first. Another process may have removed it already and made its own
+ * lock; then that lock was renamed, and is linked back. */
 static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
   char aside[TRI_PATH_BYTES];
   struct timespec touched = {0};
@@ -298,8 +300,8 @@ static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
 typedef struct watch {
   char mark[MARK_BYTES];
   struct timespec touched;
-  double since_s, pause_s; /* time of the first look, on tri_clock_s; pause before the next look */
-  bool begun, said;        /* has a first look; the wait has been logged */
+  double since_s, pause_s; /* since_s: time of the first look, on tri_clock_s; pause_s: seconds before the next look */
+  bool begun, said;        /* begun: there was a first look; said: the wait has been logged */
 } watch;
 
 /* Judges whether the owner is alive or dead; sets neither *alive nor *dead while that is unknown. */
@@ -408,13 +410,14 @@ tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
 
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock) { return atomic_load(&lock->lost); }
 
-/* Touches the lock. The lock is lost if it is gone or has another mark, but not if the file system fails to reply. */
+/* Touches the lock, and finds out whether it is lost. It is lost if the file is gone or has another mark, but not if
+ * the file system fails to reply. */
 static void beat(tri_folder_lock *lock) {
   owner now = {.id.process = -1};
   struct timespec touched = {0};
   int reason = try_lock(lock->path, &now, &touched);
   if (reason == ENOENT || (reason == 0 && strcmp(now.mark, lock->self.mark) != 0)) atomic_store(&lock->lost, true);
-  if (!atomic_load(&lock->lost)) (void)futimens(lock->file, NULL); /* "now" is the file system's */
+  if (!atomic_load(&lock->lost)) (void)futimens(lock->file, NULL); /* the file system sets the time */
 }
 
 static void *keep(void *argument) {
@@ -434,9 +437,7 @@ static void *keep(void *argument) {
   return NULL;
 }
 
-/* Removes files of processes that were killed while they took a lock. Files older than any attempt lasts are such
- * files.
- */
+/* Removes files of processes that were killed while they took a lock: files that are older than any attempt lasts. */
 static void clear_attempts(const tri_folder_lock *lock) {
   struct stat own, other;
   char path[TRI_PATH_BYTES];

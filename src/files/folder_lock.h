@@ -37,8 +37,8 @@ tri_status tri_folder_lock_check(const tri_folder_lock *lock);
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock);
 
 /* LOCAL. Returns whether a folder that was once locked for writing is abandoned: its owner is dead, or is on another
- * host and has not touched the lock for ten minutes. A folder without a lock is abandoned if it is empty and as old.
- * Does not wait. */
+ * host and has not touched the lock for ten minutes. A folder without a lock is abandoned if it is empty and at least
+ * ten minutes old. Does not wait. */
 bool tri_folder_lock_is_left(const char *folder);
 
 /* LOCAL. Removes the lock if it still belongs to this process, and releases it. NULL is ignored. */

@@ -6,7 +6,7 @@
 
 #define GPT2 "gpt2:"
 
-/* Returns the offset of the path in the text. */
+/* Returns the offset of the path in a text, which may begin with "gpt2:". */
 static size_t beginning(const char *text) { return strncmp(text, GPT2, strlen(GPT2)) == 0 ? strlen(GPT2) : 0; }
 
 /* Returns true for "~/x" and "~ann/x"; "~x" is the name of a file. */

@@ -11,7 +11,7 @@
 enum { TRI_HOME_FAULT_BYTES = 512 };
 const char *tri_home_path(const char *path, char out[TRI_PATH_BYTES], char fault[TRI_HOME_FAULT_BYTES]);
 
-/* Returns whether tri_home_path would change `path`, or fail. */
+/* Returns whether tri_home_path would change `path`, or would fail. */
 bool tri_home_begins(const char *path);
 
 #endif

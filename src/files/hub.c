@@ -13,7 +13,8 @@
 enum { MOST_PART = 96, MOST_REVISION = 256, MOST_DEPTH = 8 };
 
 typedef struct hub_name {
-  char organisation[MOST_PART + 1], name[MOST_PART + 1], revision[MOST_REVISION + 1]; /* revision: "": not given */
+  char organisation[MOST_PART + 1], name[MOST_PART + 1],
+      revision[MOST_REVISION + 1]; /* revision: "" if the name has none */
 } hub_name;
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -161,7 +162,7 @@ static tri_status check_snapshot(const char *given, const char *root, const char
       given, path, target, (int)tri_hub_name_length(given), given);
 }
 
-/* Looks up the snapshot; *found: the cache has the model. */
+/* Looks up the snapshot of a name and its commit. Sets *found to whether the cache has the model. */
 static tri_status find_snapshot(const char *given, const hub_name *name, char path[TRI_PATH_BYTES],
                                 char commit[MOST_REVISION + 1], bool *found) {
   char cache[TRI_PATH_BYTES], root[TRI_PATH_BYTES], blobs[TRI_PATH_BYTES];
@@ -203,7 +204,7 @@ tri_status tri_hub_pin(char *given, bool *pinned) {
 
 /* ---- advice ------------------------------------------------------------------------------------------------------ */
 
-/* Extracts the name from a URL of the hub, or from a name with a trailing `/`; "" if there is none. */
+/* Extracts the name on the hub from a URL of the hub, or from a name with a trailing `/`; "" if `given` is neither. */
 static void name_within(const char *given, char out[TRI_PATH_BYTES]) {
   static const char *const before[] = {
       "https://huggingface.co/", "http://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/", "hf://"};

@@ -7,8 +7,8 @@
 /* Returns "an object", "a string", ...; "missing" for NULL. */
 const char *tri_json_kind(const json_t *value);
 
-/* Removes the members of an object that are null: in a record or a message null means that the member is absent, since
- * files that were made from tables have every column in every record. Values that are not objects are not changed. */
+/* Removes the members of an object that are null. In a record or a message, null means that the member is absent, since
+ * files that were made from tables have every column in every record. A value that is not an object is not changed. */
 void tri_json_drop_nulls(json_t *object);
 
 /* Returns a new JSON number, or JSON null if the value is not finite. The caller owns it. */

@@ -16,8 +16,8 @@
  * Release *out with json_decref. */
 tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size_t flags, json_t **out);
 
-/* LOCAL. The same for files of Python programs: the last value of a repeated key counts, as in Python, and a
- * warning is logged. */
+/* LOCAL. Parses the text of a JSON file of a Python program as tri_json_parse does. The last value of a repeated key
+ * counts, as in Python, and a warning is logged. */
 tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes, json_t **out);
 
 /* LOCAL. Parses line number `line` of a file of JSON lines, with Jansson's flags. Fails with TRI_BAD_FILE for a
@@ -39,7 +39,7 @@ const json_t *tri_reader_get(const tri_json_reader *from, const char *key);
 
 /* Reads an integer of at least 1. */
 tri_status tri_reader_size(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
-/* The same, but null gives 0, and only a missing key gives the fallback. */
+/* Reads an integer of at least 1; null gives 0, and only a missing key gives the fallback. */
 tri_status tri_reader_size_or_null(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
 /* Reads an integer of at least 0. */
 tri_status tri_reader_count(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);

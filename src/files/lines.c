@@ -18,7 +18,7 @@ struct tri_lines {
   size_t room, begin, end; /* room includes a byte for a NUL */
   size_t looked;           /* bytes from `begin` on that were searched and have no newline */
   bool ended;              /* the end of the file was reached */
-  int64_t number, at;      /* lines returned; offset of `begin` in the file */
+  int64_t number, at;      /* number: lines returned so far; at: offset of `begin` in the file */
 };
 
 tri_status tri_lines_of(int file, const char *name, size_t longest, tri_lines **out) {
@@ -91,7 +91,7 @@ static tri_status find_end(tri_lines *l, size_t *bytes, bool *newline) {
   }
 }
 
-/* Skips the rest of a line that is too long, and keeps its begin. */
+/* Skips the rest of a line that is too long, but keeps its begin. Sets *skipped to the number of bytes skipped. */
 static tri_status skip_rest(tri_lines *l, bool *newline, int64_t *skipped) {
   const size_t kept = l->longest;
   size_t rest = 0;

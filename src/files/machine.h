@@ -30,7 +30,7 @@ tri_status tri_machine_read(const char *root, tri_machine *out);
  * cores_quota; at least 1. */
 int64_t tri_machine_usable_cores(const tri_machine *machine);
 
-/* Returns the best vector unit: "AVX-512 with bf16", "AVX2", "NEON", ..., or "none beyond the baseline". */
+/* Returns the name of the best vector unit: "AVX-512 with bf16", "AVX2", "NEON", ..., or "none beyond the baseline". */
 const char *tri_machine_vector_unit(const tri_machine *machine);
 
 #endif

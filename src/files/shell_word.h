@@ -1,4 +1,4 @@
-/* Words of commands that a message proposes, so that a shell reads them as they are. */
+/* Quotes words of commands that a message proposes, so that a shell reads each as one word without changes. */
 #ifndef TRI_FILES_SHELL_WORD_H
 #define TRI_FILES_SHELL_WORD_H
 

@@ -12,7 +12,7 @@
  * this process. No other file is removed. Fails with TRI_BAD_USAGE if the path is too long. */
 tri_status tri_temporary_name(const char *path, char out[TRI_PATH_BYTES]);
 
-/* LOCAL. Removes the same temporary files, without returning a name. */
+/* LOCAL. Removes the temporary files that tri_temporary_name would remove, without returning a name. */
 void tri_temporary_clear(const char *path);
 
 #endif

@@ -17,7 +17,7 @@ const char *tri_choice_measure_name(tri_choice_measure measure) {
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* Encodes a choice after its question: with a space between them, or directly after a chat template's text. */
+/* Encodes a choice after its question. A space separates the two, except after a text that a chat template rendered. */
 static tri_status encode_choice(tri_pair_encoder *encoder, const tri_question *q, int64_t choice, tri_token_list *out,
                                 int64_t *count) {
   const tri_judge_text *given = &q->choices[choice];
@@ -32,13 +32,13 @@ static tri_status encode_choice(tri_pair_encoder *encoder, const tri_question *q
   return status;
 }
 
-/* State while the set is built. Tokens move when the list grows, so offsets are recorded, and converted to pointers at
- * the end. */
+/* State while a set is built. The tokens move when the list grows, so offsets of texts are stored here, and are
+ * converted to pointers at the end. */
 typedef struct building {
   const char *path;
   int64_t positions;
-  int64_t *begins; /* [num_texts]: offset of each text */
-  int64_t scored;  /* number of scored tokens */
+  int64_t *begins; /* [num_texts]: offset of each text in the list of tokens */
+  int64_t scored;  /* number of tokens that have a score */
 } building;
 
 static tri_status add_text(building *b, const tri_question *q, int64_t choice, tri_pair_encoder *encoder,
@@ -146,7 +146,7 @@ static double probability_of_right(const tri_question *q, const double *log_like
   return exp(log_likelihoods[q->answer] - most) / sum;
 }
 
-/* Sums for a mean and its standard error. */
+/* Sum of values, and sum of their squares, for a mean and its standard error. */
 typedef struct mean {
   double sum, squares;
 } mean;

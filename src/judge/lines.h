@@ -15,24 +15,24 @@ typedef struct tri_judge_text {
 
 void tri_judge_text_release(tri_judge_text *text);
 
-/* Copies a JSON string; release *out with tri_judge_text_release. */
+/* Copies a JSON string to *out. Release it with tri_judge_text_release. */
 tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out);
 
 /* Removes white space of ASCII at both ends. */
 void tri_judge_strip(char *text);
 
-/* LOCAL. Passes the object of each line to `take`, or each element of a file that is one JSON array. Blank lines are
- * skipped. TRI_BAD_FILE, with the file and the line, for text that is not JSON, not UTF-8 or not an object, for an
- * object that `take` refuses, and for a file without any line. */
+/* LOCAL. Passes the object of each line of a file to `take`. If the file is one JSON array, passes each of the array's
+ * elements. Skips blank lines. Fails with TRI_BAD_FILE if a text is not JSON, not UTF-8 or not an object, if `take`
+ * refuses an object, or if the file has no line; the message names the file and the line. */
 typedef tri_status (*tri_judge_read_line)(void *context, int64_t line, const json_t *object);
 tri_status tri_judge_lines(const char *path, tri_judge_read_line take, void *context);
 
-/* Finds the first of the keys that the object has with a value other than null: sets *out to the value and *key; NULL
- * if there is none. TRI_BAD_FILE if two of the keys have different values. */
+/* Finds the first of keys[count] that the object has with a value other than null. Sets *key to this key and *out to
+ * its value; sets *out to NULL if there is none. Fails with TRI_BAD_FILE if two of the keys have different values. */
 tri_status tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key,
                           const json_t **out);
-/* Finds the context for the model with tri_judge_find. TRI_BAD_FILE if the object has further parts of a context
- * that would be ignored. */
+/* Finds the context for the model as tri_judge_find does. Fails with TRI_BAD_FILE if the object has other parts of a
+ * context, because these would be ignored. */
 tri_status tri_judge_find_context(const json_t *object, const char *const *keys, int64_t count, const char **key,
                                   const json_t **out);
 

@@ -53,7 +53,7 @@ static bool is_space(uint32_t code) {
          code == 0x205F || code == 0x3000;
 }
 
-/* Returns the number of bytes without the spaces at the end of the text. */
+/* Returns the number of bytes of the text without the spaces at its end. */
 static size_t without_spaces(const tri_judge_text *text) {
   size_t end = 0;
   for (size_t at = 0, length; at < text->bytes; at += length) {
@@ -71,7 +71,8 @@ int64_t tri_judge_characters(const tri_judge_text *text) {
   return count;
 }
 
-/* Finds the token that replaces an empty context. */
+/* Finds the token that replaces an empty context: the last token that texts begin with, or else the token that
+ * separates texts. */
 static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
   *out = encoder->num_beginning > 0 ? encoder->beginning[encoder->num_beginning - 1]
                                     : tri_tokenizer_end_of_text(encoder->tokenizer);
@@ -80,8 +81,9 @@ static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
                   "the context is empty, and the tokenizer has no token that texts begin with: give a text");
 }
 
-/* Encodes a continuation without a context, after the tokens of a text's beginning. If the tokenizer has no such
- * tokens, the continuation follows the token of find_start, which is not repeated if the text itself begins with it. */
+/* Encodes a continuation without a context, after the tokens that texts begin with. If the tokenizer has no such
+ * tokens, the continuation follows the token of find_start. If the continuation itself begins with that token, it is
+ * not repeated. */
 static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out,
                                int64_t *count) {
   int32_t start = -1;

@@ -1,5 +1,6 @@
-/* A context and its continuation as tokens. They are encoded together and split where the context's own tokens end, as
- * in lm-evaluation-harness, so that words at the boundary have the same tokens as in running text. */
+/* A context and its continuation as tokens. The two texts are encoded together and split where the tokens of the
+ * context alone would end, as in lm-evaluation-harness, so that words at the boundary have the same tokens as in
+ * running text. */
 #ifndef TRI_JUDGE_PAIRS_H
 #define TRI_JUDGE_PAIRS_H
 
@@ -8,20 +9,20 @@
 
 typedef struct tri_pair_encoder tri_pair_encoder;
 
-/* LOCAL. Creates an encoder whose texts begin with the tokens of the tokenizer's post_processor. The tokenizer outlives
- * the encoder; release with tri_pair_encoder_destroy. */
+/* LOCAL. Creates an encoder that begins each text with the tokens of the tokenizer's post_processor. The tokenizer must
+ * outlive the encoder. Release with tri_pair_encoder_destroy. */
 tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, tri_pair_encoder **out);
 void tri_pair_encoder_destroy(tri_pair_encoder *encoder);
 
-/* Declares that all further contexts are rendered by a chat template, which prints any tokens at the beginning of a
- * text itself and ends where the answer begins. */
+/* Declares that a chat template renders all further contexts. Such a template prints the tokens at the beginning of a
+ * text itself, and its text ends where the answer begins. */
 void tri_pair_encoder_expect_rendered(tri_pair_encoder *encoder);
-/* Returns the text between a context and a choice: a space, or "" after a rendered context. */
+/* Returns the text between a context and a choice: " ", or "" after a context that a chat template rendered. */
 const char *tri_pair_delimiter(const tri_pair_encoder *encoder);
 
-/* Appends the tokens of context and continuation to *out; those of the continuation are the last *count. Spaces at the
- * end of the context belong to the continuation. A context without any token is replaced by the token that texts begin
- * with, or that separates texts. */
+/* Appends the tokens of a context and its continuation to *out. Sets *count to the number of tokens of the
+ * continuation, which are the last ones. Spaces at the end of the context belong to the continuation. If the context
+ * has no token, the token that texts begin with replaces it, or else the token that separates texts. */
 tri_status tri_pair_encode(tri_pair_encoder *encoder, const tri_judge_text *context, const tri_judge_text *continuation,
                            tri_token_list *out, int64_t *count);
 

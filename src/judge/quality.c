@@ -133,12 +133,12 @@ static const look looks[TRI_NUM_QUALITIES] = {LOOK("#1f5fa8"), LOOK("#c8501e"), 
 
 static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
   bool any = false;
-  /* These bands are as wide as acc's, and would cover it. */
+  /* The band of acc_norm or acc_bytes would cover that of acc, because it is as wide. */
   if (quality == TRI_CHOICE_ACC_NORM || quality == TRI_CHOICE_ACC_BYTES) return;
   for (int64_t i = 0; i < q->count; i++) any = any || isfinite(q->points[i].error[quality]);
   if (!any) return;
   tri_chart_line line = tri_chart_line_begin(c, looks[quality].band);
-  for (int64_t i = 0; i < 2 * q->count; i++) { /* along the upper side, and back along the lower */
+  for (int64_t i = 0; i < 2 * q->count; i++) { /* along the upper side of the band, and back along the lower side */
     const bool back = i >= q->count;
     const tri_quality_point *p = &q->points[back ? 2 * q->count - 1 - i : i];
     tri_chart_line_to(&line, (double)p->step, p->value[quality] + (back ? -1 : 1) * p->error[quality]);
@@ -174,7 +174,8 @@ tri_status tri_quality_draw(const tri_quality *q, const char *title, const char 
   tri_chart_draw_axes(&chart);
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_band(&chart, q, quality);
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_line(&chart, q, quality);
-  tri_chart_draw_legend(&chart, true, TRI_NUM_QUALITIES, 24); /* at the bottom, where rising curves leave space */
+  tri_chart_draw_legend(&chart, true, TRI_NUM_QUALITIES,
+                        24); /* the legend is at the bottom, where rising curves leave space */
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
     char text[64];
     snprintf(text, sizeof text, "%s, now %.4f", tri_quality_name(quality), q->points[q->count - 1].value[quality]);

@@ -1,6 +1,6 @@
-/* Reads questions. A line has the first form below whose keys it has. ARC, MMLU, PIQA, BoolQ and HellaSwag are read in
- * the format of their data sets, with the prompts of lm-evaluation-harness, so that results can be compared. Any other
- * question is used unchanged. */
+/* Reads questions. The form of a line is the first of the forms below whose keys the line has. ARC, MMLU, PIQA, BoolQ
+ * and HellaSwag are read in the format of their data sets, with the prompts of lm-evaluation-harness, so that results
+ * can be compared. Any other question is used unchanged. */
 #include "judge/questions.h"
 
 #include "base/memory.h"
@@ -43,7 +43,7 @@ static tri_status string_of(const json_t *object, const char *key, const char **
   return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(value));
 }
 
-/* Concatenates the texts; NULL ends them. */
+/* Concatenates parts[], a list that NULL ends. */
 static tri_status set_text(tri_judge_text *out, const char *const *parts) {
   size_t bytes = 0;
   for (int64_t i = 0; parts[i] != NULL; i++) bytes += strlen(parts[i]);
@@ -110,7 +110,7 @@ static int64_t choice_with_text(const tri_question *q, const char *text) {
   return -1;
 }
 
-/* Returns the number that a letter or digits stand for; -1 for other texts. */
+/* Returns the number that a letter or digits stand for, such as 1 for "B" or "1"; -1 for other texts. */
 static int64_t number_of(const char *text) {
   char *end = NULL;
   if (text[0] >= 'A' && text[0] <= 'Z' && text[1] == '\0') return text[0] - 'A';
@@ -144,7 +144,7 @@ static tri_status set_answer(tri_question *q, const char *key, const json_t *val
                   tri_json_kind(value));
 }
 
-/* Sets the right choice from the keys for it; if several are given, they must name the same choice. */
+/* Sets the right choice from the keys that may hold it. If several keys are given, they must name the same choice. */
 static tri_status find_answer(tri_question *q, const json_t *object) {
   const char *found = NULL;
   for (int64_t i = 0; i < COUNT_OF(answer_keys); i++) {
@@ -164,7 +164,7 @@ static tri_status find_answer(tri_question *q, const json_t *object) {
 
 /* ---- HellaSwag's own spelling ------------------------------------------------------------------------------------ */
 
-/* Replaces all occurrences of `what` in place; `with` is not longer. */
+/* Replaces all occurrences of `what` in place. `with` may not be longer than `what`. */
 static void replace(char *text, const char *what, const char *with) {
   char *to = text;
   for (const char *at = text; *at != '\0';) {
@@ -201,7 +201,7 @@ static void clean(tri_judge_text *text) {
   text->bytes = strlen(text->text);
 }
 
-/* Converts like Python's capitalize: the first letter to title case, all others to lower case. */
+/* Capitalises a text like Python's capitalize: the first letter in title case, all others in lower case. */
 static tri_status capitalise(const char *text, char **out) {
   const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text;
   char *to = NULL;

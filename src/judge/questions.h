@@ -1,4 +1,4 @@
-/* Questions with given choices, in the formats of common data sets. docs/judging.md shows each. */
+/* Questions with given choices, in the formats of common data sets. docs/judging.md shows each format. */
 #ifndef TRI_JUDGE_QUESTIONS_H
 #define TRI_JUDGE_QUESTIONS_H
 
@@ -6,8 +6,8 @@
 
 typedef struct tri_question {
   int64_t line;               /* line in the file, from 1 */
-  const char *form;           /* name of the form that the line has; static */
-  tri_judge_text description; /* text of the form before the question; may be empty */
+  const char *form;           /* name of the line's form; static */
+  tri_judge_text description; /* text that the form puts before the question; may be empty */
   tri_judge_text context;
   tri_judge_text *choices; /* [num_choices] */
   int64_t num_choices;     /* at least two */
@@ -20,11 +20,12 @@ typedef struct tri_questions {
   int64_t count, capacity;
 } tri_questions;
 
-/* Puts the description before the context. */
+/* Puts the question's description before its context. */
 tri_status tri_question_join(tri_question *question);
 
-/* LOCAL. Reads a file of JSON lines, one question each. Release *out with tri_questions_release, also after a failure.
- * TRI_BAD_FILE names the line and the key that is missing or not valid. */
+/* LOCAL. Reads a file of JSON lines with one question each. Release *out with tri_questions_release, also after a
+ * failure. Fails with TRI_BAD_FILE if a line is not valid; the message names the line and the key that is missing or
+ * not valid. */
 tri_status tri_questions_read(const char *path, tri_questions *out);
 void tri_questions_release(tri_questions *questions);
 

@@ -27,7 +27,10 @@
  *            completions ascend
  *
  * reference   log-probability of the label under the reference model
- * advantage   advantage of a sampled completion (device/policy.h), and so are the next three
+ *
+ * For sampled completions (device/policy.h):
+ *
+ * advantage   advantage of the label's completion
  * normaliser  factor of the label in the loss of the batch
  * old         log-probability of the label at the first update on its batch
  * behaviour   log-probability of the label when it was sampled */
@@ -89,13 +92,13 @@ typedef enum tri_batch_column {
 #define TRI_COLUMN_ALWAYS_(NAME, TYPE, BLANK, ROWS, WANTED) | (TRI_COLUMN_IS_##WANTED##_ ? TRI_COLUMN_BIT(NAME) : 0u)
 enum { TRI_COLUMNS_ALWAYS = 0u TRI_SAMPLE_COLUMNS(TRI_COLUMN_ALWAYS_) };
 
-/* A sample's columns, each [tokens], in its reader's memory. A column that is not needed is NULL. */
+/* A sample's columns, each [tokens], in memory of its reader. A column that is not needed is NULL. */
 #define TRI_COLUMN_FIELD_(NAME, TYPE, ...) TYPE *NAME;
 typedef struct tri_sample {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
 } tri_sample;
 
-/* The same columns for reading, each [samples, tokens]; a NULL column stands for its blanks. */
+/* Sample columns for reading, each [samples, tokens]; a NULL column stands for its blanks. */
 #define TRI_COLUMN_READ_(NAME, TYPE, ...) const TYPE *NAME;
 typedef struct tri_tokens {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_READ_)
@@ -115,13 +118,14 @@ extern const tri_column tri_columns[TRI_NUM_BATCH_COLUMNS];
 tri_status tri_sample_alloc(unsigned columns, int64_t tokens, tri_sample *out);
 void tri_sample_free(tri_sample *sample);
 
-/* Sets the columns that *out has to `tokens` tokens from number `first` on, or to blanks. */
+/* Fills the columns of *out with `tokens` tokens of `from`, from token `first` on. A column that `from` does not have
+ * is filled with its blanks. Columns that are NULL in *out are left out. */
 void tri_sample_fill(const tri_tokens *from, int64_t first, int64_t tokens, const tri_sample *out);
 
-/* Sets the columns that *out has to a sequence of padding, in which no label counts. */
+/* Fills the columns of *out with padding, in which no label counts. Columns that are NULL in *out are left out. */
 void tri_sample_fill_padding(int64_t tokens, const tri_sample *out);
 
-/* Returns the same columns from token `first` on. */
+/* Returns the columns of a sample from token `first` on. */
 static inline tri_sample tri_sample_from(const tri_sample *sample, int64_t first) {
 #define TRI_COLUMN_FROM_(NAME, TYPE, ...) .NAME = sample->NAME == NULL ? NULL : sample->NAME + first,
   return (tri_sample){TRI_SAMPLE_COLUMNS(TRI_COLUMN_FROM_)};

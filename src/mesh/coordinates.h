@@ -31,7 +31,7 @@ typedef struct tri_mesh_shape {
   int expert_tensor, expert;
 } tri_mesh_shape;
 
-/* One coordinate for each axis of the mesh. Those in the expert mesh follow from them. */
+/* One coordinate for each axis of the mesh. The coordinates in the expert mesh follow from these. */
 typedef struct tri_mesh_coordinates {
   int at[TRI_NUM_MESH_AXES];
 } tri_mesh_coordinates;
@@ -42,7 +42,7 @@ typedef struct tri_mesh_position {
   tri_mesh_coordinates place;
 } tri_mesh_position;
 
-/* Return the only rank of a mesh; the first rank of a mesh with `ranks` ranks along one axis. */
+/* Return the only rank of a mesh; and the first rank of a mesh with `ranks` ranks along one axis. */
 tri_mesh_position tri_mesh_position_alone(void);
 tri_mesh_position tri_mesh_position_along(tri_axis axis, int64_t ranks);
 

@@ -18,9 +18,10 @@ typedef struct given {
 
 /* One attempt to cut a sequence: work and query-key pairs of each part, and its ranges. */
 typedef struct attempt {
-  double *load, *area; /* [parts] */
-  int64_t *room;       /* [parts]: tokens that the part still lacks */
-  given *all;          /* [tokens] */
+  double *load,
+      *area; /* load: work of each part, with that of earlier sequences; area: query-key pairs of each part [parts] */
+  int64_t *room; /* number of tokens that each part still lacks [parts] */
+  given *all;    /* assigned ranges [count], with room for tokens + 2 * parts */
   int64_t count;
   bool shares; /* a document is on several ranks */
 } attempt;
@@ -33,7 +34,7 @@ struct tri_document_cut {
   int64_t num_documents;
   attempt now, best;
   double *before; /* [parts]: load from earlier sequences */
-  int64_t *order; /* [parts] */
+  int64_t *order; /* chosen parts [parts] */
 };
 
 /* Tolerances to try: how far a rank's work may be above the mean, as a share of it, before a document is split over
@@ -144,7 +145,8 @@ static int64_t by_size(int64_t length, int64_t degree, int64_t i) {
   return length % (2 * degree) > degree ? degree - 1 - i : i;
 }
 
-/* Returns the work of part i of a document in `degree` parts. */
+/* Returns the work of part i of a document that is cut into `degree` parts. Sets *area to the query-key pairs of the
+ * part. */
 static double work_of(const tri_document_cut *cut, int64_t length, int64_t degree, int64_t i, double *area) {
   tri_token_range a = tri_zigzag_chunk(length, degree, i), b = tri_zigzag_chunk(length, degree, 2 * degree - 1 - i);
   *area = area_of(a.first, a.end) + area_of(b.first, b.end);

@@ -140,9 +140,9 @@ static int distance_of(const tri_mesh_shape *shape, tri_domain domain, int rank)
   return distance;
 }
 
-/* Compares distances from the first rank of a domain. These distances are the same in every domain of a kind and grow
- * with the rank's number, so they determine all domains: the first rank of all begins one, and the first rank that is
- * not in it begins the next one. */
+/* Compares the distances of ranks from the first rank of their domain. All domains of a kind have the same distances,
+ * which grow with the rank's number in the domain. So the distances determine all domains of the kind: rank 0 begins
+ * the first one, and the lowest rank that is in no earlier domain begins the next one. */
 bool tri_domains_are_same(const tri_mesh_shape *shape, tri_domain a, tri_domain b) {
   int size = tri_domain_size(shape, a);
   if (size != tri_domain_size(shape, b)) return false;

@@ -13,34 +13,36 @@
 #include <stdbool.h>
 
 typedef enum tri_domain {
-  TRI_DOMAIN_BATCH,           /* read different sequences of the global batch */
-  TRI_DOMAIN_REPLICAS,        /* hold the same parameters and have different tokens: gradients are summed over it */
-  TRI_DOMAIN_LOSS,            /* have different labels of the global batch: losses and counts are summed over it */
-  TRI_DOMAIN_TENSOR,          /* hold different parts of a layer's parameters, and have the same tokens */
-  TRI_DOMAIN_CONTEXT,         /* hold different tokens of the same sequences */
+  TRI_DOMAIN_BATCH,    /* ranks read different sequences of the global batch */
+  TRI_DOMAIN_REPLICAS, /* ranks hold the same parameters and have different tokens: gradients are summed over this
+                          domain */
+  TRI_DOMAIN_LOSS, /* ranks have different labels of the global batch: losses and counts are summed over this domain */
+  TRI_DOMAIN_TENSOR,          /* ranks hold different parts of a layer's parameters, and have the same tokens */
+  TRI_DOMAIN_CONTEXT,         /* ranks hold different tokens of the same sequences */
   TRI_DOMAIN_CONTEXT_INNER,   /* context ranks that exchange attention heads for tokens */
   TRI_DOMAIN_CONTEXT_OUTER,   /* context ranks that have the same heads, and exchange keys */
-  TRI_DOMAIN_PIPELINE,        /* hold different layers */
-  TRI_DOMAIN_EXPERT,          /* hold different parts of the experts of a layer, and exchange rows for them */
+  TRI_DOMAIN_PIPELINE,        /* ranks hold different layers */
+  TRI_DOMAIN_EXPERT,          /* ranks hold different parts of the experts of a layer, and exchange rows for them */
   TRI_DOMAIN_EXPERT_HOLDERS,  /* expert ranks that hold different experts */
   TRI_DOMAIN_EXPERT_TENSOR,   /* expert ranks that hold different parts of the same experts */
-  TRI_DOMAIN_EXPERT_REPLICAS, /* hold the same parts of the same experts: their gradients are summed over it */
-  TRI_DOMAIN_SEQUENCE, /* share sequences: context ranks have different tokens of them, tensor ranks the same tokens or
-                          slices of these */
+  TRI_DOMAIN_EXPERT_REPLICAS, /* ranks hold the same parts of the same experts: their gradients are summed over this
+                                 domain */
+  TRI_DOMAIN_SEQUENCE, /* ranks share sequences: context ranks have different tokens of them, tensor ranks the same
+                          tokens or slices of these */
 } tri_domain;
 enum { TRI_NUM_DOMAINS = TRI_DOMAIN_SEQUENCE + 1 };
 
 /* Returns the name of a domain in messages and timelines. */
 const char *tri_domain_name(tri_domain domain);
 
-/* Returns whether the axis is one of the domain's. */
+/* Returns whether an axis is one of the domain's axes. */
 bool tri_domain_has(tri_domain domain, tri_axis axis);
 
 /* Returns whether the domain's axes belong to the expert mesh. */
 bool tri_domain_is_folded(tri_domain domain);
 
-/* Return the axis under which reports show the domain's communication; and whether that of any domain is shown under an
- * axis. */
+/* Return the axis under which reports show the domain's communication; and whether reports show the communication of
+ * any domain under `axis`. */
 tri_axis tri_domain_axis(tri_domain domain);
 bool tri_axis_is_shown(tri_axis axis);
 

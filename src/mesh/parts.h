@@ -11,7 +11,7 @@ static inline int64_t tri_part_begin(int64_t count, int64_t size, int64_t i) {
   return i * share + (i < rest ? i : rest);
 }
 
-/* The same as first thing and length. */
+/* Sets *first and *length to the first thing of part i and to its number of things. */
 static inline void tri_part_of(int64_t count, int64_t size, int64_t i, int64_t *first, int64_t *length) {
   *first = tri_part_begin(count, size, i);
   *length = tri_part_begin(count, size, i + 1) - *first;

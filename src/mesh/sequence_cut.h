@@ -17,7 +17,7 @@ typedef struct tri_token_range {
 } tri_token_range;
 
 typedef struct tri_sequence_cut {
-  int64_t parts, room;     /* room: the most ranges of all parts together */
+  int64_t parts, room;     /* room: maximum number of ranges of all parts together */
   tri_token_range *ranges; /* [room]: part p has the ranges [begins[p], begins[p + 1]) */
   int64_t *before;         /* [room]: tokens of the part before each range */
   int64_t *begins;         /* [parts + 1] */
@@ -42,8 +42,8 @@ tri_status tri_sequence_cut_zigzag(int64_t tokens, int64_t parts, tri_sequence_c
 /* Creates a cut in which each part has the tokens of `together` adjacent parts of `cut`. `together` must divide the
  * number of parts. Release with tri_sequence_cut_destroy. */
 tri_status tri_sequence_cut_join(const tri_sequence_cut *cut, int64_t together, tri_sequence_cut *out);
-/* The reverse: divides the tokens of each part of `cut`, in order, among out->parts / cut->parts adjacent parts of
- * *out; part p gets rows[p]. *out has been created and is overwritten. */
+/* Does the reverse of tri_sequence_cut_join: divides the tokens of each part of `cut`, in order, among out->parts /
+ * cut->parts adjacent parts of *out. Part p of *out gets rows[p] tokens. *out has been created and is overwritten. */
 void tri_sequence_cut_divide(const tri_sequence_cut *cut, const int64_t *rows, tri_sequence_cut *out);
 
 /* Returns the number of tokens of a part that come before `token` of the sequence. If the part has the token, this is

@@ -166,12 +166,14 @@ static tri_status append_sequential(const tri_model *model, int64_t positions, i
   return tri_op_add(list, x3, x6, x);
 }
 
-/* Inputs, then outputs, of parallel branches. Rows are whole (not sliced) between the norms and the sum. */
+/* Slots of the inputs of parallel branches, and later of their outputs. Rows are whole (not sliced) between the norms
+ * and the sum. */
 typedef struct both {
   int32_t attention, fed;
 } both;
 
-/* Appends the inputs of both branches on all tensor ranks: after a norm each, or one for both. */
+/* Appends the norms before the branches, one for each branch or one for both, and makes their outputs whole on all
+ * tensor ranks. */
 static tri_status append_both_norms(const tri_model *model, int64_t layer, tri_op_list *list, int32_t x, both *out) {
   const bool sliced = list->sliced, two = find(model, layer, TRI_ROW_NORM2_WEIGHT) >= 0;
   TRI_TRY(append_layer_norm(model, layer, 0, list, x, &out->attention));
@@ -182,7 +184,8 @@ static tri_status append_both_norms(const tri_model *model, int64_t layer, tri_o
   return two ? tri_op_enter_tensor(list, out->fed, &out->fed) : TRI_OK;
 }
 
-/* Appends the end of each branch, and then their sum; needed with dropout, which differs between the branches. */
+/* Appends the end of each branch, and then their sum. Dropout needs this order, because it differs between the
+ * branches. */
 static tri_status append_both_ends(const tri_model *model, int64_t layer, tri_op_list *list, both parts, int32_t *out) {
   TRI_TRY(tri_op_leave_tensor(list, parts.attention, &parts.attention));
   const bool sliced = list->sliced;
@@ -194,8 +197,8 @@ static tri_status append_both_ends(const tri_model *model, int64_t layer, tri_op
   return tri_op_add(list, parts.attention, parts.fed, out);
 }
 
-/* Appends a layer with parallel branches: x + attention + feed-forward part. If the branches need no separate steps,
- * tensor ranks sum both in one collective. */
+/* Appends a layer with parallel branches: x + attention + feed-forward part. Without dropout, tensor ranks sum both
+ * branches in one collective. */
 static tri_status append_parallel(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list,
                                   int32_t *x) {
   both inputs, parts;

@@ -33,25 +33,27 @@ typedef enum tri_qkv_order {
 typedef enum tri_biases {
   TRI_BIASES_NONE,
   TRI_BIASES_QKV,         /* q, k and v if attention_bias; attention's output projection if output_bias */
-  TRI_BIASES_ATTENTION,   /* all GEMMs of attention if attention_bias */
-  TRI_BIASES_AND_FFN,     /* the same, and always the GEMMs of feed-forward parts (GPT-NeoX) */
+  TRI_BIASES_ATTENTION,   /* q, k and v if attention_bias; attention's output projection if output_bias */
+  TRI_BIASES_AND_FFN,     /* all GEMMs of attention if attention_bias; GEMMs of feed-forward parts always (GPT-NeoX) */
   TRI_BIASES_ALL_OR_NONE, /* all GEMMs of a layer if attention_bias */
   TRI_BIASES_ALL,         /* always all GEMMs of a layer */
 } tri_biases;
 
-/* Layers that may have a sliding window: any set, or only all. */
+/* Layers that may have a sliding window: any set of layers, or only all layers together. */
 typedef enum tri_windows { TRI_WINDOWS_ANY, TRI_WINDOWS_ALL } tri_windows;
 
 /* Names of the modules of a layer: the part before ".weight" and ".bias". NULL: no such module. */
 typedef struct tri_block_names {
   const char *norm1, *norm2; /* before attention, and before the feed-forward part */
   const char *post1, *post2; /* norms at the end of each branch */
-  const char *both1, *both2; /* names of norm1 and norm2 with TRI_RESIDUAL_PARALLEL; NULL: the same names */
+  const char *both1,
+      *both2; /* names of norm1 and norm2 if model.residual is TRI_RESIDUAL_PARALLEL; NULL: the names above */
   const char *q, *k, *v, *qkv, *out;
   const char *q_norm, *k_norm;
   const char *gate, *up, *gate_up, *down; /* neither gate nor gate_up: the feed-forward part is not gated */
-  /* Experts; `router` NULL: the family has none. Names of the router end in ".weight" and are without tri_blocks.layer;
-   * names of an expert's matrices are whole: the first %ld is the layer, the second the expert. */
+  /* Names of experts' tensors on disk; `router` NULL: the family has no experts. Names of the router end in ".weight"
+   * and do not include the prefix tri_blocks.layer. Names of an expert's matrices are complete: the first %ld is the
+   * layer, the second the expert. */
   const char *router, *router_bias;
   const char *expert_gate_up[2], *expert_down;
 } tri_block_names;
@@ -67,7 +69,7 @@ typedef struct tri_blocks {
   tri_windows windows;
   bool in_out;           /* matrices of layers are [in, out], and q, k and v are one parameter (GPT-2's Conv1D) */
   bool head_bias;        /* the output projection has a bias */
-  bool drops_embedding;  /* also dropout after the embedding */
+  bool drops_embedding;  /* dropout applies after the embedding as well */
   bool scales_embedding; /* the embedding is multiplied by the root of hidden_size, in the activations' type (Gemma) */
   int64_t position_offset; /* row of the learned positions for position 0 (OPT) */
   bool dense_layers;       /* the first layers may have no experts */
@@ -93,8 +95,8 @@ typedef struct tri_blocks {
 
 /* Input and parameters of the output projection. */
 typedef struct tri_blocks_head {
-  int32_t hidden; /* slot: its input */
-  int32_t weight; /* parameter number */
+  int32_t hidden; /* slot of its input */
+  int32_t weight; /* number of its weight among the parameters */
   tri_logits logits;
 } tri_blocks_head;
 
@@ -104,9 +106,9 @@ tri_status tri_blocks_check(const tri_model *model);
 double tri_blocks_layer_weights(const tri_model *model, int64_t layer);
 /* Appends the parameters of a model to a table. */
 tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *table);
-/* Append calls to a list. `begin`: from tokens to the first layer's input, slot *x; `append`: one layer, from slot *x
- * to a new *x; `end`: from the last layer's output to the input of the output projection. `positions`: most tokens of a
- * sequence. */
+/* Append calls to a list. tri_blocks_begin computes the input of the first layer from the tokens and sets *x to its
+ * slot. tri_blocks_append computes one layer from slot *x and sets *x to the slot of its output. tri_blocks_end
+ * computes the input of the output projection from slot x. `positions`: maximum number of tokens of a sequence. */
 tri_status tri_blocks_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x);
 tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x);
 tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, tri_blocks_head *out);

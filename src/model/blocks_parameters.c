@@ -80,7 +80,7 @@ static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
   return false;
 }
 
-/* Returns the number of a layer's rows before `end`. */
+/* Returns the number of rows that a layer has before row `end`. */
 static int32_t rows_before(const tri_model *model, bool experts, int end) {
   int32_t count = 0;
   for (int row = 0; row < end; row++) count += has_row(model, experts, (tri_block_row)row) ? 1 : 0;
@@ -112,8 +112,8 @@ tri_blocks_last tri_blocks_find_last(const tri_model *model) {
 /* ---- names and shapes -------------------------------------------------------------------------------------------- */
 
 typedef struct named_parameter {
-  const char *module, *name; /* after tri_blocks.layer: MODULE.NAME; module NULL: NAME */
-  const char *const *stack;  /* whole names of a stack's matrices */
+  const char *module, *name; /* the name is tri_blocks.layer followed by MODULE.NAME, or by NAME if module is NULL */
+  const char *const *stack;  /* complete names of a stack's matrices */
   tri_parameter facts;
 } named_parameter;
 
@@ -126,7 +126,7 @@ static tri_init init_of_norms(const tri_blocks *blocks) {
   return TRI_INIT_ONE;
 }
 
-/* Returns the weight of a norm of heads, or of all of `width`. */
+/* Returns the weight of a norm of queries or keys: of each head, or of all `width` components together. */
 static tri_parameter qk_norm_weight(const tri_model *model, int64_t width) {
   const tri_blocks *blocks = tri_blocks_of(model);
   tri_parameter weight = tri_parameter_norm(width, init_of_norms(blocks));
@@ -144,7 +144,7 @@ static tri_parameter qk_norm_weight(const tri_model *model, int64_t width) {
   return weight;
 }
 
-/* Return gate or up [ffn, width], which are adjacent; down [width, ffn]. */
+/* Return gate or up [ffn, width], and down [width, ffn]. Gate and up are adjacent in memory. */
 static tri_parameter ffn_in(int64_t ffn, int64_t width, double std) {
   return tri_parameter_matrix(TRI_PART_MLP, ffn, width, tri_split_elements(0, ffn), std);
 }
@@ -209,7 +209,7 @@ static void fill_qkv_in_out(const tri_model *model, named_parameter rows[TRI_NUM
       (named_parameter){name, "bias", NULL, tri_parameter_bias(at, qkv, tri_split_heads(0, 3, heads))};
 }
 
-/* Returns a matrix transposed, if the family stores matrices as [in, out]. */
+/* Returns a matrix, transposed if the family stores matrices as [in, out]. */
 static tri_parameter transposed(const tri_blocks *blocks, tri_parameter matrix) {
   tri_parameter turned = matrix;
   if (!blocks->in_out || matrix.in_out) return matrix;
@@ -308,8 +308,8 @@ static void fill_experts(const tri_model *model, double branch_std, named_parame
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* Fills the rows of a layer. The last matrices of residual branches have smaller initial values, by the root of the
- * number of branches (Radford et al. 2019, section 2.3; Megatron-LM). */
+/* Fills the rows of a layer. The initial values of the last matrix of each residual branch are divided by the square
+ * root of the number of branches (Radford et al. 2019, section 2.3; Megatron-LM). */
 static void fill_layer(const tri_model *model, bool experts, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
   const double branch_std = model->init_std / sqrt(2.0 * (double)model->num_layers);
   fill_norms(model, rows);
@@ -392,7 +392,7 @@ tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *ta
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-/* Returns the elements of a matrix by which one token is multiplied; of experts only the chosen ones. */
+/* Returns the number of a matrix's elements by which one token is multiplied; of experts only the chosen ones count. */
 static double met(const tri_model *model, const tri_parameter *parameter) {
   if (parameter->num_dims < 2) return 0;
   const double each = (double)parameter->shape[0] * (double)parameter->shape[1];

@@ -15,8 +15,8 @@ int64_t tri_model_expert_layers(const tri_model *model, tri_layer_range layers) 
   return model->num_experts > 0 && end > first ? end - first : 0;
 }
 
-/* Returns how many of a group's best scores rank the group: two as in DeepSeek-V3; one for scores that sum to 1, as in
- * V2, and for a quota per group. */
+/* Returns the number of best scores by which a group is ranked: two as in DeepSeek-V3; one for scores that sum to 1, as
+ * in V2, and for a quota per group. */
 static int64_t best_of_group(const tri_model *model) {
   if (model->router_quota) return 1;
   switch (model->router_scoring) {
@@ -184,7 +184,7 @@ static tri_status check_layers(const tri_model *m) {
                     m->num_layers);
   }
   if (m->shared_experts > 0 && !has_shared(blocks)) return refuse(m, "shared_experts", has_shared);
-  /* Keeps all counts of parameters and bytes far below the range of int64_t. */
+  /* This limit keeps all counts of parameters and bytes far below the range of int64_t. */
   const int64_t most = 1 << 22;
   if (m->expert_ffn_size <= most / (m->num_experts + m->shared_experts)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,

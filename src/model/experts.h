@@ -1,4 +1,4 @@
-/* The layers of experts that a model's numbers describe. */
+/* The layers with experts of a model. */
 #ifndef TRI_MODEL_EXPERTS_H
 #define TRI_MODEL_EXPERTS_H
 
@@ -12,11 +12,11 @@ bool tri_model_has_experts(const tri_model *model, int64_t layer);
 /* Returns the number of layers with experts in a range. */
 int64_t tri_model_expert_layers(const tri_model *model, tri_layer_range layers);
 
-/* Returns the description of a layer of experts for operations; the model must have experts. */
+/* Returns the sizes and settings of the model's layers with experts, for operations. The model must have experts. */
 tri_expert_layer tri_model_expert_layer(const tri_model *model);
 
-/* Used by tri_model_complete. Replace 0 by defaults; check that the numbers of experts fit together (the message names
- * the key). */
+/* Used by tri_model_complete. Replace members that are 0 by their defaults; check that the numbers of experts fit
+ * together. The error message names the key. */
 void tri_model_fill_in_experts(tri_model *m);
 tri_status tri_model_check_experts(const tri_model *m);
 

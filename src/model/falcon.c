@@ -28,7 +28,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-/* Switches of its config.json for layers. */
+/* Keys of Falcon's config.json that select the form of its layers. */
 typedef struct words {
   bool new_architecture, multi_query, parallel;
   int64_t norms, kv_heads;

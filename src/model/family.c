@@ -70,7 +70,7 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
   return tri_op_list_recompute(list, &request->recompute);
 }
 
-/* Returns the positions of a sequence that are read at once. */
+/* Returns the number of tokens of a sequence that are read at once. */
 static int64_t prefill_tokens_of(const tri_list_request *request) {
   switch (request->purpose) {
     case TRI_LIST_TRAIN:
@@ -216,7 +216,7 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   return status;
 }
 
-/* Numbers of layers of each kind, with the matrix elements per token. */
+/* Numbers of dense and of other layers, with the matrix elements by which one token is multiplied in such a layer. */
 typedef struct layer_kinds {
   int64_t dense, others;
   double dense_weights, other_weights;
@@ -239,7 +239,8 @@ static double met_weights(const tri_model *model, const tri_parameter *entry) {
   return entry->placement.has_holders ? all * (double)model->experts_per_token / (double)model->num_experts : all;
 }
 
-/* Counts, for one token, the products of factors, and the saved products of gradients of frozen matrices. */
+/* Counts the FLOPs for one token of the products of factors, and those that are saved because frozen matrices have no
+ * gradient. */
 static void count_tuned(const tri_model *model, double *factors, double *spared) {
   tri_parameter_table *table = NULL;
   *factors = *spared = 0;

@@ -66,7 +66,8 @@ static void check_key(void *context, const tri_config_difference *difference) {
   if (found->key == NULL && optional != NULL && !has_key(found->family, optional)) found->key = optional;
 }
 
-/* Compares the model with one of the same size with default values. */
+/* Fails if a key that the family does not have differs from its default. The defaults are those of a model with the
+ * same sizes. */
 static tri_status check_keys(const tri_model *model, const tri_family_table *family) {
   foreign found = {.family = family};
   tri_model plain;

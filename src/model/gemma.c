@@ -3,7 +3,7 @@
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD
-/* "gelu" in its first files means the same: transformers always uses the tanh form. */
+/* Gemma's first files have "gelu", which means the same, because transformers always uses the tanh form. */
 static const tri_hf_key keys[] = {
     {.key = "hidden_act", .kind = TRI_HF_KEYS_FIXED, .value = "\"gelu_pytorch_tanh\"", .other_value = "\"gelu\""},
     {.key = NULL},

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Reads files from before `layer_types`. */
+/* Reads the window from files that are older than `layer_types`. */
 static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
   int64_t pattern = 6;
   TRI_TRY(tri_gemma_read(from, out));
@@ -45,8 +45,8 @@ static const tri_hf_keys hf_keys[] = {
     {.model_type = NULL},
 };
 
-/* Refuses scaling with the same base in all layers: its config.json only scales positions in layers without a window.
- */
+/* Refuses scaling with the same base in all layers: Gemma 3's config.json only scales positions in layers without a
+ * window. */
 static tri_status check_local_theta(const tri_model *m) {
   if (m->window == 0 || m->local_rope_theta != 0 || tri_rope_is_plain(&m->rope_scaling)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,

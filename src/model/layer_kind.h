@@ -1,5 +1,6 @@
-/* Kinds of layers. Layers of a kind compute the same, apart from what is trained in them: both have experts or not, a
- * sliding window or not, a rotary embedding or not. A kind is a sum of the bits below. */
+/* Kinds of layers. Two layers are of the same kind if both have experts or both have none, and the same for a sliding
+ * window and a rotary embedding. Layers of a kind do the same computation, except that different parameters of them may
+ * be trained. A kind is a sum of the bits below. */
 #ifndef TRI_MODEL_LAYER_KIND_H
 #define TRI_MODEL_LAYER_KIND_H
 

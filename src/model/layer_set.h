@@ -10,7 +10,7 @@
 
 enum { TRI_LAYER_SET_BYTES = 192 };
 
-/* Returns whether a set in canonical form has all layers. */
+/* Returns whether a set in canonical form (tri_layer_set_complete) has all layers. */
 bool tri_layer_set_is_all(const char *set);
 
 /* Returns whether a layer is in a set in canonical form (tri_layer_set_complete). */
@@ -20,7 +20,7 @@ bool tri_layer_set_has(const char *set, int64_t num_layers, int64_t layer);
  * TRI_BAD_CONFIG; the message names the key. */
 tri_status tri_layer_set_complete(char set[TRI_LAYER_SET_BYTES], const char *key, int64_t num_layers);
 
-/* Writes the canonical text of the layers i with chosen[i]. */
+/* Writes the canonical text of the set of layers i with chosen[i] [num_layers]. Error messages name `key`. */
 tri_status tri_layer_set_print(const bool *chosen, const char *key, int64_t num_layers, char out[TRI_LAYER_SET_BYTES]);
 
 #endif

@@ -51,27 +51,28 @@ typedef enum tri_residual {
 typedef struct tri_model {
   char name[64]; /* name of the preset, or "inline" */
   tri_family family;
-  char model_type[32]; /* model_type of its config.json; "": decided by its numbers (tri_hf_keys.is) */
+  char model_type[32]; /* model_type of its config.json; "": found from the model's numbers (tri_hf_keys.is) */
   int64_t num_layers, hidden_size, num_heads;
-  int64_t num_kv_heads; /* equal to num_heads unless grouped-query attention (llama) */
+  int64_t num_kv_heads; /* number of heads of keys and values; equal to num_heads without grouped-query attention */
   int64_t head_dim;     /* hidden_size / num_heads unless given                      */
-  int64_t ffn_size;     /* 4 * hidden_size unless given (gpt2); required (llama)     */
+  int64_t ffn_size; /* 4 * hidden_size unless given; some families require it (tri_family_table.asks_for_ffn_size) */
   int64_t vocab_size, max_sequence;
-  bool tied;                 /* the output projection is the token embedding             */
+  bool tied;                 /* the output projection has the values of the token embedding */
   bool attention_bias;       /* biases on q, k and v, and in some families on attention's output (tri_biases) */
   bool output_bias;          /* bias on attention's output (llama) */
   bool mlp_bias;             /* biases on all GEMMs of feed-forward parts, in families with this choice */
   tri_activation activation; /* activation of the feed-forward part, or of its gates */
   tri_residual residual;
-  double dropout; /* probability, on both residual branches, and in some families on the embedding */
-  /* Factors and caps; tri_model_complete sets the last three if they are 0. */
-  double attention_scale;                    /* multiplies the scores q k; 0: 1 / sqrt(head_dim)                   */
-  double attention_soft_cap, logit_soft_cap; /* c: x becomes c tanh(x / c); 0: no cap                              */
+  double dropout; /* dropout probability of both residual branches, and in some families of the embedding */
+  /* Factors and caps. tri_model_complete replaces 0 in the last three by their defaults. */
+  double attention_scale;                    /* factor of the scores q k; 0: 1 / sqrt(head_dim) */
+  double attention_soft_cap, logit_soft_cap; /* cap c: x becomes c tanh(x / c); 0: no cap */
   double embedding_scale, residual_scale, logit_divisor;
   /* Experts; num_experts 0: every layer is dense. */
   int64_t num_experts, experts_per_token, expert_ffn_size;
   int64_t shared_experts; /* experts that every token uses; computed as one of width shared_experts * expert_ffn_size */
-  int64_t dense_layers;   /* number of first layers with a dense feed-forward part of ffn_size and no experts */
+  int64_t dense_layers; /* number of layers, from the first on, that have a dense feed-forward part of ffn_size in place
+                           of experts */
   tri_router_scoring router_scoring;
   int64_t router_groups, router_kept_groups; /* 1 unless given */
   bool router_quota, router_normalised, router_bias;
@@ -84,24 +85,26 @@ typedef struct tri_model {
   double rotary_fraction;                /* share of each head's components, from the first on, that rotate */
   char rope_layers[TRI_LAYER_SET_BYTES]; /* the layers with rotary embeddings (layer_set.h) */
   tri_rope_scaling rope_scaling;
-  int64_t window;                          /* most keys that a query sees, its own included; 0: all     */
+  int64_t window; /* maximum number of keys that a query attends to, including its own; 0: all */
   char window_layers[TRI_LAYER_SET_BYTES]; /* the layers with the window (layer_set.h)                  */
   tri_trainable tuning;                    /* which parameters are trained                              */
 } tri_model;
 
-/* Longest sequence that is assumed if no length is given, since cost depends on the length and most sequences are
- * shorter. */
+/* Longest sequence length that is assumed without a request for it. Costs grow with the length, and most sequences are
+ * shorter than a model's maximum. */
 enum { TRI_LONGEST_ASSUMED_SEQUENCE = 8192 };
 
-/* Returns the length of sequences if none is given: max_sequence. If that is above TRI_LONGEST_ASSUMED_SEQUENCE, fails
- * with `code` and a message that ends in `how` to give a length ("give --sequence, for example --sequence 4096"). */
+/* Sets *out to max_sequence, as the length of sequences that the user has not given. If max_sequence is above
+ * TRI_LONGEST_ASSUMED_SEQUENCE, fails with `code` and a message that ends in `how`, a hint ("give --sequence, for
+ * example --sequence 4096"). */
 tri_status tri_model_assume_sequence(const tri_model *model, tri_status code, const char *how, int64_t *out);
 
-/* Checks that none of the model's numbers becomes 0, 1 or infinite in the wide type of `activations`, in which they are
- * used. `prefix`: prefix of the key in the message ("model."). */
+/* Checks that none of the model's numbers is rounded to 0, 1 or infinity in the wide type of `activations`, in which
+ * they are used. `prefix`: prefix of the key in the error message ("model."). */
 tri_status tri_model_check_numbers(const tri_model *model, tri_dtype activations, const char *prefix);
 
-/* Makes a model with the same family, hidden_size, num_heads, head_dim and ffn_size, and defaults elsewhere. */
+/* Sets *out to a model with the family, hidden_size, num_heads, head_dim and ffn_size of `model`, and defaults
+ * elsewhere. */
 void tri_model_plain(const tri_model *model, tri_model *out);
 
 /* Replaces 0 by defaults, and checks that the numbers fit together; the message names the key. */

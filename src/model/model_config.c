@@ -82,7 +82,7 @@ static void set_usual(const tri_family_table *family, const usual_field *field, 
   memcpy((char *)model + field->offset, (const char *)&family->usual + field->offset, field->bytes);
 }
 
-/* Resets a number to the value for "not given". */
+/* Resets the member of a key to the value that means "not given". */
 static void clear_field(const tri_config_key *key, tri_model *model) {
   for (size_t i = 0; i < sizeof usual_fields / sizeof usual_fields[0]; i++) {
     if (strcmp(usual_fields[i].key, key->name) != 0) continue;

@@ -6,25 +6,26 @@
 #include "config/config.h"
 #include "model/model.h"
 
-/* The keys of `model:` and of a model file; offsets into tri_model. Its limits keep every count that is derived from a
- * model (parameters, bytes of optimizer state) within int64_t. */
+/* The keys of `model:` in a run file, and of a model file; offsets into tri_model. The limits of the keys keep every
+ * count that is derived from a model (parameters, bytes of optimizer state) within int64_t. */
 extern const tri_config_table tri_model_table;
 
-/* An `expand` function for a row of a larger table (tri_config_key): the name is that of a preset, or the path of a
- * YAML file (it has a slash or ends in .yaml; relative to the current directory). */
+/* Implements tri_config_key.expand for a model key: makes the mapping of the model that `name` names. `name` is the
+ * name of a preset, or the path of a YAML file (it has a slash or ends in .yaml; relative to the current directory). */
 tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
 /* Must be called after tri_config_read of the table. Sets defaults that depend on the family, and calls
  * tri_model_complete. Messages name file and line of the mapping's key. */
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model);
 
-/* Returns whether a key of a complete model has the value that follows from other keys if it is left out. */
+/* Returns whether a key of a complete model has the value that it would get from other keys if it were left out. */
 bool tri_model_is_derived(const tri_model *model, const tri_config_key *key);
 
 /* Reads a preset by its name, or a model file by its path. */
 tri_status tri_model_load(const char *name_or_file, tri_model *out);
 
-/* Reads a model with another `expand`, for callers that accept more kinds of names (checkpoint/model_source.h). */
+/* Reads a model as tri_model_load does, but with the function `expand`, for callers that accept more kinds of names
+ * (checkpoint/model_source.h). */
 typedef tri_status (*tri_model_expander)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 tri_status tri_model_load_by(tri_model_expander expand, const char *name, tri_model *out);
 

@@ -42,7 +42,7 @@ tri_status tri_model_fill_in(tri_model *m) {
   if (m->rope_layers[0] == '\0') snprintf(m->rope_layers, sizeof m->rope_layers, "all");
   if (m->num_kv_heads == 0) m->num_kv_heads = m->num_heads;
   tri_model_fill_in_experts(m);
-  if (family == NULL) return TRI_OK; /* the check after it reports it */
+  if (family == NULL) return TRI_OK; /* a later check reports the unknown family */
   fill_in_of_family(family, m);
   /* The limits of the table; beyond them the arithmetic below could overflow. */
   if (m->hidden_size < 1 || m->hidden_size > 1 << 20 || m->num_heads < 1 || m->num_heads > 1 << 16) return TRI_OK;

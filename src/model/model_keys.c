@@ -87,7 +87,7 @@ static const tri_config_key model_keys[] = {
                    .help = "width of the feed-forward block; required by llama and all other families with gates"),
     TRI_CONFIG_ROW(SHAPE, COUNT(vocab_size, INT32_MAX), .example = "50257",
                    .help = "token ids are 0 .. vocab_size - 1"),
-    /* max_sequence is free: it shows in the shape of learned positions. */
+    /* A change of max_sequence needs no check here, since it shows in the shape of learned positions. */
     TRI_CONFIG_ROW(FREE, COUNT(max_sequence, 1 << 30), .example = "1024", .help = "longest sequence, in tokens"),
     TRI_CONFIG_ROW(SHAPE, KEY(tied, TRI_CONFIG_BOOL), .derived = "the family's: gpt2, gemma, opt, ... true",
                    .help = "whether the output projection is the token embedding"),

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Copies a text (the name of a tensor or module, a target, or a regular expression of one) and replaces the names of
- * files by those of transformers 5. A text that is too long for `out` is truncated. */
+/* Copies `text`, and replaces the names that modules have in files by those of transformers 5. `text` is the name of a
+ * tensor or module, a target, or a regular expression of one. A result that is too long for `out` is truncated. */
 void tri_module_names(const char *text, char *out, size_t out_bytes);
 
 /* Returns whether the text has a name that tri_module_names would replace. */

@@ -133,7 +133,7 @@ tri_status tri_parameter_table_add_tied(tri_parameter_table *table, const char *
 /* ---- a rank's part ----------------------------------------------------------------------------------------------- */
 
 void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count) {
-  if (units < ranks) { /* replicated: ranks 0 and 1 of 4 hold the first of 2 */
+  if (units < ranks) { /* units are replicated: of 4 ranks, ranks 0 and 1 hold the first of 2 units */
     *first = rank * units / ranks;
     *count = 1;
     return;
@@ -275,7 +275,7 @@ int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
   return (int64_t)tri_bytes_in_lines(tri_nf4_layout_of_cut(&cut).bytes);
 }
 
-/* Places an entry in 4 bits at *end of the array of these, in bytes, and moves *end. */
+/* Sets the offset of an entry in 4 bits to *end, a number of bytes in the array of such entries, and advances *end. */
 static void place_bytes(tri_parameter *entry, int64_t *end) {
   *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = *end;
@@ -283,7 +283,7 @@ static void place_bytes(tri_parameter *entry, int64_t *end) {
       (int64_t)tri_bytes_times((size_t)tri_parameter_num_matrices(entry), (size_t)tri_parameter_matrix_bytes(entry));
 }
 
-/* Places an entry at *end of an array, and moves *end. */
+/* Sets the offset of an entry in its array to *end, and advances *end. */
 static void place(tri_parameter *entry, int64_t *end) {
   if (!entry->joined) *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = entry->gradient_offset = *end;
@@ -364,12 +364,12 @@ tri_parameter tri_parameter_on_disk(const tri_parameter *tensor) {
   return whole;
 }
 
-/* Returns whether adjacent rows are not adjacent on disk. */
+/* Returns whether some adjacent rows of a tensor are not adjacent on disk. */
 static bool is_interleaved(const tri_parameter *tensor) {
   return tensor->within.rows > 0 && tensor->within.block < tensor->shape[0];
 }
 
-/* Returns the rows of a unit, which are adjacent on disk even if units are not. */
+/* Returns the number of rows of a unit. They are adjacent on disk even if units are not. */
 static int64_t unit_rows(const tri_parameter *tensor) {
   return tensor->split.dim == 0 ? tensor->shape[0] / tensor->split.units : tensor->within.block;
 }
@@ -421,7 +421,7 @@ int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
   return (within->first + row / within->block * within->stride + row % within->block) * tensor->shape[1];
 }
 
-/* Returns the distance of two runs of a split tensor that is not in a stack, in elements. */
+/* Returns the distance of two consecutive runs of a split tensor that is not in a stack, in elements. */
 static int64_t segment_pitch(const tri_parameter *tensor) {
   const tri_split *split = &tensor->split;
   return tensor->shape[split->dim] / split->segments * (split->dim == 0 ? tensor->shape[1] : 1);

@@ -41,8 +41,9 @@ enum { TRI_NUM_PARTS = TRI_PART_ROUTER + 1 };
 
 /* The rule that updates a parameter. */
 typedef enum tri_parameter_rule {
-  TRI_RULE_OPTIMIZER, /* the optimizer, with its gradient */
-  TRI_RULE_BALANCE,   /* the load of the experts (tri_model.balance_rate); it has neither gradient nor moments */
+  TRI_RULE_OPTIMIZER, /* the optimizer, from the parameter's gradient */
+  TRI_RULE_BALANCE,   /* the load balancing of experts (tri_model.balance_rate); the parameter has neither gradient nor
+                         moments */
 } tri_parameter_rule;
 
 /* Groups of parameters that optimizers may treat differently. */
@@ -55,17 +56,17 @@ typedef enum tri_parameter_rule {
 typedef enum tri_parameter_group { TRI_PARAMETER_GROUPS(TRI_PARAMETER_GROUP_VALUE) } tri_parameter_group;
 enum { TRI_NUM_GROUPS = TRI_GROUP_VECTORS + 1, TRI_ALL_GROUPS = (1 << TRI_NUM_GROUPS) - 1 };
 
-/* The ranks that hold a parameter. Ranks of `parts` hold shards of it (tri_split), or copies with the same tokens;
- * ranks of `holders` hold different matrices of a stack; ranks of `replicas` hold the same values and have different
- * tokens: gradients are summed over them, and ZeRO shards over them. Only the pipeline stage with its layer holds it.
- */
+/* The ranks that hold a parameter. Ranks of `parts` hold shards of it (tri_split), or copies with the same tokens.
+ * Ranks of `holders` hold different matrices of a stack. Ranks of `replicas` hold the same values and have different
+ * tokens: gradients are summed over them, and ZeRO shards over them. Only the pipeline stage that has the parameter's
+ * layer holds it. */
 typedef struct tri_parameter_placement {
   tri_domain parts, replicas;
-  bool has_holders; /* a stack; `holders` is set */
+  bool has_holders; /* the parameter is a stack, and `holders` is set */
   tri_domain holders;
 } tri_parameter_placement;
 
-/* Return the placement of parameters other than experts; of experts. */
+/* Return the placement of parameters other than experts, and the placement of experts. */
 tri_parameter_placement tri_parameter_placed_dense(void);
 tri_parameter_placement tri_parameter_placed_experts(void);
 
@@ -73,8 +74,8 @@ tri_parameter_placement tri_parameter_placed_experts(void);
  * `holders` it is always SPLIT, over `replicas` always PARTIAL; over `parts` it depends on the parameter
  * (tri_parameter.over_parts). Sums of gradients, the gradient norm and prices read this. */
 typedef enum tri_holding {
-  TRI_HOLDING_SPLIT,   /* each rank holds another part, and has the part's whole gradient */
-  TRI_HOLDING_COPIES,  /* each rank holds the whole, and has its whole gradient */
+  TRI_HOLDING_SPLIT,   /* each rank holds a different part, and has the whole gradient of this part */
+  TRI_HOLDING_COPIES,  /* each rank holds the whole parameter, and has its whole gradient */
   TRI_HOLDING_PARTIAL, /* ranks hold copies of the whole, or of the same heads, and their gradients have to be summed */
 } tri_holding;
 
@@ -111,8 +112,8 @@ typedef struct tri_stacked {
   tri_stacking as;
   int64_t members, kinds; /* sizes of the stack */
   int64_t number;         /* matrix: its index in the stack, member after member */
-  int64_t together; /* above 1: the local part also has the elements of the next members, alternating; their number,
-                       this one included */
+  int64_t together; /* number of members, from this one on, whose elements alternate in the local part; at most 1: only
+                       this member */
   const char *name; /* matrix: name of the tensor on disk, owned by the table; NULL: a stack */
 } tri_stacked;
 
@@ -120,9 +121,9 @@ typedef struct tri_parameter {
   char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's name; for a stack with `*` for the member's number */
   int num_dims;
   int64_t shape[2]; /* global shape; for a stack that of one matrix */
-  /* A stack has `stack` members (experts) of `kinds` matrices each, in this order; each matrix is dense, and split over
-   * the ranks of its parts. Other parameters have 1 and 1; less than 1 counts as 1. `names` of its matrices have %ld
-   * for the layer, then %ld for the member; the family owns them. */
+  /* A stack has `stack` members (experts) of `kinds` matrices each, member after member. Each matrix is dense, and
+   * split over the ranks of its parts. `stack` and `kinds` of other parameters are 1; less than 1 counts as 1. `names`
+   * are the names of a member's matrices, with %ld for the layer, then %ld for the member; the family owns them. */
   int64_t stack, kinds;
   const char *names[TRI_PARAMETER_KINDS];
   tri_stacked stacked; /* set if a stack's matrices are one tensor on disk, with the stack's name */
@@ -133,18 +134,18 @@ typedef struct tri_parameter {
   tri_part part;
   tri_parameter_rule rule;
   tri_init init;
-  double std;         /* TRI_INIT_NORMAL, TRI_INIT_UNIFORM */
-  bool in_out;        /* the matrix is stored as [in, out], as GPT-2's are; else [out, in] */
-  bool by_heads;      /* not split, and a rank computes its gradient from a shard of the other operand (its own heads,
-                         or its shard of the other factor): TRI_HOLDING_PARTIAL */
-  bool joined;        /* directly follows the parameter before it in memory; one GEMM uses both */
-  bool frozen;        /* not trained (trainable.h): it has neither gradient nor states */
-  bool factor;        /* a LoRA factor, or DoRA's magnitudes */
-  bool first;         /* the initial value of a factor: frozen, and also `factor` */
-  bool even;          /* all ranks of `parts` have the same number of units */
-  int32_t tied_to;    /* the parameter that has its values; -1: not tied */
+  double std;    /* standard deviation of the initial values, for TRI_INIT_NORMAL and TRI_INIT_UNIFORM */
+  bool in_out;   /* the matrix is stored as [in, out], as GPT-2's are; else [out, in] */
+  bool by_heads; /* the parameter is not split, but a rank computes its gradient from a shard of the other operand (its
+                    own heads, or its shard of the other factor), so gradients are partial (TRI_HOLDING_PARTIAL) */
+  bool joined;   /* directly follows the parameter before it in memory; one GEMM uses both */
+  bool frozen;   /* not trained (trainable.h): it has neither gradient nor states */
+  bool factor;   /* a LoRA factor, or DoRA's magnitudes */
+  bool first;    /* the parameter is the frozen initial value of a factor; `factor` is set, too */
+  bool even;     /* all ranks of `parts` have the same number of units */
+  int32_t tied_to;    /* index of the parameter whose values this one uses; -1: not tied */
   tri_stored stored;  /* type in memory; trained parameters are wide */
-  double scale;       /* LoRA factor: factor of its pair's product */
+  double scale;       /* LoRA factor: scale of the product of its pair */
   int32_t factors[2]; /* matrix: indices of its factors A and B; -1: none */
   int32_t
       firsts[2]; /* matrix: indices of its factors' initial values, if these are subtracted (trainable.h); -1: none */
@@ -159,25 +160,26 @@ typedef struct tri_parameter {
                                         (first byte in 4 bits) */
   int64_t gradient_offset;           /* the same in the array of gradients; differs only for an alias */
   bool alias;                        /* this rank also holds tied_to, whose values and moments it uses */
-  bool counted; /* this rank's copy counts for norms and saves, of all copies on the ranks of placement.parts and
-                   on stages */
-  tri_holding over_parts; /* how the ranks of placement.parts hold it and its gradient */
+  bool counted; /* norms and saves count this rank's copy; of equal copies on several ranks of placement.parts or
+                   stages, only one is counted */
+  tri_holding over_parts; /* how the ranks of placement.parts hold the parameter and its gradient */
 } tri_parameter;
 
 typedef struct tri_parameter_table {
   tri_parameter *entries;
   int64_t num_entries;
-  int64_t num_elements;               /* elements of a flat array on this rank, with padding */
-  int64_t num_gradient_elements;      /* elements of the array of gradients; more than num_elements with an alias */
-  int64_t num_values;                 /* parameters of the whole model, tied ones once, without `first` */
+  int64_t num_elements;          /* elements of a flat array on this rank, with padding */
+  int64_t num_gradient_elements; /* elements of the array of gradients; more than num_elements with an alias */
+  int64_t num_values; /* number of parameters of the whole model; tied ones count once, and initial values of factors
+                         (`first`) not at all */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters on this rank, by stored type: tri_stored_bytes
                                          each */
   bool has_factors;                   /* has LoRA factors */
   const struct tri_model_share *only; /* during construction: the share whose layers it lists; NULL: all layers */
 } tri_parameter_table;
 
-/* Parameters that are not joined begin at multiples of this, so that a block of that many elements never has elements
- * of two of them, and sums over blocks are equal in every layout of stages and shards. */
+/* Alignment of parameters that are not joined, in elements. A block of this size never has elements of two of them, so
+ * sums over blocks are equal in every layout of stages and shards. */
 enum { TRI_BLOCK_ELEMENTS = 256 };
 
 /* Consecutive layers; -1 is the embedding, and num_layers the last norm and the output projection. */
@@ -204,7 +206,8 @@ tri_status tri_parameter_table_create_own(const tri_model *model, const tri_mode
                                           tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
 
-/* Returns the parameter with the local part of rank `rank` of `ranks` ranks of `parts`; with all members of a stack. */
+/* Returns `parameter` with the local part of rank `rank`, if `ranks` ranks hold its parts. A stack has all its
+ * members. */
 tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t ranks, int64_t rank);
 /* Returns the parameter with the local part of the rank at a mesh position, as if its stage had the layer. The rank at
  * {0} has the most elements. */
@@ -216,7 +219,7 @@ int64_t tri_parameter_num_tensors(const tri_parameter *parameter);
  * local part of `parameter`, if this rank holds it. */
 tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first);
 
-/* Returns whether it is part of a larger tensor on disk (`within`, `stacked`), but not the first part. */
+/* Returns whether a parameter is a part of a larger tensor on disk (`within`, `stacked`), but not its first part. */
 bool tri_parameter_continues(const tri_parameter *parameter);
 /* Returns the whole tensor on disk that contains `tensor`, as a parameter. */
 tri_parameter tri_parameter_on_disk(const tri_parameter *tensor);
@@ -224,8 +227,9 @@ tri_parameter tri_parameter_on_disk(const tri_parameter *tensor);
 /* Computes the units of a dimension on rank `rank` of `ranks`. */
 void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count);
 
-/* The local part of a tensor consists of runs of equal length, whose elements are also contiguous in the tensor on
- * disk. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
+/* Return the length of the runs of a tensor in elements, and the global element at which run i begins. The local part
+ * of a tensor consists of runs of equal length, and each run is also contiguous in the tensor on disk. Run i begins at
+ * local element i * length. */
 int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 /* Returns the number of elements of the whole parameter, with all matrices of a stack. */
@@ -236,9 +240,9 @@ int64_t tri_parameter_global_count(const tri_parameter *parameter);
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter);
 tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter);
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
-/* Returns whether it has a gradient, with which the optimizer updates it. */
+/* Returns whether a parameter has a gradient, from which the optimizer updates it. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);
-/* Returns whether its gradient has to be summed over the ranks of its parts (TRI_HOLDING_PARTIAL). */
+/* Returns whether the gradient of a parameter has to be summed over the ranks of its parts (TRI_HOLDING_PARTIAL). */
 bool tri_parameter_is_partial(const tri_parameter *parameter);
 
 /* Returns whether this rank has a part of the parameter in the flat arrays: false if another stage holds the parameter,
@@ -259,14 +263,14 @@ tri_split tri_split_none(void);
 tri_split tri_split_elements(int dim, int64_t length);
 tri_split tri_split_heads(int dim, int64_t segments, int64_t heads);
 
-/* The weight or bias of a norm. */
+/* Returns the weight or bias of a norm. */
 tri_parameter tri_parameter_norm(int64_t width, tri_init init);
-/* The weight of a norm of queries or keys that all heads share. */
+/* Returns the weight of a norm of queries or keys that all heads share. */
 tri_parameter tri_parameter_head_norm(int64_t width);
 tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split);
-/* A matrix with normal initial values. */
+/* Returns a matrix with normal initial values of standard deviation `std`. */
 tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std);
-/* Return `parameter` with `joined` set; as rows of a larger tensor on disk. */
+/* Return `parameter` with `joined` set; and `parameter` as rows of a larger tensor on disk. */
 tri_parameter tri_parameter_joined(tri_parameter parameter);
 tri_parameter tri_parameter_within(tri_parameter parameter, tri_rows_within within);
 /* Returns a stack of experts with `kinds` matrices each, split along a dimension over the expert tensor ranks. */
@@ -275,16 +279,17 @@ tri_parameter tri_parameter_experts(int64_t experts, int64_t kinds, int64_t rows
 /* Returns a router's bias, which TRI_RULE_BALANCE updates. */
 tri_parameter tri_parameter_balance(int64_t experts);
 
-/* Appends a parameter, with its name and layer set. %ld in `name` is replaced by the layer's number. */
+/* Appends a parameter to the table, and sets its name and layer. %ld in `name` is replaced by the layer's number. */
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
                                    tri_parameter parameter);
 /* Appends a stack. `names`: names of its kinds, each with %ld for the layer and %ld for the member; they must
  * outlive the table. */
 tri_status tri_parameter_table_add_stack(tri_parameter_table *table, const char *const names[], int64_t layer,
                                          tri_parameter parameter);
-/* Returns whether the table is made without this layer (tri_parameter_table_create_own). */
+/* Returns whether the table leaves out this layer (tri_parameter_table_create_own). */
 bool tri_parameter_table_lacks(const tri_parameter_table *table, int64_t layer);
-/* Sets the local part and the offset of every entry, after all have been added; share NULL: for one rank alone. */
+/* Sets the local part and the offset of every entry, after all entries have been added. share NULL: for one rank
+ * alone. */
 void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share);
 
 /* Appends the output projection of a tied model, with the values of parameter 0. */

@@ -19,18 +19,19 @@ typedef enum tri_scale_rewards { TRI_SCALE_BY_GROUP, TRI_SCALE_BY_BATCH, TRI_SCA
 typedef enum tri_baseline { TRI_BASELINE_GROUP, TRI_BASELINE_LEAVE_ONE_OUT } tri_baseline;
 
 typedef struct tri_policy_config {
-  char recipe[16]; /* always "": it is replaced by the keys that it stands for */
+  char recipe[16]; /* "" after reading: the keys that the recipe stands for are set in its place */
   tri_loss_type loss_type;
   tri_ratio_level level;
   tri_scale_rewards scale_rewards;
   tri_baseline baseline;
-  double epsilon, epsilon_high; /* epsilon_high 0: epsilon */
-  double delta;                 /* 0: none */
+  double epsilon,
+      epsilon_high; /* the ratio is clipped to [1 - epsilon, 1 + epsilon_high]; epsilon_high 0: equal to epsilon */
+  double delta;     /* upper bound of the ratio for negative advantages; 0: no bound */
   struct {
     tri_policy_importance mode;
     double min, max;
   } importance;
-  double off_policy_limit; /* off_policy_mask_threshold; 0: none */
+  double off_policy_limit; /* off_policy_mask_threshold; 0: no limit */
   bool mask_truncated_completions;
   double entropy_coef;
   int64_t num_iterations, mini_batches;
@@ -45,7 +46,7 @@ extern const tri_config_word tri_loss_type_words[], tri_ratio_level_words[], tri
 #define TRI_POLICY_NUMBER_(STRUCT, MEMBER, NAME)                                                                       \
   .name = NAME, .type = TRI_CONFIG_DOUBLE, .offset = offsetof(STRUCT, MEMBER)
 
-/* The rows of a table. `POLICY`: a tri_policy_config in STRUCT. */
+/* Rows for the table of a struct. `POLICY`: the tri_policy_config in STRUCT. */
 #define TRI_POLICY_ROWS(STRUCT, POLICY)                                                                                \
   {.name = "recipe",                                                                                                   \
    .type = TRI_CONFIG_STRING,                                                                                          \
@@ -108,8 +109,8 @@ extern const tri_config_word tri_loss_type_words[], tri_ratio_level_words[], tri
 /* The default of every key. */
 extern const tri_policy_config tri_policy_usual;
 
-/* Lays the keys of `objective.recipe` under the mapping's own keys, and removes `recipe`. TRI_BAD_CONFIG for an unknown
- * recipe, with the names of all of them. */
+/* Adds the keys for which `objective.recipe` stands to the mapping, except those that it already has, and removes
+ * `recipe`. Fails with TRI_BAD_CONFIG for an unknown recipe; the message lists all recipes. */
 tri_status tri_policy_lay_recipe(tri_yaml_tree *tree, tri_yaml *objective);
 
 /* Checks combinations of the keys of a grpo objective. Messages begin with the key. */

@@ -11,12 +11,13 @@
 #define TRI_PREFERENCE_LABEL_SMOOTHING 0.0
 #define TRI_PREFERENCE_SIMPO_GAMMA 0.5
 #define TRI_PREFERENCE_DISCOPOP_TAU 0.05
-#define TRI_PREFERENCE_WEIGHT 1.0 /* of desirable and of undesirable completions */
+#define TRI_PREFERENCE_WEIGHT 1.0 /* weight of desirable completions, and of undesirable ones */
 
 typedef struct tri_preference_rules {
-  const char *name;           /* name in run files                                                                  */
-  bool paired;                /* a loss of a chosen and a rejected completion, not of one that is desirable or not  */
-  bool reference;             /* it uses log probabilities of the reference model                                   */
+  const char *name; /* name in run files                                                                  */
+  bool paired;      /* the loss is of pairs of a chosen and a rejected completion; false: of single completions, each
+                       desirable or undesirable */
+  bool reference;   /* it uses log probabilities of the reference model                                   */
   bool label_smoothing;       /* it has label_smoothing, in [0, 1/2)                                                */
   bool needs_label_smoothing; /* label_smoothing must be above 0: the loss is infinite for 0                        */
   bool simpo_gamma;           /* it has simpo_gamma                                                                 */

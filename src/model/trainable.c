@@ -25,7 +25,7 @@ bool tri_trainable_is_full(const tri_trainable *tuning) {
   return tuning->freeze.count == 0 && !tri_trainable_has_adapter(tuning);
 }
 
-/* Returns whether words distinguish layers, by numbers. */
+/* Returns whether one of the words may distinguish layers by their numbers. */
 static bool tells_layers(const tri_trainable_words *words) {
   for (int64_t i = 0; i < words->count; i++) {
     if (strpbrk(words->words[i].text, "0123456789?[") != NULL) return true;
@@ -78,8 +78,9 @@ void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t 
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* Returns the stored type of a frozen parameter: matrices and rows of tokens in the activations' type; rows of
- * positions, which are never split, in the wide type. */
+/* Returns the stored type of a frozen parameter: 4 bits for matrices of layers, if the adapter quantises them; the
+ * activations' type for other matrices and the embedding of tokens; the wide type for norms, routers and the embedding
+ * of positions, which is never split. */
 static tri_stored stored_of(const tri_trainable *tuning, const tri_parameter *entry) {
   if (entry->num_dims < 2) return TRI_STORED_WIDE;
   if (tri_trainable_is_quantised(tuning) && tri_trainable_can_quantise(entry)) return TRI_STORED_NF4;
@@ -100,14 +101,14 @@ bool tri_trainable_is_read_narrow(const tri_parameter *entry) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP:
     case TRI_PART_HEAD: return true;
-    case TRI_PART_EMBEDDING: /* rows are added up wide */
+    case TRI_PART_EMBEDDING: /* rows are added in the wide type */
     case TRI_PART_NORM:
     case TRI_PART_ROUTER: break;
   }
   return false;
 }
 
-/* Returns the key with the patterns of frozen, or of trained, parameters. */
+/* Returns the key that has the patterns: with an adapter those of trained parameters, else those of frozen ones. */
 static const char *key_of(const tri_trainable *tuning) {
   return tri_trainable_has_adapter(tuning) ? "adapter.train" : "freeze";
 }
@@ -124,7 +125,7 @@ static tri_status mark_entry(const tri_trainable *tuning, tri_parameter *entry) 
 }
 
 /* Separates joined matrices if one is trained and the other not, because they are in different arrays (ops/linear.c).
- * Parts of one tensor have one name, and so the same state. */
+ * Parts of one tensor have one name, so they are both trained or both frozen. */
 static void part_mixed(const tri_parameter *before, tri_parameter *entry) {
   if (before->frozen != entry->frozen) entry->joined = false;
 }

@@ -74,9 +74,9 @@ typedef struct tri_adapter_patterns {
   int64_t count;
 } tri_adapter_patterns;
 
-/* Factors of one of two tied matrices only apply to that one, so that the resulting model is not tied. With
- * ensure_weight_tying they apply to both: B of the output projection is A of the embedding, transposed, and its A the
- * embedding's B (parameters.h: tied_to). */
+/* An adapter. In a tied model, factors of the embedding or of the output projection apply only to that matrix, so the
+ * resulting model is not tied. With ensure_weight_tying they apply to both: B of the output projection is A of the
+ * embedding, transposed, and A of the output projection is B of the embedding (parameters.h: tied_to). */
 typedef struct tri_adapter {
   int64_t rank;             /* 0: no adapter */
   double alpha;             /* above 0 */
@@ -87,8 +87,8 @@ typedef struct tri_adapter {
   tri_quantise quantise;    /* storage of frozen matrices of layers */
   bool ensure_weight_tying; /* tied model: embedding and output projection share factors */
   tri_adapter_patterns rank_pattern, alpha_pattern;
-  tri_trainable_words targets; /* modules with factors: "q_proj"; empty or "all-linear": all except experts, which may
-                                  be added (model/trainable_experts.h) */
+  tri_trainable_words targets; /* modules with factors, such as "q_proj"; empty or "all-linear": all modules except
+                                  experts, which may be added (model/trainable_experts.h) */
   tri_trainable_words train;   /* patterns of other parameters that are trained */
 } tri_adapter;
 
@@ -97,7 +97,7 @@ typedef struct tri_trainable {
   tri_adapter adapter;
 } tri_trainable;
 
-/* Returns whether all parameters are trained, without factors. */
+/* Returns whether all parameters are trained, and there is no adapter. */
 bool tri_trainable_is_full(const tri_trainable *tuning);
 bool tri_trainable_has_adapter(const tri_trainable *tuning);
 /* Returns whether frozen matrices of layers are in 4 bits. */
@@ -114,7 +114,7 @@ void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t 
 /* Settings of the factors of one module. */
 typedef struct tri_adapter_pair {
   int64_t rank;
-  double alpha, scale; /* scale: factor of their product */
+  double alpha, scale; /* scale: scale of the factors' product */
   int64_t rank_from;   /* index of the rank's pattern; -1: adapter.rank */
 } tri_adapter_pair;
 /* Returns the settings of a module. `name`: name of its matrix, "model.layers.0.self_attn.q_proj.weight". */
@@ -131,7 +131,7 @@ bool tri_trainable_is_read_narrow(const tri_parameter *entry);
 /* Marks frozen parameters, and inserts the factors into the table, which must not have been laid out yet. */
 tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *table);
 
-/* Finds the lowest layer with a trained parameter (tri_parameter.layer: -1 is the embeddings'). */
+/* Find the lowest layer with a trained parameter (tri_parameter.layer: -1 for the embeddings). */
 tri_status tri_trainable_lowest_layer(const tri_model *model, int64_t *out);
 int64_t tri_trainable_lowest_of(const tri_parameter_table *table);
 

@@ -101,7 +101,7 @@ static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_tab
                   embedding->name, (long)a.rank, a.alpha, head->name, (long)b.rank, b.alpha);
 }
 
-/* Returns the first parameter with factors that is an expert's, or not of a layer; NULL: none. */
+/* Returns the first parameter with factors that is a matrix of experts or outside of layers; NULL if there is none. */
 static const tri_parameter *first_outside(const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];

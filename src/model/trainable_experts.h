@@ -16,11 +16,12 @@
 /* Returns whether an entry is a stack of experts' matrices. */
 bool tri_trainable_is_of_experts(const tri_parameter *entry);
 
-/* Writes the name of a matrix for targets and patterns: that of its module in transformers 5, for experts
+/* Writes the name of a matrix that targets and patterns use. It is the name in transformers 5; for experts
  * "model.layers.0.mlp.experts.down_proj.weight". */
 void tri_trainable_target_name(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]);
 
-/* Returns whether a target means experts' matrices of that name; `down_proj` alone means other modules. */
+/* Returns whether a target names the experts' matrices `name` (tri_trainable_target_name). `down_proj` alone names
+ * other modules. */
 bool tri_trainable_names_experts(const char *target, const char *name);
 
 /* Returns whether the experts of an entry are among the targets. */
@@ -30,7 +31,7 @@ bool tri_trainable_is_expert_target(const tri_adapter *adapter, const tri_parame
 void tri_trainable_stack_factor(const tri_adapter *adapter, const tri_parameter *matrix, int which,
                                 tri_parameter *factor);
 
-/* Refuses what experts' factors cannot have. */
+/* Fails if factors of experts are combined with adapter.dropout or with PiSSA. */
 tri_status tri_trainable_check_experts(const tri_adapter *adapter, const tri_parameter_table *table);
 
 #endif

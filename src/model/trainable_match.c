@@ -18,7 +18,6 @@ bool tri_trainable_matches(const tri_trainable_words *patterns, const char *name
   return false;
 }
 
-/* Writes the name of the first tensor: patterns treat all members of a stack alike. */
 void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]) {
   int64_t first = 0;
   const tri_parameter tensor = tri_parameter_tensor(entry, 0, &first);
@@ -38,7 +37,6 @@ bool tri_trainable_can_quantise(const tri_parameter *entry) {
   return false;
 }
 
-/* Returns whether it is a matrix of a layer that is used for every token. */
 bool tri_trainable_is_linear(const tri_parameter *entry) {
   return tri_trainable_can_quantise(entry) && !entry->placement.has_holders;
 }
@@ -63,7 +61,6 @@ bool tri_trainable_is_quantised(const tri_trainable *tuning) {
   return true;
 }
 
-/* Returns the length of "model.layers.0.self_attn.q_proj" in "model.layers.0.self_attn.q_proj.weight". */
 int tri_trainable_module_length(const char *name) {
   const char *end = strrchr(name, '.');
   return end == NULL ? (int)strlen(name) : (int)(end - name);
@@ -91,7 +88,6 @@ void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *ou
 
 bool tri_trainable_is_pattern(const char *target) { return strpbrk(target, "*?[") != NULL; }
 
-/* Whether a target is or matches the end of a module's name, from a dot on. */
 bool tri_trainable_is_module(const char *target, const char *name) {
   char word[2 * TRI_TRAINABLE_WORD_BYTES], module[TRI_PARAMETER_NAME_BYTES];
   const bool pattern = tri_trainable_is_pattern(target);
@@ -156,7 +152,6 @@ int64_t tri_trainable_pattern_of(const tri_adapter_patterns *patterns, const cha
   return -1;
 }
 
-/* Counts an entry's tensors on disk that a pattern names. */
 int64_t tri_trainable_num_named(const tri_trainable_words *patterns, const tri_parameter *entry) {
   int64_t count = 0, first = 0;
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry) && patterns->count > 0; t++) {

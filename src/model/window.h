@@ -8,8 +8,8 @@
 
 #include "model/model.h"
 
-/* Returns the most keys that a query of the layer attends to, with its own; 0: all before it. The model must be
- * complete. */
+/* Returns the maximum number of keys to which a query of the layer attends, including its own; 0: all keys up to its
+ * own. The model must be complete. */
 int64_t tri_model_window(const tri_model *model, int64_t layer);
 
 /* Returns whether the layer has a rotary embedding. */

@@ -55,7 +55,8 @@ static const tri_parameter *part_of(const tri_update_call *call, int64_t i) {
   return call->parts == NULL ? &call->tensor : &call->parts[i];
 }
 
-/* One side of a tensor: its length on this rank, all parts together, and on disk. A vector is one row. */
+/* One side of a tensor. here: its length on this rank, summed over all parts; whole: its length on disk. A vector is
+ * one row. */
 typedef struct side {
   int dim; /* dimension of the tensor; -1: the one row of a vector */
   int64_t here, whole;
@@ -81,7 +82,7 @@ static sides sides_of(const tri_update_call *call) {
 typedef struct scratch {
   size_t means;         /* means of the whole tensor's rows, then columns */
   size_t rows, columns; /* means of this rank's rows and columns */
-  size_t partial;       /* columns of one part */
+  size_t partial;       /* means of the columns of one part */
   size_t sums;
   size_t bytes;
 } scratch;
@@ -118,8 +119,8 @@ typedef struct adafactor {
   sides sides;
   size_t wide; /* bytes of an element */
   bool vector;
-  bool split;  /* ranks have different shards of it */
-  bool mapped; /* this rank's shard is not the whole, or not in its order */
+  bool split;  /* ranks have different shards of the tensor */
+  bool mapped; /* this rank's shard is not the whole tensor, or has another order than on disk */
   char *row_means, *column_means, *rows, *columns, *partial;
   tri_adafactor_sums *sums;
   tri_adafactor options;
@@ -165,7 +166,8 @@ static adafactor adafactor_of(const tri_update_run *run, const tri_update_call *
   return u;
 }
 
-/* Returns whether another rank has the same shard of a part, and adds it to the sums. */
+/* Returns whether this rank leaves its shard of `part` out of the sums, because another rank has the same shard and
+ * adds it. */
 static bool is_copy(const adafactor *u, const tri_parameter *part) {
   const tri_mesh_position *position = &u->call->position;
   const int64_t ranks = tri_matrix_ranks(part, &position->shape);
@@ -190,11 +192,11 @@ static tri_status copy_ranges(const adafactor *u, int64_t rows, int64_t width, i
   return TRI_OK;
 }
 
-/* Ranges of a part's rows that are adjacent on disk: their length in rows, and the row of range i in the tensor on
- * disk. Heads that are adjacent there are one range if the rank has all of them. */
+/* The rows of a part, as `count` ranges of `length` rows that are adjacent on disk. Heads that are adjacent on disk are
+ * one range if the rank has all of them. row_of_run returns the first row of a range in the tensor on disk. */
 typedef struct row_runs {
   const tri_parameter *part;
-  int64_t length, count, each; /* each: number of ranges of tri_parameter_run in one */
+  int64_t length, count, each; /* each: number of ranges of tri_parameter_run in one range */
 } row_runs;
 
 static row_runs row_runs_of(const tri_parameter *part) {
@@ -235,8 +237,8 @@ static tri_status copy_columns(const adafactor *u, char *here, char *whole, bool
                      whole + (size_t)(of->first_unit * unit) * u->wide, into_whole);
 }
 
-/* Copies this rank's part of a side into an array of the whole, or back. Parts that another rank counts are not copied
- * into the whole. */
+/* Copies this rank's part of a side from `here` into the array `whole`, or back. Parts that another rank counts are not
+ * copied into the whole. */
 static tri_status copy_side(const adafactor *u, const side *s, char *here, char *whole, bool into_whole) {
   if (s->dim == 1) return copy_columns(u, here, whole, into_whole);
   for (int64_t p = 0; p < u->call->num_parts; p++) {
@@ -249,8 +251,8 @@ static tri_status copy_side(const adafactor *u, const side *s, char *here, char 
 
 /* ---- means ------------------------------------------------------------------------------------------------------- */
 
-/* Computes squares of a matrix's gradient along both sides, into u->rows and u->columns, for the parts that this rank
- * counts. */
+/* Computes the scaled sums of squares of a matrix's gradient along both sides, into u->rows and u->columns, over the
+ * parts that this rank counts. *any: this rank counts a part. */
 static tri_status square_parts(const adafactor *u, tri_matrix_squares squares, bool *any) {
   tri_queue *queue = u->run->queue;
   const tri_dtype type = u->call->type, wide = tri_dtype_wide(type);
@@ -295,7 +297,8 @@ static tri_status find_means(const adafactor *u) {
   return u->run->collectives->all_reduce(u->run->ranks, u->call->tensor.placement.parts, wide, count, u->row_means);
 }
 
-/* Updates the averages over all updates. */
+/* Updates the states, which are averages of the means over all updates, and computes the sum of the averages of the
+ * rows. */
 static tri_status move_averages(const adafactor *u) {
   void *const *states = u->run->states;
   tri_queue *queue = u->run->queue;

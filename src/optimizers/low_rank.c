@@ -120,10 +120,11 @@ typedef struct rest_values {
 
 /* Offsets in the workspace. */
 typedef struct scratch {
-  size_t parts, whole;    /* gradients of all ranks, if the tensor is split; one matrix, unless it is in one piece */
-  size_t projected, adam; /* R and N */
-  size_t step, rest;      /* as large as a matrix */
-  size_t adam_squares, squares; /* squares of each row of N; of R, later of the rest */
+  size_t parts, whole; /* parts: gradients of all ranks, if the tensor is split; whole: one matrix, if the tensor is not
+                          one matrix on one rank */
+  size_t projected, adam;       /* R and N */
+  size_t step, rest;            /* step inside the projection, and rest; each as large as a matrix */
+  size_t adam_squares, squares; /* sums of squares of each row: adam_squares of N; squares of R, later of the rest */
   size_t values;                /* a rest_values */
   size_t of_products;
   size_t bytes;
@@ -217,7 +218,8 @@ static tri_status open_matrix(low_rank *u, int64_t matrix) {
   return tri_pieces_join(u->run->queue, u->call, u->ranks, u->begins, u->gradients, matrix, u->memory + u->at.whole);
 }
 
-/* The gradient in host memory: as downloaded, as [shorter side, longer side], and its vectors. */
+/* The gradient in host memory. raw: as downloaded; matrix: in doubles [shorter side, longer side]; vectors: its
+ * singular vectors [rank, shorter side] */
 typedef struct host_matrix {
   char *raw;
   double *matrix, *vectors;
@@ -377,7 +379,8 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
   const bool copied = !tri_pieces_are_one(&shape, ranks);
   out[0] = tri_pieces_gemm_cost(&p.into, matrices, s.turned ? TRI_GEMM_PLAIN : TRI_GEMM_TRANSPOSED);
   out[1] = tri_pieces_gemm_cost(&p.back, matrices * (whole ? 2 : 1), TRI_GEMM_PLAIN);
-  /* N from R; the step; for Fira, the rest written, read for its norm, and read again; copies into one piece. */
+  /* Bytes to compute N from R, and the step; for Fira, to write the rest, and to read it for its norm and again for the
+   * step; and to copy pieces into one matrix. */
   out[2] =
       (tri_cost){.bytes = wide * (2.0 * low + all + (whole ? 5.0 * all + 2.0 * low : 0) + (copied ? 2.0 * all : 0))};
   if (ranks > 1) {
@@ -387,8 +390,9 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
   return 3;
 }
 
-/* Two GEMMs, and the work per element in the unit of the other optimizers (schedule/bucket_cuts.c). If `every` is
- * small, the singular vectors cost most: the host multiplies the matrix by its transpose and decomposes the product. */
+/* Counts two GEMMs, the work per element in the unit of the other optimizers (schedule/bucket_cuts.c), and the singular
+ * vectors. These cost most if `every` is small: the host multiplies the matrix by its transpose and decomposes the
+ * product. */
 double tri_low_rank_work(const tri_low_rank_settings *settings, const tri_parameter *tensor) {
   const sides s = sides_of(tensor);
   const double of_an_element = 1000;

@@ -1,11 +1,11 @@
-/* GaLore (Zhao et al. 2024) and Fira (Chen et al. 2024): Adam on the gradient projected on its own first singular
- * vectors. */
+/* GaLore (Zhao et al. 2024) and Fira (Chen et al. 2024): Adam on the gradient, projected on the gradient's first
+ * singular vectors. */
 #ifndef TRI_OPTIMIZERS_LOW_RANK_H
 #define TRI_OPTIMIZERS_LOW_RANK_H
 
 #include "optimizers/run.h"
 
-/* Indices of the states of both, and of Fira's additional one, TRI_LOW_RANK_NORM. */
+/* Indices of the states of GaLore and Fira. Only Fira has TRI_LOW_RANK_NORM. */
 enum { TRI_LOW_RANK_PROJECTION, TRI_LOW_RANK_MOMENT1, TRI_LOW_RANK_MOMENT2, TRI_LOW_RANK_NORM };
 
 /* Checks that `rank`, the number of vectors, is given. `name` is the name of the section. */
@@ -19,7 +19,8 @@ tri_state_shape tri_low_rank_projection_shape(const tri_low_rank_settings *setti
 tri_state_shape tri_low_rank_moment_shape(const tri_low_rank_settings *settings, const tri_parameter *tensor);
 tri_state_shape tri_low_rank_norm_shape(const tri_parameter *tensor);
 
-/* As the functions of tri_optimizer. `whole`: also updates with the gradient's component outside the space (Fira). */
+/* Implement the functions of tri_optimizer with these names. `whole`: the update also uses the gradient's component
+ * outside of the projection (Fira). */
 tri_status tri_low_rank_workspace(const tri_low_rank_settings *settings, bool whole, const tri_update_call *call,
                                   const tri_device_description *device, size_t *bytes);
 tri_status tri_low_rank_update(const tri_low_rank_settings *settings, bool whole, const tri_update_run *run,

@@ -133,7 +133,7 @@ typedef struct muon {
   char *memory;    /* the workspace */
   int64_t ranks;   /* number of ranks with pieces */
   int64_t *begins; /* [ranks + 1], offsets of their momentum in `parts`; NULL if there is one rank */
-  char *momentum;  /* at `parts`; with one rank, in the gradient's memory */
+  char *momentum;  /* address of `parts`; with one rank, address of the gradient */
 } muon;
 
 static char *behind(const muon *u, char *array, int64_t elements) {
@@ -260,7 +260,7 @@ static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_CO
   out[0] = tri_pieces_gemm_cost(&p.square, times, TRI_GEMM_TRANSPOSED);
   out[1] = tri_pieces_gemm_cost(&p.fourth, times, TRI_GEMM_PLAIN);
   out[2] = tri_pieces_gemm_cost(&p.next, times, TRI_GEMM_PLAIN);
-  /* The norm, X computed from it, and the step; the polynomial of each iteration; copies into one piece. */
+  /* Bytes for the norm, for X and for the step; for the polynomial of each iteration; for copies into one matrix. */
   out[3] = (tri_cost){.bytes = all * (2.0 * wide + 2.0 * element) +
                                3.0 * times * (double)s.shorter * (double)s.shorter * element +
                                (copied ? 2.0 * all * wide : 0)};

@@ -1,11 +1,11 @@
-/* Descriptions of optimizers, without device, rank or memory. run.h has what an update runs on.
+/* Descriptions of optimizers, without device, rank or memory. run.h has the context in which an update runs.
  *
  * An optimizer is one file with everything that the system knows about it: the states of each parameter, whether it
- * needs whole matrices, its keys in a run file, how it runs and what that costs. The engine runs it, the memory plan
- * and the checkpoint have room for its states, and the simulator predicts its time, all through this table.
+ * needs whole matrices, its keys in a run file, how it runs and how much an update costs. The engine runs it, the
+ * memory plan and the checkpoint have room for its states, and the simulator predicts its time, all through this table.
  *
- * A parameter's group decides which optimizer takes it: an optimizer for matrices leaves the other groups to AdamW. The
- * updates of a rank are a list of calls, made from the buckets (schedule/updates.h): ranges of elements, or whole
+ * A parameter's group decides which optimizer updates it. An optimizer for matrices leaves the other groups to AdamW.
+ * The updates of a rank are a list of calls, made from the buckets (schedule/updates.h): ranges of elements, or whole
  * tensors if the optimizer's unit is the matrix. */
 #ifndef TRI_OPTIMIZERS_OPTIMIZER_H
 #define TRI_OPTIMIZERS_OPTIMIZER_H
@@ -28,7 +28,7 @@
 #define TRI_OPTIMIZER_VALUE(VALUE, name) TRI_OPTIMIZER_##VALUE,
 typedef enum tri_optimizer_name { TRI_OPTIMIZERS(TRI_OPTIMIZER_VALUE) } tri_optimizer_name;
 
-/* Used instead of an optimizer's name: not given. */
+/* Value in place of a tri_optimizer_name: no optimizer is named. */
 enum { TRI_OPTIMIZER_AUTO = -1 };
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -69,7 +69,8 @@ typedef struct tri_low_rank_settings {
 
 /* Running average of the weights (average.c). */
 typedef struct tri_average_settings {
-  int64_t every, after; /* updates; every 0: no average */
+  int64_t every, after; /* every: number of updates between the weights that are averaged, 0: no average; after: number
+                           of updates before the first of them */
   double decay;         /* 0: all weights count the same */
 } tri_average_settings;
 
@@ -96,7 +97,7 @@ typedef struct tri_optimizer_settings {
   tri_adafactor_settings adafactor;
   tri_low_rank_settings galore, fira;
   tri_average_settings average;
-  bool reference; /* keeps the initial values of trained parameters (reference.c); no key: the objective decides */
+  bool reference; /* keeps the initial values of trained parameters (reference.c); set by the objective, not by a key */
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
@@ -138,18 +139,19 @@ typedef enum tri_state_owner {
                        that resumes from a checkpoint without the state, the state begins with its first value */
 } tri_state_owner;
 
-/* A state, which the run keeps for each parameter beside its value: one number per element of the parameter, or a
- * tensor with a shape of its own. The latter is for the unit matrix; it is whole and the same on all ranks that have
- * shards of the parameter, and always stored wide. */
+/* A state, which the run keeps for each parameter beside its value. It has one number per element of the parameter, or
+ * a shape of its own. A shape of its own needs the unit matrix; the state is then whole and equal on all ranks that
+ * have shards of the parameter, and always stored wide. */
 typedef struct tri_optimizer_state {
   const char *suffix; /* suffix of its tensor's name in a checkpoint */
   tri_state_owner owner;
-  bool with_sign; /* false: never negative */
-  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), and is stored wide */
+  bool with_sign; /* values may be negative */
+  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), and is stored wide unless
+                     `as_read` makes it narrow */
   bool as_read;   /* stored in the type in which a forward reads the parameter (tri_trainable_is_read_narrow) */
-  /* Returns its shape for a whole tensor of a parameter (each tensor of a stack). NULL: one number per element. */
+  /* Returns the state's shape for a whole tensor; each tensor of a stack has a state. NULL: one number per element. */
   tri_state_shape (*shape)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
-  /* Returns whether a run keeps it; for a state of the run. */
+  /* Returns whether a run keeps the state. Only states of the run have this function. */
   bool (*is_kept)(const tri_optimizer_settings *settings);
 } tri_optimizer_state;
 
@@ -170,9 +172,10 @@ typedef struct tri_update_run tri_update_run; /* run.h */
 
 typedef struct tri_optimizer {
   const char *name;
-  unsigned takes; /* bit g: takes the group g */
+  unsigned takes; /* bit g: updates parameters of group g */
   tri_optimizer_unit unit;
-  bool joins_parts; /* unit matrix: further parts of a tensor on disk (tri_rows_within) are updated with the first */
+  bool joins_parts; /* unit matrix: parameters that are parts of one tensor on disk (tri_rows_within) are updated
+                       together, with the first part */
   int64_t num_states;
   tri_optimizer_state states[TRI_OPTIMIZER_STATES];
   /* Checks the optimizer's own settings. May be NULL. */
@@ -189,12 +192,12 @@ typedef struct tri_optimizer {
   /* Returns the FLOPs of the update of a whole tensor, by which tensors are assigned to ranks. NULL unless the unit is
    * the matrix. */
   double (*work)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
-  /* NULL unless the point that is evaluated and saved differs from the trained one: it is a + weight (b - a), where a
-   * are the trained values, b is state 0, and weight is the returned number. `trained` is the suffix of the trained
-   * values in a checkpoint. */
+  /* Returns the weight w of the point that is evaluated and saved, a + w (b - a), where a are the trained values and b
+   * is state 0. NULL: the trained values are evaluated and saved. `trained` below is the suffix of the trained values
+   * in a checkpoint. */
   double (*evaluated)(const tri_optimizer_settings *settings);
-  /* Returns the weight of update number `update` (from 1 on) in the average of such an optimizer. `highest_lr`: highest
-   * learning rate so far. */
+  /* Returns the weight of update number `update` (from 1 on) in the average of an optimizer that has `evaluated`.
+   * `highest_lr`: highest learning rate so far. */
   double (*weight)(const tri_optimizer_settings *settings, int64_t update, double highest_lr);
   const char *trained;
 } tri_optimizer;
@@ -204,12 +207,13 @@ TRI_OPTIMIZERS(TRI_OPTIMIZER_TABLE)
 
 const tri_optimizer *tri_optimizer_named(tri_optimizer_name name);
 
-/* Return the optimizer that updates a group, and a parameter: NULL if no optimizer updates it. */
+/* Return the optimizer that updates a group, and the one that updates a parameter. The second is NULL if no optimizer
+ * updates the parameter. */
 const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settings, tri_parameter_group group);
 const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter);
 
-/* States of a parameter that `optimizer` updates: the optimizer's, then those of the run that it keeps. Return their
- * number, and state number `state`. */
+/* Return the number of states of a parameter that `optimizer` updates, and state number `state`. The states of the
+ * optimizer come first, then the states that the run keeps. */
 int64_t tri_optimizer_num_states(const tri_optimizer_settings *settings, const tri_optimizer *optimizer);
 const tri_optimizer_state *tri_optimizer_state_at(const tri_optimizer_settings *settings,
                                                   const tri_optimizer *optimizer, int64_t state);
@@ -219,21 +223,21 @@ tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings
                                           const tri_parameter *tensor);
 int64_t tri_state_shape_count(const tri_state_shape *shape);
 
-/* Return whether any group's optimizer needs whole matrices; and the first optimizer whose `evaluated` is not NULL, or
- * NULL. */
+/* Return whether the optimizer of any group needs whole matrices; and the optimizer of the first group whose optimizer
+ * has `evaluated`, or NULL. */
 bool tri_optimizer_has_matrices(const tri_optimizer_settings *settings);
 const tri_optimizer *tri_optimizer_that_averages(const tri_optimizer_settings *settings);
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 struct tri_update_call {
-  const tri_optimizer *optimizer; /* NULL: updated by the load balancing of experts */
+  const tri_optimizer *optimizer; /* NULL: the load balancing of experts updates the tensor */
   const tri_optimizer_settings *settings;
   tri_mesh_position position; /* mesh position of the rank */
   tri_dtype type;             /* type of activations */
-  tri_parameter tensor;       /* the rank's shard; unit elements: the entry itself, a stack or not */
-  /* [num_parts], the entries updated together if the optimizer joins parts: `tensor` and the parts after it, adjacent
-   * in memory. NULL: only `tensor`. num_parts is 0 in the call of a further part. */
+  tri_parameter tensor;       /* the rank's shard of one tensor; unit elements: the whole entry, which may be a stack */
+  /* Entries that are updated together if the optimizer joins parts [num_parts]: `tensor` and the parts after it,
+   * adjacent in memory. NULL: only `tensor`. num_parts is 0 in the call of a further part. */
   const tri_parameter *parts;
   int64_t num_parts;
   int64_t entry;        /* index in the parameter table */
@@ -243,8 +247,8 @@ struct tri_update_call {
   size_t states[TRI_UPDATE_STATES]; /* offset of each state in the memory of all states, in bytes */
 };
 
-/* Return the number of states of a call, 0 without an optimizer; state number `state`; and the number of a state of the
- * run, which must be kept. */
+/* Return the number of states of a call, 0 without an optimizer; state number `state`; and the number of the state
+ * `state` of the run, which the run must keep. */
 int64_t tri_update_num_states(const tri_update_call *call);
 const tri_optimizer_state *tri_update_state(const tri_update_call *call, int64_t state);
 int64_t tri_update_run_state(const tri_update_call *call, tri_run_state state);
@@ -275,8 +279,8 @@ double tri_update_kept_bytes(const tri_update_call *call);
 
 bool tri_average_is_kept(const tri_optimizer_settings *settings);
 
-/* Return whether the weights after update number `update` (from 1 on) are added to the average; and their weight if
- * `taken` were added before: average + weight (weights - average). */
+/* Return whether the weights after update number `update` (from 1 on) are added to the average; and the factor f with
+ * which they are added, average + f (weights - average), after `taken` earlier additions. */
 bool tri_average_is_due(const tri_optimizer_settings *settings, int64_t update);
 double tri_average_weight(const tri_optimizer_settings *settings, int64_t taken);
 

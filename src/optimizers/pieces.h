@@ -19,7 +19,8 @@ int64_t tri_pieces_elements(const tri_parameter *tensor, int64_t ranks);
 /* Returns whether the tensor is one matrix on one rank, so that it need not be copied into one piece. */
 bool tri_pieces_are_one(const tri_matrix_shape *shape, int64_t ranks);
 
-/* Queues copies that assemble one matrix of a tensor, out[rows, columns], from the shards of all ranks; all wide. */
+/* Queues copies that assemble one matrix of a tensor, out[rows, columns], from the shards of all ranks. All arrays are
+ * wide. */
 tri_status tri_pieces_join(tri_queue *queue, const tri_update_call *call, int64_t ranks, const int64_t *begins,
                            const void *parts, int64_t matrix, void *out);
 

@@ -16,7 +16,7 @@ struct tri_update_run {
   tri_queue *queue;
   const tri_step_values *values;
   void *value, *gradient; /* address of the call's first element, wide; the update may overwrite the gradient */
-  void *states[TRI_OPTIMIZER_STATES]; /* wide */
+  void *states[TRI_OPTIMIZER_STATES]; /* address of each state, wide */
   void *narrow;                       /* copy of the values in the activations' type, or NULL */
   void *workspace;
   int64_t update; /* number of the update, 1 for the first, the same as in `values` */

@@ -51,7 +51,8 @@ static double element_bytes(const tri_update_call *call, int64_t state) {
 }
 
 double tri_update_element_bytes(const tri_update_call *call) {
-  double bytes = 3 * (double)tri_dtype_bytes(tri_dtype_wide(call->type)); /* value twice, gradient once */
+  double bytes =
+      3 * (double)tri_dtype_bytes(tri_dtype_wide(call->type)); /* the value is read and written, the gradient is read */
   for (int64_t s = 0; s < call->optimizer->num_states; s++) {
     if (!tri_update_has_own_shape(call, s)) bytes += 2 * element_bytes(call, s);
   }
@@ -110,7 +111,7 @@ static size_t widened_bytes(const tri_update_call *call) {
 
 tri_status tri_update_workspace(const tri_update_call *call, const tri_device_description *device, size_t *bytes) {
   size_t own = 0;
-  if (call->optimizer == NULL) { /* the steps of a bias of expert load balancing */
+  if (call->optimizer == NULL) { /* scratch for the steps of a bias of expert load balancing */
     *bytes = (size_t)call->count * tri_dtype_bytes(tri_dtype_wide(call->type));
     return TRI_OK;
   }
@@ -247,7 +248,8 @@ static bool restore_block(int64_t count, const float *values, uint8_t *codes, fl
 
 enum { RESTORED = 1 << 14 };
 
-/* Restores blocks that were quantised before to the same bits, not only to the nearest codes. */
+/* Stores the same bits again for blocks whose values were dequantised before. Quantising alone gives only the nearest
+ * codes. */
 static tri_status restore_blocks(tri_queue *queue, const tri_update_call *call, const char *wide, const stored *to) {
   const tri_dtype type = tri_dtype_wide(call->type);
   const size_t element = tri_dtype_bytes(type);

@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A table in progress. Efficiencies are relative to the first row that fits. */
+/* A table in progress. Each row's efficiency is relative to the first row that fits. */
 typedef struct range {
   const tri_device_range *of;
   const tri_plan_options *options;
-  double tokens_per_s; /* tokens/s per device of the first row that fits; 0: no such row yet */
-  json_t *list;        /* NULL: print a table */
+  double tokens_per_s; /* tokens/s per device in the first row that fits; 0 if no row has fitted so far */
+  json_t *list;        /* objects to print as JSON; NULL: a table is printed */
 } range;
 
 static int64_t next_number(const tri_plan_options *options, int64_t devices) {
@@ -26,7 +26,7 @@ static int64_t next_number(const tri_plan_options *options, int64_t devices) {
   return options->devices_step > 0 ? devices + options->devices_step : 2 * devices;
 }
 
-/* Checks all numbers first, since each search takes time. */
+/* Checks all numbers of devices before the first search, because each search takes time. */
 static tri_status check_range(const tri_plan_options *o) {
   for (int64_t n = o->devices; n <= o->devices_to; n = next_number(o, n)) {
     TRI_TRY(tri_plan_options_check_devices(o, n));
@@ -49,7 +49,7 @@ static void print_head(const range *r) {
   printf("  layout\n");
 }
 
-/* Formats large sums as integers. */
+/* Formats a sum; a large sum is formatted as an integer. */
 static char *format_sum(double sum, char *buffer, size_t bytes) {
   if (sum >= 10000) return tri_format_grouped(llround(sum), buffer, bytes);
   snprintf(buffer, bytes, "%.4g", sum);
@@ -71,7 +71,7 @@ static void print_row(const range *r, int64_t devices, const tri_simulation_requ
   printf("  %s\n", tri_layout_text(request->layout, text, sizeof text));
 }
 
-/* Prints a row without an answer. The reason is the thread's last failure. */
+/* Prints a row without an answer. The reason in the row is this thread's last failure. */
 static void print_none(const range *r, int64_t devices) {
   if (r->list == NULL) {
     char number[32];

@@ -20,15 +20,15 @@ enum { NUM_USUAL = sizeof usual / sizeof usual[0] };
 typedef struct inspection {
   tri_corpus *corpus;
   tri_documents documents;
-  bool by_index; /* the index has the boundaries of documents */
+  bool by_index; /* whether the index has the boundaries of documents */
   tri_lengths lengths;
   int64_t sequences[NUM_USUAL];
   tri_packing_facts facts[NUM_USUAL];
   int num_sequences;
 } inspection;
 
-/* Sets *out to the end-of-text token of the given tokenizer, or of the one in the corpus's folder; -1 if there is no
- * tokenizer. */
+/* Sets *out to the id of the end-of-text token of the given tokenizer; if none is given, of the tokenizer in the
+ * corpus's folder. Sets *out to -1 if there is no tokenizer. */
 static tri_status find_end_of_text(const char *prefix, const char *given, int32_t *out) {
   char directory[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   tri_tokenizer *tokenizer = NULL;
@@ -63,7 +63,7 @@ static tri_status look(inspection *i, const char *prefix, const char *tokenizer,
   return TRI_OK;
 }
 
-/* Returns the sum of the buckets with lengths from 2^power to below 2^(power + 1). */
+/* Returns the sum of the buckets with lengths in [2^power, 2^(power + 1)). */
 static tri_length_bucket power_of(const tri_lengths *lengths, int power) {
   tri_length_bucket sum = {0, 0};
   for (int part = 0; part < TRI_LENGTH_PARTS; part++) {

@@ -30,7 +30,8 @@ static void name_parts(tri_preferences preferences, part_lengths parts[NUM_PARTS
   }
 }
 
-/* Counts lengths. The mask is 0 on the prompt, and 1 from the answer's first token on. */
+/* Counts the lengths of prompts and answers. The mask is 0 on the prompt, and 1 from the first token of the answer
+ * on. */
 static void count_lengths(const tri_corpus *corpus, part_lengths parts[NUM_PARTS]) {
   const uint8_t *labels = tri_corpus_labels(corpus);
   memset(parts, 0, NUM_PARTS * sizeof *parts);

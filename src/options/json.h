@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Prints the document and releases it; NULL is TRI_OUT_OF_MEMORY. */
+/* Prints a document and releases it. Fails with TRI_OUT_OF_MEMORY if the document is NULL. */
 tri_status tri_print_json(json_t *document);
 
 #endif

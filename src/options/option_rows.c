@@ -93,7 +93,7 @@ static const tri_option_place *find_result(const reader *r, int result) {
 }
 
 static tri_status fault(const tri_option_table *table, int result, char **arguments, reader *r) {
-  r->rows[r->shown] = (struct option){0}; /* hidden options are not suggested */
+  r->rows[r->shown] = (struct option){0}; /* drops the hidden options, so that they are not suggested */
   if (table->keys == NULL) return tri_option_fault(table->command, result, arguments, r->rows);
   return tri_option_fault_or_key(table->command, result, arguments, r->rows, table->keys, table->given_by);
 }

@@ -1,6 +1,6 @@
-/* Options of a command as rows. A row is all that is known of an option: its name, the kind and the member of its
- * value, its range, and its lines of the command's help. The parser, the help, manual pages, completion and error
- * messages use only the rows.
+/* Options of a command as rows. A row has all facts about an option: its name, the kind of its value, the member that
+ * gets the value, its range, and its lines of the command's help. The parser, the help, manual pages, completion and
+ * error messages use only the rows.
  *
  * A file that defines rows first defines TRI_OPTION_VALUES, the struct whose members get the values:
  *
@@ -21,32 +21,34 @@
 #include <stdint.h>
 
 typedef enum tri_option_kind {
-  TRI_OPTION_END,    /* not a row: ends the table */
-  TRI_OPTION_FLAG,   /* bool, becomes true; takes no value */
+  TRI_OPTION_END,    /* no option: the end of the table */
+  TRI_OPTION_FLAG,   /* bool that becomes true; the option takes no value */
   TRI_OPTION_TEXT,   /* const char * */
   TRI_OPTION_PATH,   /* const char *, in which `~/` is replaced by the home folder (cli/paths.h) */
   TRI_OPTION_INT,    /* int64_t, from `least` to `most` */
   TRI_OPTION_DOUBLE, /* double, from `low` to `high` */
   TRI_OPTION_BYTES,  /* size_t, a memory size above 0 */
-  TRI_OPTION_READ,   /* `read` stores the value */
-  TRI_OPTION_CALL,   /* `read` is called; takes no value, and `text` is NULL */
-  TRI_OPTION_GROUP,  /* the rows of another table, whose values are the struct at `offset` */
-  TRI_OPTION_LINES,  /* no option: lines of help between others */
+  TRI_OPTION_READ,   /* the function `read` stores the value */
+  TRI_OPTION_CALL,   /* the function `read` is called with the text NULL; the option takes no value */
+  TRI_OPTION_GROUP,  /* no option: the rows of another table, whose values are in the struct at `offset` */
+  TRI_OPTION_LINES,  /* no option: lines of help between other rows */
 } tri_option_kind;
 
 typedef struct tri_option {
-  const char *name; /* without dashes; NULL: GROUP and LINES */
+  const char *name; /* name without dashes; NULL for GROUP and LINES */
   tri_option_kind kind;
-  char letter;   /* short form, for "-n"; 0: none */
-  bool is_path;  /* READ: its value is a path, as of PATH */
-  bool hidden;   /* neither shown nor suggested: an option of another command, which `read` refuses */
+  char letter;   /* letter of the short form, such as 'n' of "-n"; 0: no short form */
+  bool is_path;  /* READ only: whether the value is a path, like that of PATH */
+  bool hidden;   /* whether the option is neither shown nor suggested: it is an option of another command, and `read`
+                    refuses it */
   size_t offset; /* offset of the value in the struct */
   size_t given;  /* 1 + offset of a bool that becomes true if the option is given (TRI_GIVEN); 0: none */
   int64_t least, most;
   double low, high;
-  tri_status (*read)(void *values, const char *text); /* gets the struct itself */
-  const struct tri_option *rows;                      /* GROUP */
-  const char *help; /* whole lines, "  --top-k K  ...\n"; NULL: the help of another row has them */
+  tri_status (*read)(void *values, const char *text); /* READ and CALL; `values` is the struct itself, not the member */
+  const struct tri_option *rows;                      /* GROUP only: rows of the other table */
+  const char *help; /* whole lines, such as " --top-k K ...\n"; NULL: the help of another row has the lines of this
+                       option, too */
 } tri_option;
 
 /* The offset of a member, which must be of type TYPE. */
@@ -70,37 +72,40 @@ typedef struct tri_option {
 
 enum { TRI_MOST_OPTIONS = 96 };
 
-/* An option of a command, also of its groups. */
+/* An option of a command or of one of the command's groups. */
 typedef struct tri_option_place {
   const tri_option *row;
-  size_t base; /* offset of the struct that has its member */
+  size_t base; /* offset of the struct whose member gets the value */
 } tri_option_place;
 
-/* Lists the options of a table and of its groups, in order, hidden ones last; returns their number, and the number of
- * those that are not hidden in *shown (may be NULL). */
+/* Lists the options of a table and of its groups, in order, with hidden ones at the end. Returns their number. Sets
+ * *shown to the number of those that are not hidden; `shown` may be NULL. */
 int tri_options_list(const tri_option *rows, tri_option_place out[TRI_MOST_OPTIONS], int *shown);
 
-/* Return whether an option takes a value, and whether the value is a path. */
+/* tri_option_has_value returns whether an option takes a value; tri_option_is_path returns whether this value is a
+ * path. */
 bool tri_option_has_value(const tri_option *row);
 bool tri_option_is_path(const tri_option *row);
 
-/* Appends the lines of help of all rows to parts[*count], which has room for TRI_MOST_OPTIONS. */
+/* Appends the lines of help of all rows to `parts`, from parts[*count] on, and adds their number to *count. There must
+ * be room for TRI_MOST_OPTIONS further parts. */
 void tri_options_help(const tri_option *rows, const char *parts[], int *count);
 
 /* A command's options, for parsing. */
 typedef struct tri_option_table {
   const char *command;
   const tri_option *rows;
-  const tri_config_table *keys; /* keys that users take for options, or NULL */
-  const char *given_by;         /* the option that takes these keys, "--set" */
+  const tri_config_table *keys; /* keys that users may type as options by mistake; NULL if there are none */
+  const char *given_by;         /* name of the option that takes these keys, such as "--set" */
 } tri_option_table;
 
-/* Parses the options of a command line; arguments[0] is the command. *values is a struct with defaults. The words that
- * are not options are moved to its end: arguments[*first], ..., arguments[count - 1]. TRI_BAD_USAGE names the option
- * and the one that was probably meant. */
+/* Parses the options of a command line. arguments[0] is the command. *values is a struct that has the defaults. Moves
+ * the words that are not options to the end: arguments[*first], ..., arguments[count - 1]. Fails with TRI_BAD_USAGE if
+ * an option is not valid; the message names the option, and the option that was probably meant. */
 tri_status tri_options_parse(const tri_option_table *table, int count, char **arguments, void *values, int *first);
 
-/* Stores the value of one option; `text` is NULL if it takes none. *values is the struct of the whole table. */
+/* Stores the value of an option in *values, the struct of the whole table. `text` is NULL if the option takes no
+ * value. */
 tri_status tri_option_set(const tri_option_place *option, const char *text, void *values);
 
 #endif

@@ -93,24 +93,24 @@ static tri_status unknown(const char *command, const char *word, const char *mea
 static size_t names_of(const struct option *options, const char *names[MOST_OPTIONS + 1]) {
   size_t count = 0;
   for (; options[count].name != NULL && count < MOST_OPTIONS; count++) names[count] = options[count].name;
-  names[count++] = "help"; /* every command has it, in no table */
+  names[count++] = "help"; /* every command has this option, although no table has it */
   return count;
 }
 
-/* Returns the option nearest to `name` (without dashes), or NULL. */
+/* Returns the name of the option that is nearest to `name`, which has no dashes; NULL if none is near. */
 static const char *nearest_option(const char *name, const struct option *options) {
   const char *names[MOST_OPTIONS + 1];
   return tri_nearest_word(name, names, names_of(options, names));
 }
 
-/* Returns the option that other programs call `name`, or NULL. */
+/* Returns the option that other programs call `name`; NULL if there is none. */
 static const char *known_option(const char *name, const struct option *options) {
   const char *names[MOST_OPTIONS + 1];
   return tri_known_word(name, names, names_of(options, names));
 }
 
-/* Lists the options that begin with `name`: "--to" of --tokens and --tokenizer. Returns false if there is at most one.
- */
+/* Lists the options that begin with `name`, such as --tokens and --tokenizer for "--to". Returns false if at most one
+ * option begins so. */
 static bool list_beginnings(const char *name, const struct option *options, char *out, size_t out_bytes) {
   int found = 0;
   size_t held = 0;
@@ -133,8 +133,8 @@ static tri_status fault_of_long(const char *command, const char *word, const str
   return unknown(command, word, nearest_option(name, options));
 }
 
-/* getopt_long reads "-top-k 5" as the letter t and further letters; a word of several letters was probably meant as a
- * long option. */
+/* Fails because of an unknown letter. getopt_long reads "-top-k 5" as the letter t and further letters, so a word of
+ * several letters was probably meant as a long option. */
 static tri_status fault_of_letter(const char *command, int letter, char **arguments, const struct option *options) {
   const char *word = arguments[optind - 1], *meant = NULL;
   const char shown[3] = {'-', (char)letter, '\0'};

@@ -36,7 +36,7 @@ static tri_status read_packing(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Parses an optimizer, with the defaults of its settings, and an optional rank after a colon. */
+/* Parses an optimizer's name, and an optional rank after a colon. The optimizer's settings get their defaults. */
 static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
   char given[32];
   const char *colon = strchr(text, ':');
@@ -68,7 +68,7 @@ static tri_status add_set(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Applies the settings that choose the trained parameters and the optimizer. */
+/* Applies the settings that decide which parameters are trained, and the optimizer. */
 static tri_status find_trained(tri_plan_options *o) {
   TRI_TRY(tri_training_options_parse(o->sets, o->num_sets, &o->trained));
   if (o->optimizer != NULL) TRI_TRY(optimizer_of(o->optimizer, &o->trained.optimizer));
@@ -77,7 +77,7 @@ static tri_status find_trained(tri_plan_options *o) {
 
 enum { MOST = 1 << 24 };
 
-/* Parses "64,128,512" into an ascending list; refuses a number that occurs twice. */
+/* Parses a list such as "64,128,512", and sorts it. Refuses a number that occurs twice. */
 static tri_status list_of(const char *text, tri_plan_options *o) {
   for (const char *at = text; at != NULL;) {
     char word[32];
@@ -99,7 +99,7 @@ static tri_status list_of(const char *text, tri_plan_options *o) {
   return TRI_OK;
 }
 
-/* Parses "512", "512..2048", "512..2048:256" or "64,128,512". */
+/* Parses numbers of devices: "512", "512..2048", "512..2048:256" or "64,128,512". */
 static tri_status read_devices(void *values, const char *text) {
   tri_plan_options *o = values;
   char first[32], last[32];
@@ -122,7 +122,8 @@ static tri_status read_devices(void *values, const char *text) {
   return tri_option_int("--devices, after the colon,", colon + 1, 1, MOST, &o->devices_step);
 }
 
-/* Parses "640", or "16M-tokens": K, M and G are 2^10, 2^20 and 2^30, as in papers. */
+/* Parses a batch in sequences, such as "640", or in tokens, such as "16M-tokens". K, M and G are 2^10, 2^20 and 2^30,
+ * as in papers. */
 static tri_status read_batch(void *values, const char *text) {
   tri_plan_options *o = values;
   static const char units[] = " KMG", ending[] = "-tokens";
@@ -148,7 +149,8 @@ static tri_status read_batch(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Parses "300e9", or "300B" and "15T", as in reports on models: K, M, B and T are 10^3, 10^6, 10^9 and 10^12. */
+/* Parses a number of tokens, such as "300e9", "300B" or "15T". K, M, B and T are 10^3, 10^6, 10^9 and 10^12, as in
+ * reports on models. */
 static tri_status read_tokens(void *values, const char *text) {
   tri_plan_options *o = values;
   static const char units[] = "KMBT";
@@ -164,7 +166,7 @@ static tri_status read_tokens(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Rounds the batch to whole sequences. */
+/* Computes the batch from its number of tokens, rounded to whole sequences. */
 static tri_status complete_batch(tri_plan_options *o) {
   char tokens[32], length[32];
   if (o->batch_tokens == 0) return TRI_OK;

@@ -2,8 +2,8 @@
  * runs, comparisons, checkpoints and studies are drawn with it.
  *
  * Call order: open or begin, the axes, tri_chart_draw_axes, the contents, close or end. Positions are values of the two
- * axes unless they are said to be pixels. A `look` is SVG attributes: "fill=\"#1f5fa8\"", or "class=\"best\"" in a page
- * of report/html.h, which has styles for some classes. Texts are escaped here. */
+ * axes, if not described as pixels. A `look` is SVG attributes: "fill=\"#1f5fa8\"", or "class=\"best\"" in a page of
+ * report/html.h, which has styles for some classes. The functions escape texts. */
 #ifndef TRI_REPORT_CHART_H
 #define TRI_REPORT_CHART_H
 
@@ -41,17 +41,18 @@ typedef struct tri_chart {
   tri_page file; /* output of `svg`, unless the chart is in a page */
 } tri_chart;
 
-/* LOCAL. A chart in its own file, which is written by close. */
+/* LOCAL. Begins a chart in its own file; tri_chart_close writes the file. */
 tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path);
 tri_status tri_chart_close(tri_chart *chart, const char *path);
 
-/* A chart in a page. */
+/* Begins and ends a chart in a page. */
 void tri_chart_begin(tri_chart *chart, const tri_chart_form *form, const char *title, FILE *page);
 void tri_chart_end(const tri_chart *chart);
 
 /* ---- axes -------------------------------------------------------------------------------------------------------- */
 
-/* Lowest and highest value; starts as TRI_CHART_NO_SPAN. Values that are not finite are ignored. */
+/* Lowest and highest of the values added so far; starts as TRI_CHART_NO_SPAN. Values that are not finite are
+ * ignored. */
 typedef struct tri_chart_span {
   double low, high;
 } tri_chart_span;
@@ -84,7 +85,7 @@ double tri_chart_y(const tri_chart *chart, double value);
 #define TRI_CHART_CURVE(colour) "fill=\"none\" stroke-linejoin=\"round\" stroke-width=\"2\" stroke=\"" colour "\""
 #define TRI_CHART_DOTS(colour) "fill=\"" colour "\""
 
-/* A line through points, interrupted at points that are not finite. */
+/* A curve through points, with gaps at points that are not finite. */
 typedef struct tri_chart_line {
   const tri_chart *chart;
   bool down; /* the previous point was drawn */
@@ -95,13 +96,13 @@ void tri_chart_line_end(tri_chart_line *line);
 
 void tri_chart_segment(const tri_chart *chart, const char *look, double x1, double y1, double x2, double y2);
 
-/* Draw a mark. `title` is a tooltip; NULL: none. The radius is in pixels. A dot at a position that is not finite is not
- * drawn. */
+/* Draw a dot or a diamond. `title` is a tooltip; NULL: none. The radius is in pixels. A mark at a position that is not
+ * finite is not drawn. */
 void tri_chart_dot(const tri_chart *chart, const char *look, double radius, double x, double y, const char *title);
 void tri_chart_diamond(const tri_chart *chart, const char *look, double x, double y, const char *title);
 
-/* Draw a rectangle or a text; positions are in pixels. `anchor`: the part of the text that is at x: start, middle or
- * end. */
+/* Draw a rectangle or a text. Positions and sizes are in pixels. `anchor`: the part of the text that is at x: start,
+ * middle or end. */
 void tri_chart_box(const tri_chart *chart, const char *look, double x, double y, double width, double height);
 void tri_chart_text(const tri_chart *chart, const char *look, double x, double y, const char *anchor, const char *text);
 

@@ -51,7 +51,7 @@ static const char *course_title(tri_course course) {
 
 /* ---- picture ----------------------------------------------------------------------------------------------------- */
 
-/* The x axis: a course, and the unit in which its numbers are short. */
+/* The x axis: a course, and the unit of its numbers, which keeps them short. */
 typedef struct scale {
   tri_course course;
   double unit;

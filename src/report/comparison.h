@@ -15,9 +15,9 @@ bool tri_course_named(const char *name, tri_course *out);
 
 /* A run, borrowed. */
 typedef struct tri_compared {
-  const char *name;                   /* its folder as given by the user */
-  const char *model;                  /* or "" */
-  const tri_metrics_history *history; /* has at least one step */
+  const char *name;                   /* path of its folder as given by the user */
+  const char *model;                  /* name of its model, or "" */
+  const tri_metrics_history *history; /* metrics with at least one step */
   const double *seconds;              /* [count]: seconds of training up to and including each step */
   const tri_run_summary *summary;     /* from tri_run_summary_fill */
 } tri_compared;
@@ -26,7 +26,8 @@ typedef struct tri_compared {
  */
 tri_status tri_comparison_draw(const tri_compared *runs, int64_t count, tri_course course, const char *path);
 
-/* LOCAL. Writes a page with that picture over each course and a table; replaces the file at `path`. */
+/* LOCAL. Writes a page with the picture of the losses over each course, and with a table; replaces the file at
+ * `path`. */
 tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, const char *path);
 
 /* Returns whether any run trains on preference pairs and has accuracies. */

@@ -14,14 +14,14 @@ typedef struct tri_scalar {
 } tri_scalar;
 
 /* LOCAL. Creates a new event file in a directory. TensorBoard reads all event files of a directory in the order of
- * their names; this one comes last, and revokes the events of first_step and later in earlier ones. Release with
+ * their names. The new file is the last, and revokes events of step first_step and later in earlier files. Release with
  * tri_event_file_close. */
 tri_status tri_event_file_create(const char *directory, int64_t first_step, tri_event_file **out);
 
 /* LOCAL. Writes the scalars of one step and flushes them to the system, so that a running TensorBoard shows them. */
 tri_status tri_event_file_scalars(tri_event_file *file, int64_t step, const tri_scalar *scalars, int count);
 
-/* LOCAL. NULL is ignored; the file is released whatever the status. */
+/* LOCAL. Closes the file and releases it, even if the status is a failure. NULL is ignored. */
 tri_status tri_event_file_close(tri_event_file *file);
 
 #endif

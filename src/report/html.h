@@ -1,5 +1,5 @@
-/* Frame of a report's HTML page. Its styles are included, it loads nothing and has no script; it fits phones and paper.
- */
+/* Frame of a report's HTML page. The page contains its styles, loads nothing and has no script; it fits phones and
+ * paper. */
 #ifndef TRI_REPORT_HTML_H
 #define TRI_REPORT_HTML_H
 
@@ -18,7 +18,8 @@ typedef struct tri_page {
 tri_status tri_page_open(tri_page *page, const char *path);
 tri_status tri_page_close(tri_page *page, const char *path);
 
-/* Write everything before the first paragraph, with the title as a heading; and everything after the last. */
+/* Write the part of a page before its first paragraph, with the title as a heading; and the part after the last
+ * paragraph. */
 void tri_html_begin(const char *title, FILE *to);
 void tri_html_end(FILE *to);
 

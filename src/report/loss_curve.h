@@ -7,8 +7,8 @@
 
 /* Returns the running mean at entry i: the centred mean of the finite losses around it. NaN: no finite loss. */
 double tri_loss_smoothed(const tri_metrics_history *history, int64_t i);
-/* Returns the next entry after i whose mean is drawn: some hundred entries, and the last one. `count` or more: no
- * further entry. */
+/* Returns the next entry after i whose running mean is drawn; `count` or more: no further entry. Some hundred entries
+ * are drawn, and always the last one. */
 int64_t tri_loss_next(const tri_metrics_history *history, int64_t i);
 
 /* LOCAL. Draws the training loss (each step pale, their running mean strong) and the validation losses as SVG, and

@@ -11,12 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One of several corpora that a run trains on, up to and including a step. */
+/* Metrics of one of several corpora of a run, up to and including a step. */
 typedef struct tri_source_metrics {
   const char *path;
   double share;   /* share of all samples */
-  int64_t tokens; /* inputs, padding included */
-  double epochs;  /* passes over its samples so far */
+  int64_t tokens; /* number of input tokens, padding included */
+  double epochs;  /* passes over the corpus's samples so far */
 } tri_source_metrics;
 
 /* Load of the experts of a layer in a step, over the global batch. */
@@ -25,28 +25,30 @@ typedef struct tri_expert_metrics {
   int64_t num_experts;
   const int64_t *load;  /* [num_experts]: tokens of each */
   double max_over_mean; /* 1 if the load is even */
-  double entropy;       /* entropy of the shares, divided by that of an even load: 1 if even, 0 if one expert has all */
-  int64_t rounds;       /* largest number of rounds of a micro-batch's rows (layout.expert_capacity) */
+  double entropy; /* entropy of the shares of the experts, divided by that of an even load: 1 if even, 0 if one expert
+                     has all tokens */
+  int64_t rounds; /* maximum over the micro-batches of the number of rounds for their rows (layout.expert_capacity) */
 } tri_expert_metrics;
 
-/* Computes the metrics from `layer` and `load`. */
+/* Computes the members of tri_expert_metrics from the load of a layer's experts. */
 tri_expert_metrics tri_expert_metrics_of(int64_t layer, const int64_t *load, int64_t num_experts, int64_t rounds);
 
-/* Loads are written one by one only for at most this many experts in a step: lines of a large model would become too
- * long. */
+/* Maximum number of experts in a step whose loads are written one by one. With more, lines would become too long. */
 enum { TRI_METRICS_LOADS = 1024 };
 
-/* One step. In the file a number that is not finite is null, and validation_loss is present only if `evaluated`. */
+/* Metrics of one step. In the file a number that is not finite is null, and validation_loss is present only if
+ * `evaluated`. */
 typedef struct tri_step_metrics {
-  int64_t step; /* 1 is the first */
+  int64_t step; /* number of the step, from 1 */
   double loss;  /* mean over the counted tokens of the global batch */
   double grad_norm, lr;
-  int64_t tokens;              /* trained on since the run began, including this step */
+  int64_t tokens;              /* tokens since the run began, including this step */
   double tokens_per_s, step_s; /* rate and duration of this step */
-  double mfu;                  /* share of the device's best peak; NaN if that is unknown */
-  bool small_products;         /* GEMMs are too small to come near the peak: progress lines leave out mfu */
+  double mfu;                  /* fraction of the device's best peak; NaN if that is unknown */
+  bool small_products;         /* GEMMs are too small to come near the peak, so progress lines leave out mfu */
   size_t peak_bytes;
-  int64_t bad_steps; /* skipped since the run began, because loss or gradient was not finite */
+  int64_t
+      bad_steps; /* number of steps since the run began that were skipped, because loss or gradient was not finite */
   bool evaluated;
   double validation_loss;
   const tri_source_metrics *sources; /* [num_sources], if there are several; not read back */
@@ -54,7 +56,7 @@ typedef struct tri_step_metrics {
   const tri_expert_metrics *experts; /* [num_expert_layers], if the model has experts; not read back */
   int64_t num_expert_layers;
   double router_loss;              /* only with experts; not read back */
-  tri_named_metrics named;         /* those of a task; accuracies alone are read back, into tri_metrics_history */
+  tri_named_metrics named;         /* metrics of the task; only accuracies are read back, into tri_metrics_history */
   const tri_timeline_shares *time; /* shares of time of the timed steps up to this one; NULL: none */
 } tri_step_metrics;
 
@@ -76,7 +78,7 @@ tri_status tri_metrics_sync(tri_metrics *metrics);
 /* LOCAL. Shows the newest step as the progress line; `steps`: number of steps of the whole run. */
 void tri_metrics_progress(tri_metrics *metrics, int64_t steps);
 
-/* LOCAL. NULL is ignored; the files are released whatever the status. */
+/* LOCAL. Closes the files and releases the memory, even if the status is a failure. NULL is ignored. */
 tri_status tri_metrics_close(tri_metrics *metrics);
 
 /* Formats a progress line: step, losses, learning rate, tokens/s, share of peak, time left, and TRI_ACCURACY if the
@@ -90,10 +92,11 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
 typedef struct tri_metrics_history {
   tri_step_metrics *steps; /* [count], by ascending step */
   int64_t count;
-  int64_t num_lines;          /* lines in the file */
-  int64_t bytes;              /* end of the last valid line */
-  int64_t num_odd, first_odd; /* lines that are not a step, or out of order; number of the first of them, from 1 */
-  int64_t num_behind;         /* number of such lines after the last valid line */
+  int64_t num_lines; /* lines in the file */
+  int64_t bytes;     /* end of the last valid line */
+  int64_t num_odd,
+      first_odd; /* number of lines that are not a step, or out of order; line number of the first of them, from 1 */
+  int64_t num_behind;                         /* number of such odd lines after the last valid line */
   int64_t num_later, later_first, later_last; /* lines of steps from end_step on, and the range of their steps */
   bool scattered;                             /* a line of a step from end_step on precedes a valid line */
   double accuracy, held_out_accuracy;         /* the last TRI_ACCURACY, and the last of held-out pairs; NaN: none */
@@ -103,8 +106,8 @@ typedef struct tri_metrics_history {
  * null is read as NaN. A missing file is TRI_BAD_FILE. Release with tri_metrics_history_release. */
 tri_status tri_metrics_history_read(const char *path, int64_t end_step, tri_metrics_history *out);
 
-/* LOCAL. Reads the same, and removes from the file all lines of step end_step and later, and everything after the last
- * valid line. */
+/* LOCAL. Reads the steps before end_step as tri_metrics_history_read does, and removes from the file all lines of step
+ * end_step and later, and everything after the last valid line. */
 tri_status tri_metrics_history_cut(const char *path, int64_t end_step, tri_metrics_history *out);
 void tri_metrics_history_release(tri_metrics_history *history);
 

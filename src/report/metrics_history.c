@@ -28,7 +28,7 @@ static int64_t integer_of(const json_t *object, const char *key) {
 
 enum { LONGEST_LINE_BYTES = 1 << 20 };
 
-/* Accuracies of preferences; NaN: not in the line. */
+/* Accuracies of preferences, of training and of held-out pairs; NaN: the line has none. */
 typedef struct accuracies {
   double trained, held_out;
 } accuracies;
@@ -67,9 +67,9 @@ static tri_status metrics_history_append(tri_metrics_history *history, int64_t *
 /* Kinds of lines, for a reader of the steps before end_step. */
 typedef enum line_kind {
   LINE_COUNTS,
-  LINE_IS_LATER, /* a step from end_step on */
-  LINE_IS_ODD,   /* no step, or not after the steps before it */
-  LINE_IS_TORN,  /* the last one, without its newline */
+  LINE_IS_LATER, /* a line of step end_step or later */
+  LINE_IS_ODD,   /* a line without a step, or whose step is not after those before it */
+  LINE_IS_TORN,  /* the last line, if it has no newline */
 } line_kind;
 
 static line_kind kind_of(const tri_line *line, int64_t end_step, int64_t after, tri_step_metrics *step,
@@ -140,7 +140,7 @@ static tri_status copy_lines(const char *path, int64_t end_step, int64_t bytes, 
   tri_lines *lines = NULL;
   tri_status status = TRI_OK;
   tri_line line = {.end = 0};
-  int64_t kept = 0; /* position from which lines up to `line` are to be copied */
+  int64_t kept = 0; /* position from which on lines have to be copied, up to `line` */
   bool there = true;
   TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
   while (status == TRI_OK && there && line.end < bytes) {

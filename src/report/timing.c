@@ -60,7 +60,7 @@ static tri_event event_of(const tri_mesh *mesh, const tri_record *record, double
   return event;
 }
 
-/* Returns whether a record belongs to a step; work between steps, such as an evaluation, does not. */
+/* Returns whether a record belongs to a step. Work between steps, such as an evaluation, does not. */
 static bool belongs(const tri_record *record) {
   return record->step >= 0 && (record->kind != TRI_RECORD_WORK || record->code >= 0);
 }
@@ -241,7 +241,7 @@ static tri_status draw(const tri_timing *timing, const tri_timeline *timeline) {
 }
 
 static tri_status judge(tri_timing *timing, const tri_timeline *timeline) {
-  if (timeline == NULL) return TRI_OK; /* only the first rank has it */
+  if (timeline == NULL) return TRI_OK; /* only the first rank has the timeline */
   TRI_TRY(tri_timeline_add_up(timeline, timing->first, timing->end, &timing->shares));
   return timing->path == NULL ? TRI_OK : draw(timing, timeline);
 }

@@ -29,7 +29,7 @@ bool tri_change_is_allowed(const char *allow_change, const char *key) {
 typedef struct name_list {
   const char **names; /* [count]; each points into `texts` */
   char (*texts)[KEY_BYTES];
-  size_t count; /* while `names` is NULL: the keys counted so far */
+  size_t count; /* number of names; while `names` is NULL, the number of keys counted so far */
 } name_list;
 
 static void add_name(void *context, const char *key, unsigned change) {

@@ -8,8 +8,8 @@
 /* Returns whether `allow_change` names a key. */
 bool tri_change_is_allowed(const char *allow_change, const char *key);
 
-/* Checks that all keys in `allow_change` are keys of the run file's table that are compared. The message begins with
- * the key. */
+/* Checks that each key in `allow_change` is a key whose change a resume refuses (TRI_CHANGE_FUNCTION), or `run`. The
+ * error message begins with the key. */
 tri_status tri_allowed_changes_check(const tri_config_table *table, const char *allow_change);
 
 #endif

@@ -71,7 +71,7 @@ static tri_status write_run(const char *path, const tri_identity *identity) {
   return status;
 }
 
-/* Copies the run's name from a checkpoint to `context` if the checkpoint can be opened and has one: a
+/* Copies the run's name from a checkpoint to `context` if the checkpoint can be opened and has one. The function is a
  * tri_checkpoint_try. */
 static tri_status copy_name(void *context, const char *path, bool *damaged) {
   tri_checkpoint *checkpoint = NULL;
@@ -124,9 +124,10 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
 typedef struct open_base {
   tri_checkpoint *checkpoint;
   char folder[TRI_PATH_BYTES];
-  int64_t needs_sums; /* its files record no checksums, and run.json has none for the files as they are now */
-  uint64_t *sums;     /* checksums of its tensors, if needs_sums */
-  tri_model model;    /* only on the first rank */
+  int64_t needs_sums; /* the base's files record no checksums, and run.json has none for these files in their present
+                         state */
+  uint64_t *sums;     /* checksums of the base's tensors, if needs_sums */
+  tri_model model;    /* model of the base; only on the first rank */
 } open_base;
 
 static tri_status find_base_path(const char *init, const char *folder, char out[TRI_PATH_BYTES]) {

@@ -14,12 +14,12 @@
 typedef struct tri_identity {
   char run[TRI_FINGERPRINT_BYTES]; /* the run's name: 32 hexadecimal digits */
   bool is_new;                     /* the run got its name in this process */
-  /* The folder from which `--resume FOLDER` last resumed the run, and its step: the run resumes there until something
-   * later is saved. "": none. */
+  /* The folder from which `--resume FOLDER` last resumed the run, and the step of that checkpoint. The run resumes
+   * there again until it has saved a later checkpoint. "": none. */
   char from[TRI_PATH_BYTES];
   int64_t from_step;
-  /* Fingerprints (data/fingerprint.h); "" if missing. `tokenizer_before`: of the same tokenizer, as older versions of
-   * the program computed it. `train` has them in the order of data.train. */
+  /* Fingerprints (data/fingerprint.h); "" if unknown. `tokenizer_before` is the fingerprint that older versions of the
+   * program computed for the same tokenizer. `train` has one for each source, in the order of data.train. */
   char tokenizer[TRI_FINGERPRINT_BYTES], tokenizer_before[TRI_FINGERPRINT_BYTES],
       train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
   char validation[TRI_FINGERPRINT_BYTES];
@@ -31,17 +31,18 @@ typedef struct tri_identity {
                           (tensor_sums.h) */
 } tri_identity;
 
-/* COLLECTIVE. Reads the name of the run in config->output, and where it resumes, from its run.json. If that file is
- * missing, takes the name from the newest checkpoint; without a checkpoint, or with `anew`, creates a new name. With an
- * adapter, computes the signature of its base; TRI_BAD_FILE if the base has changed and `allow_change` does not allow
- * that. Then writes run.json. The caller has set the fingerprints. */
+/* COLLECTIVE. Reads the identity of the run in config->output from its run.json. If that file is missing, takes the
+ * name from the newest checkpoint; without a checkpoint, or with `anew`, creates a new name. With an adapter, computes
+ * the signature of its base; fails with TRI_BAD_FILE if the base has changed and `allow_change` does not allow that.
+ * Then writes run.json. The caller has set the fingerprints. */
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out);
 
-/* LOCAL, on the first rank. Records that the run resumes from this folder, at this step. */
+/* LOCAL, on the first rank. Records in run.json that the run resumes from the checkpoint `folder`, which has `step`
+ * steps. */
 tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
                                   int64_t step);
 
-/* LOCAL. Returns what a checkpoint records about the run that made it. The caller owns the object. */
+/* LOCAL. Returns the object in which a checkpoint records the run that made it. The caller owns the object. */
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config);
 
 #endif

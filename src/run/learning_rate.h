@@ -22,7 +22,7 @@
 double tri_learning_rate(tri_decay kind, int64_t step, int64_t steps, int64_t warmup, double lr, double min_lr,
                          double decay_fraction);
 
-/* Returns the rate of a step with a run's keys; the first step is 1. */
+/* Returns the learning rate of a step with the keys of a run; the first step is 1. */
 double tri_run_config_rate(const tri_run_config *config, int64_t step);
 
 #endif

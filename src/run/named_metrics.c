@@ -80,7 +80,7 @@ void tri_named_metrics_release(tri_named_metrics *metrics) {
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-/* Adds the metrics of answers under their names in TRL; `held_out`: "", or "validation/". */
+/* Adds the metrics of answers, under TRL's names after the prefix `held_out`, which is "" or "validation/". */
 static tri_status add_answers(const tri_preference_rules *rules, const char *held_out, tri_named_metrics *out) {
   static const char *const names[] = {"rewards/chosen", "rewards/rejected", "rewards/margins",
                                       TRI_ACCURACY,     "logps/chosen",     "logps/rejected"};

@@ -1,5 +1,5 @@
-/* Metrics of a task of training, in addition to those of every run: numbers under names such as "rewards/chosen", which
- * metrics.jsonl, TensorBoard and the board have in common. The list is made from a run's settings, so that names may
+/* Metrics of a training task, in addition to those of every run: numbers under names such as "rewards/chosen".
+ * metrics.jsonl, TensorBoard and the board use the same names. The list is made from a run's settings, so names may
  * come from the run file. */
 #ifndef TRI_RUN_NAMED_METRICS_H
 #define TRI_RUN_NAMED_METRICS_H
@@ -10,10 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Limits of a list, and of what the board reads from a line and from a run. */
+/* Limits of a list. The board reads no more names from a line or from a run, and no longer ones. */
 enum { TRI_MOST_NAMED_METRICS = 512, TRI_METRIC_NAME_BYTES = 128 /* with the final zero */ };
 
-/* The share of pairs whose chosen answer has the higher reward. */
+/* The fraction of pairs whose chosen answer has the higher reward. */
 #define TRI_ACCURACY "rewards/accuracies"
 #define TRI_HELD_OUT_ACCURACY "validation/" TRI_ACCURACY
 /* The mean reward of the completions of held-out prompts. */
@@ -21,7 +21,7 @@ enum { TRI_MOST_NAMED_METRICS = 512, TRI_METRIC_NAME_BYTES = 128 /* with the fin
 
 typedef struct tri_named_metric {
   char name[TRI_METRIC_NAME_BYTES];
-  double value; /* not finite: unknown in this step, whose line leaves it out */
+  double value; /* not finite: unknown in this step, and left out of its line */
 } tri_named_metric;
 
 /* Starts as {0}. */
@@ -32,8 +32,8 @@ typedef struct tri_named_metrics {
 
 struct tri_run_config;
 
-/* Makes the list of the task that a run's objective selects, without values. Fails as tri_named_metrics_add. Release
- * *out with tri_named_metrics_release, also after a failure. */
+/* Makes the list of metrics of the task that a run's objective selects, without values. Fails as tri_named_metrics_add
+ * does. Release *out with tri_named_metrics_release, also after a failure. */
 tri_status tri_named_metrics_of(const struct tri_run_config *config, tri_named_metrics *out);
 void tri_named_metrics_release(tri_named_metrics *metrics);
 
@@ -41,9 +41,9 @@ void tri_named_metrics_release(tri_named_metrics *metrics);
  * list already, or if the list is full. */
 tri_status tri_named_metrics_add(tri_named_metrics *metrics, const char *format, ...) TRI_PRINTF(2, 3);
 
-/* Sets the value of a metric, if the list has one of that name. */
+/* Sets the value of the metric with the formatted name. Does nothing if the list does not have it. */
 void tri_named_metrics_set(tri_named_metrics *metrics, double value, const char *format, ...) TRI_PRINTF(3, 4);
-/* Returns the metric of that name, or NULL. */
+/* Returns the metric with this name, or NULL. */
 tri_named_metric *tri_named_metrics_find(const tri_named_metrics *metrics, const char *name);
 /* Makes all values unknown. */
 void tri_named_metrics_forget(tri_named_metrics *metrics);

@@ -35,8 +35,8 @@ static tri_status move(const char *from, const char *to) {
   return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, tri_write_fault(errno));
 }
 
-/* Moves all checkpoints aside, with the metrics and samples of the run. Metrics and samples are moved first into the
- * folder of the checkpoints, so that a single rename moves everything. */
+/* Moves all checkpoints aside, with the metrics and samples of the run. These are first moved into the folder of the
+ * checkpoints, so that a single rename moves everything. */
 static tri_status move_all_aside(const char *output, const char *root) {
   static const char *const courses[] = {METRICS, SAMPLES};
   char to[TRI_PATH_BYTES], course[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
@@ -99,8 +99,8 @@ tri_status tri_output_make_room(const char *output, const char *folder, int64_t 
 
 /* ---- opening and locking ----------------------------------------------------------------------------------------- */
 
-/* Files that a run writes in the output's folder by way of temporary files: it replaces them as a whole, or, like
- * metrics and samples, rewrites them when it resumes and then appends lines. */
+/* Files that a run writes in its output by way of temporary files. Some are replaced as a whole; metrics and samples
+ * are rewritten when a run resumes, and then get further lines. */
 static const char *const names[] = {"run.json",      "config.yaml",  METRICS,   SAMPLES,
                                     "products.json", "summary.json", "loss.svg"};
 enum { NUM_NAMES = sizeof names / sizeof names[0] };

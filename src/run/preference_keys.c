@@ -87,7 +87,7 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   return check_dropout(c);
 }
 
-/* Path that takes the place of data.train; it is not used. */
+/* A path in place of data.train, which the table requires; it is not used. */
 static const char stand_in[] = "(preferences)";
 
 static bool is_said(const tri_yaml *node) {
@@ -104,7 +104,7 @@ static bool wants_preferences(const tri_yaml *root, const tri_yaml *data) {
 
 tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *none = NULL;
-  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which is reported when the keys are read */
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read reports this */
   tri_yaml *data = tri_yaml_find(root, "data");
   if (data == NULL || data->kind != TRI_YAML_MAPPING || !wants_preferences(root, data)) return TRI_OK;
   const tri_yaml *train = tri_yaml_find(data, "train");

@@ -13,11 +13,12 @@ tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root);
  * data.validation to their corpora, with packed and masked documents. */
 tri_status tri_preference_keys_finish(tri_run_config *config);
 
-/* Returns whether `data.preferences` is text that the run prepares when it begins: its name ends like JSON lines. */
+/* Returns whether `data.preferences` is a file of text, which the run prepares when it begins. Its name then has an
+ * ending of JSON lines. */
 bool tri_preferences_are_text(const char *preferences);
 
-/* Returns whether the weights that a run begins with are the base of its adapter: the adapter's factors are all that is
- * trained, and their product is zero at the start. */
+/* Returns whether the weights with which a run begins are the base of its adapter. This is so if only the adapter's
+ * factors are trained, and their product is zero at the start. */
 bool tri_run_begins_with_base(const tri_run_config *config);
 
 /* Returns whether the reference's log-probabilities can be computed at any step of a run on preferences: its loss needs

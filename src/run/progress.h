@@ -5,16 +5,17 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* Position of a run. All else that a step depends on is a function of these and of the configuration. */
+/* Position of a run. Everything else on which a step depends is a function of these numbers and of the
+ * configuration. */
 typedef struct tri_progress {
   int64_t step;                       /* steps made, skipped ones included */
-  int64_t samples;                    /* samples read: the number of the next one */
+  int64_t samples;                    /* samples read so far, which is also the number of the next sample */
   int64_t batches;                    /* reinforcement learning: batches of completions that are trained on */
   int64_t groups;                     /* reinforcement learning: number of the next group of completions */
   int64_t updates;                    /* steps that changed the parameters */
   int64_t tokens;                     /* tokens of all steps, padding and skipped steps included */
   int64_t bad_steps;                  /* steps skipped because of NaN or infinity */
-  int64_t bad_in_row;                 /* the same since the last good step; always 0 in a saved state */
+  int64_t bad_in_row;                 /* steps skipped since the last good step; always 0 in a saved state */
   double seconds;                     /* duration of training */
   double highest_lr, average_weights; /* state of optimizers that average their points: tri_averaging */
   int64_t averaged;                   /* number of points in the average of the weights over the run */
@@ -28,7 +29,8 @@ typedef struct tri_progress {
  * tokens have keys of their own in the state, and `bad_in_row` is always 0 there. */
 json_t *tri_progress_print(const tri_progress *progress);
 
-/* Reads these members; members that an older checkpoint lacks are 0. Leaves all other members unchanged. */
+/* Reads the members that tri_progress_print makes; members that an older checkpoint lacks become 0. Leaves all other
+ * members unchanged. */
 void tri_progress_read(const json_t *from, tri_progress *progress);
 
 #endif

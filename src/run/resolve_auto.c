@@ -63,8 +63,8 @@ static tri_status resolve_from_output(tri_run_config *c) {
   return TRI_OK;
 }
 
-/* Resolves `auto` keys with the run file of a checkpoint. A folder that is missing or not a run's checkpoint is
- * reported where it is opened. */
+/* Resolves `auto` keys with the run file of a checkpoint. A folder that is missing or is not a run's checkpoint is
+ * ignored here, and reported where it is opened. */
 static void resolve_from_checkpoint(const char *given, tri_run_config *c) {
   char folder[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
@@ -77,8 +77,8 @@ static void resolve_from_checkpoint(const char *given, tri_run_config *c) {
   tri_checkpoint_close(checkpoint);
 }
 
-/* Takes the hub commit of `init` from another configuration, if that names the same model and this one has no revision.
- */
+/* Copies the hub commit of `init` from another configuration, if that has the same model and this one has no
+ * revision. */
 static void resolve_commit(const char *name, const char *text, size_t bytes, tri_run_config *c) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;

@@ -5,14 +5,16 @@
 
 #include "run/run_config.h"
 
-/* LOCAL. Resolves the three keys if they are `auto`. A resumed run keeps the values in its config.yaml, or in the run
- * file of the checkpoint that `resume` names. A new run masks and packs documents and truncates those that are too long
- * if one of its training corpora has a mask; else it joins documents, and cuts them into windows. If `init` is a name
- * on the hub without a revision, a resumed run (`resume` auto) keeps the commit that it began with. TRI_BAD_CONFIG if
- * too_long needs packed documents and they are not packed. `resume` is train's: "auto", "never" or a folder. */
+/* LOCAL. Resolves data.documents, data.packing and data.too_long if they are `auto`. A resumed run keeps the values in
+ * its config.yaml, or in the run file of the checkpoint that `resume` names. A new run masks and packs documents and
+ * truncates those that are too long if one of its training corpora has a mask; else it joins documents, and cuts them
+ * into windows. If `init` is a name on the hub without a revision, a resumed run (`resume` auto) keeps the commit with
+ * which it began. Fails with TRI_BAD_CONFIG if too_long needs packed documents and they are not packed. `resume` is the
+ * option of `train`: "auto", "never" or a folder. */
 tri_status tri_run_resolve_auto(tri_run_config *config, const char *resume);
 
-/* Resolves a run file that was printed by a version that did not know one of the keys. */
+/* Resolves a run file that was printed by a version without one of these keys: it gets the behaviour of that
+ * version. */
 void tri_run_resolve_auto_older(tri_run_config *config);
 
 #endif

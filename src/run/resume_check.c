@@ -33,9 +33,10 @@ typedef struct changes {
   char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2];
   size_t text_length, keys_length;
   bool fits;          /* the weights have the run's shapes in spite of the differences */
-  bool other_samples; /* a key differs that determines which samples follow */
+  bool other_samples; /* a key that determines the order of the samples differs */
   int64_t updates;    /* updates since the reference of preferences, if it is not available any more; else 0 */
-  bool other_answers; /* a key of the answers' log-probabilities differs, and the reference is not available */
+  bool other_answers; /* a key on which the answers' log-probabilities depend differs, and the reference is not
+                         available */
   bool other_factors; /* the run's adapter has other factors, or other shapes */
 } changes;
 
@@ -50,7 +51,7 @@ static bool has(unsigned change, tri_config_change meaning) {
   return (change & (unsigned)meaning) == (unsigned)meaning;
 }
 
-/* A key that is looked up in the table, and the TRI_CHANGE bits of its row. */
+/* A key to look up in the table; `change`: TRI_CHANGE bits of its row. */
 typedef struct wanted_row {
   const char *key;
   unsigned change;
@@ -88,7 +89,8 @@ static void collect_difference(void *context, const tri_config_difference *diffe
   add_change(c, full, difference->left, difference->right);
 }
 
-/* Converts the run's model to what its own checkpoints record: keys that the family lacks get their defaults. */
+/* Converts the run's model to the form in which its own checkpoints record it: keys that the family does not have get
+ * their defaults. */
 static tri_status as_saved(const tri_run_config *config, tri_model *out) {
   char *text = NULL;
   TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, NULL, &text));
@@ -101,7 +103,8 @@ static tri_status compare_models(const tri_run_config *config, const char *folde
   tri_model there, here;
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "config.json"));
-  if (tri_peft_is_folder(folder) && !tri_path_exists(path)) return TRI_OK; /* PEFT: its model is its base's */
+  if (tri_peft_is_folder(folder) && !tri_path_exists(path))
+    return TRI_OK; /* PEFT: the model of the folder is that of its base */
   TRI_TRY(tri_huggingface_load(folder, &there));
   TRI_TRY(as_saved(config, &here));
   if (!here.tied && tri_ties_are_broken(folder, &there, false)) there.tied = false;
@@ -179,7 +182,8 @@ static void describe_shares(const tri_mixture_shares *shares, char out[SOURCE_BY
   }
 }
 
-/* Describes the first source that differs, by its path and fingerprint; "" if all are the same. */
+/* Describes the first source that differs between checkpoint and run, by its path and fingerprint in each; "" if no
+ * source differs. */
 static void differing_source(const tri_identity *identity, const tri_run_config *config, const json_t *train,
                              char there[SOURCE_BYTES], char here[SOURCE_BYTES]) {
   there[0] = here[0] = '\0';
@@ -282,7 +286,8 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   return NULL;
 }
 
-/* Logs a difference in what the run learns, unless the key is compared and reported elsewhere. */
+/* Logs a difference in a key that changes how the run learns (TRI_CHANGE_LEARNING), unless the key is compared and
+ * reported elsewhere. */
 static void log_difference(void *context, const tri_config_difference *difference) {
   (void)context;
   if (!has(difference->change, TRI_CHANGE_LEARNING) || has(difference->change, TRI_CHANGE_FUNCTION)) return;
@@ -295,9 +300,10 @@ static void log_rates(const tri_run_config *there, const tri_run_config *here, i
   tri_log("the learning rate of step %" PRId64 " is %.3g, and would have been %.3g before", step, now, before);
 }
 
-/* Adds a key that is compared by its value; the other keys have functions of their own above and below. */
+/* Adds the difference of a key that is compared by its value. Other keys have their own functions above and below. */
 static void collect_key(void *context, const tri_config_difference *difference) {
-  const bool of_model = strncmp(difference->key, "model.", strlen("model.")) == 0; /* config.json has what was saved */
+  const bool of_model =
+      strncmp(difference->key, "model.", strlen("model.")) == 0; /* the model is compared with config.json instead */
   if (of_model || !has(difference->change, TRI_CHANGE_FUNCTION) || has(difference->change, TRI_CHANGE_CONTENT)) return;
   add_change(context, difference->key, difference->left, difference->right);
 }
@@ -312,7 +318,7 @@ static void compare_keys(const char *folder, const tri_checkpoint_state *state, 
   tri_free(there);
 }
 
-/* Logs how many steps the run's epochs are now, if another batch or another number of samples has changed that. */
+/* Logs the number of steps of the run's epochs, if a different batch or number of samples has changed it. */
 static void log_epochs(const tri_run_config *there, const tri_run_config *here, int64_t seen) {
   const double epochs = here->optimizer.epochs;
   const char *why =
@@ -332,7 +338,7 @@ static void log_differences(const tri_checkpoint_state *state, const tri_run_con
     const int64_t seen = tri_resume_next_sample(config, state);
     *here = *config;
     (void)tri_run_config_count_steps(here, config->optimizer.epoch_samples, state->step,
-                                     seen); /* the run does this, too */
+                                     seen); /* the run computes its steps in the same way */
     tri_config_differences(tri_run_config_table(), there, here, log_difference, NULL);
     log_epochs(there, here, seen);
     log_rates(there, here, state->step + 1);
@@ -353,9 +359,9 @@ int64_t tri_resume_next_sample(const tri_run_config *config, const tri_checkpoin
   return samples;
 }
 
-/* The first key that makes validation results another measure. */
+/* The first key with a change after which validation results are not comparable. */
 typedef struct other_measure {
-  char *key; /* [TRI_RESUME_KEY_BYTES] */
+  char *key; /* [TRI_RESUME_KEY_BYTES], "" until a key is found */
   bool of_rewards;
 } other_measure;
 
@@ -381,7 +387,7 @@ void tri_resume_other_measure(const tri_identity *identity, const tri_run_config
   tri_free(there);
 }
 
-/* Describes which text is repeated or skipped if other samples follow. */
+/* Describes which part of the text is repeated or skipped if the samples that follow are different ones. */
 static const char *describe_samples(const changes *c, const tri_checkpoint_state *state, char out[512]) {
   out[0] = '\0';
   if (!c->other_samples || state == NULL) return out;
@@ -423,7 +429,7 @@ static void compare_optimizers(const json_t *said, changes *c) {
   const char *there, *here;
   const char *group = differing_optimizer(c->config, said, &there, &here);
   char before[KEY_BYTES], now[KEY_BYTES];
-  if (said == NULL || group[0] == '\0') return; /* NULL for a Hugging Face folder */
+  if (said == NULL || group[0] == '\0') return; /* said is NULL for a Hugging Face folder */
   snprintf(before, sizeof before, "%s (%s)", there, group);
   snprintf(now, sizeof now, "%s, which would reset its state", here);
   add_change(c, "optimizer.name", before, now);
@@ -456,7 +462,7 @@ static bool factors_fit(const tri_checkpoint_state *state, const tri_run_config 
   return strcmp(before, now) == 0;
 }
 
-/* Compares which parameters are trained; others have no optimizer states. */
+/* Compares which parameters are trained, because parameters that were not trained have no optimizer states. */
 static void compare_trained(const tri_checkpoint_state *state, const json_t *said, changes *c) {
   const json_t *there = json_object_get(said, "trained");
   const char *freeze = text_at(there, "freeze"), *adapter = text_at(there, "adapter");
@@ -496,7 +502,7 @@ static tri_status warn_of_left_out(const tri_run_config *config, const tri_check
   return TRI_OK;
 }
 
-/* Checks an adapter's folder that is named in place of weights to begin with. */
+/* Checks the folder of an adapter that is named in place of weights to begin with. */
 static tri_status check_adapter(const tri_identity *identity, const tri_run_config *config, const char *folder) {
   const tri_adapter *adapter = &config->model.tuning.adapter;
   if (adapter->rank > 0) return tri_peft_check_from(folder, adapter, &identity->signature);
@@ -506,7 +512,7 @@ static tri_status check_adapter(const tri_identity *identity, const tri_run_conf
                   folder);
 }
 
-/* Checks that a Hugging Face folder has all tensors of its model; it has no checksums that show whether its files
+/* Checks that a Hugging Face folder has all tensors of its model. It has no checksums that show whether its files
  * belong together. */
 static tri_status check_folder(const tri_checkpoint *checkpoint) {
   tri_model model;
@@ -515,8 +521,8 @@ static tri_status check_folder(const tri_checkpoint *checkpoint) {
   return tri_checkpoint_check_model(checkpoint, &model);
 }
 
-/* Returns the number of updates since the run began, if the reference of its preferences, the model at that time, is
- * not available any more; else 0. */
+/* Returns the number of updates since the run began if the reference of its preferences, which is the model at that
+ * time, is no longer available; else 0. */
 static int64_t updates_of_reference(const tri_run_config *config, const tri_checkpoint_state *state) {
   if (state == NULL || !of_preferences(config) || tri_preferences_keep_reference(config)) return 0;
   return (int64_t)json_integer_value(json_object_get(state->progress, "updates"));

@@ -1,7 +1,7 @@
-/* Comparison of a checkpoint or of Hugging Face weights with the run that loads them: every setting of the model that
- * changes its function, the tokenizer, the corpora, the optimizers, the trained parameters and the base. A difference
- * is refused by its key, with both values, unless the run names the key in `allow_change`. The meaning of a change is
- * in the key's row (tri_config_key.change). */
+/* Compares a checkpoint or Hugging Face weights with the run that loads them: every setting of the model that changes
+ * its function, the tokenizer, the corpora, the optimizers, the trained parameters and the base. A difference is
+ * refused by its key, with both values, unless the run names the key in `allow_change`. The key's row decides about the
+ * consequence of a difference (tri_config_key.change). */
 #ifndef TRI_RUN_RESUME_CHECK_H
 #define TRI_RUN_RESUME_CHECK_H
 
@@ -10,22 +10,22 @@
 typedef enum tri_resume_kind {
   TRI_RESUME_RUN,     /* newest checkpoint of this output, which must be this run's */
   TRI_RESUME_BRANCH,  /* a named checkpoint to resume from */
-  TRI_RESUME_WEIGHTS, /* weights to begin with; the corpus may be any */
+  TRI_RESUME_WEIGHTS, /* weights with which a new run begins; the corpus may differ */
 } tri_resume_kind;
 
-/* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. TRI_BAD_CONFIG names every key that differs and
- * is not allowed to. Differences that change no function are logged. */
+/* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. Fails with TRI_BAD_CONFIG if a key differs and is
+ * not allowed to; the message names all such keys. Differences that do not change the function are logged. */
 tri_status tri_resume_check(const tri_identity *identity, const tri_run_config *config,
                             const tri_checkpoint *checkpoint, tri_resume_kind how);
 
-/* LOCAL. Returns the number of the sample with which a run continues after a checkpoint: the one after the last sample
- * read, with any batch size. If the length of samples has changed (`allow_change`), it is the sample after the same
- * number of tokens. */
+/* LOCAL. Returns the number of the sample with which a run continues after a checkpoint. It is the sample after the
+ * last one read, whatever the batch size. If the length of samples has changed (`allow_change`), it is the sample after
+ * the same number of tokens. */
 int64_t tri_resume_next_sample(const tri_run_config *config, const tri_checkpoint_state *state);
 
-/* LOCAL. Sets `out` to the first key that makes the validation loss a different measure than when the checkpoint was
- * saved (objective, metric, validation data), so that losses before and after cannot be compared; "": the same measure.
- * identity NULL: the validation corpora are not compared. */
+/* LOCAL. Sets `out` to the first key (objective, metric, validation data) with a change that makes validation losses
+ * before and after the checkpoint incomparable; "" if they are comparable. identity NULL: the validation corpora are
+ * not compared. */
 enum { TRI_RESUME_KEY_BYTES = 64 };
 void tri_resume_other_measure(const tri_identity *identity, const tri_run_config *config,
                               const tri_checkpoint_state *state, char out[TRI_RESUME_KEY_BYTES]);

@@ -139,7 +139,7 @@ static const tri_config_key reward_keys[] = {
 };
 const tri_config_table tri_reward_table = TRI_CONFIG_TABLE("run file", reward_keys);
 
-/* Sets the bits of the keys that differ from their defaults: kinds refuse those that they do not take. */
+/* Sets the bits of the keys that differ from their defaults. Each kind of reward refuses keys that it does not use. */
 static void mark_given(tri_reward_settings *r) {
   r->given = (r->weight != 1 ? TRI_REWARD_WEIGHT : 0) | (r->pattern[0] != '\0' ? TRI_REWARD_PATTERN : 0) |
              (r->text[0] != '\0' ? TRI_REWARD_TEXT : 0) | (!r->strip ? TRI_REWARD_STRIP : 0) |
@@ -150,7 +150,7 @@ static void mark_given(tri_reward_settings *r) {
              (r->max_penalty != USUAL_PENALTY ? TRI_REWARD_MAX_PENALTY : 0);
 }
 
-/* Checks a reward by a command, and names it. */
+/* Checks a reward by a command, and names it "command" if it has no name. */
 static tri_status check_command(tri_run_reward *r) {
   if (r->rule.name[0] == '\0') memcpy(r->rule.name, "command", sizeof "command");
   if ((r->rule.given & ~(uint32_t)TRI_REWARD_WEIGHT) == 0) return TRI_OK;
@@ -205,7 +205,7 @@ static tri_status check_rewards(tri_run_config *c) {
 
 /* ---- before the keys are read ------------------------------------------------------------------------------------ */
 
-/* Path that takes the place of data.train. */
+/* A path in place of data.train, which the table requires. */
 static const char stand_in[] = "(prompts)";
 
 static bool is_given(const tri_yaml *node) { return node != NULL && !tri_yaml_is_null(node); }
@@ -233,7 +233,7 @@ static tri_status find_section(tri_yaml_tree *tree, tri_yaml *root, const char *
 }
 
 tri_status tri_rollout_keys_prepare(tri_yaml_tree *tree, tri_yaml *root) {
-  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which is reported when the keys are read */
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read reports this */
   tri_yaml *objective = tri_yaml_find(root, "objective");
   if (objective == NULL) return TRI_OK;
   if (objective->kind == TRI_YAML_MAPPING) TRI_TRY(tri_policy_lay_recipe(tree, objective));
@@ -351,7 +351,8 @@ static tri_status check_model(const tri_run_config *c) {
   return TRI_OK;
 }
 
-/* Checks that a run with a KL penalty has a reference, and decides whether it must be kept beside the weights. */
+/* Checks that a run with a KL penalty has a reference, and decides whether the reference is kept next to the
+ * weights. */
 static tri_status check_reference(tri_run_config *c) {
   if (c->objective.beta == 0) return TRI_OK;
   if (c->init[0] == '\0') {

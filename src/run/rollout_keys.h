@@ -1,5 +1,5 @@
-/* The keys of a run file for reinforcement learning: the sections `rollout` and `reward`, and checks that join them
- * with those of other sections. */
+/* The keys of a run file for reinforcement learning: the sections `rollout` and `reward`, and checks of their
+ * combinations with keys of other sections. */
 #ifndef TRI_RUN_ROLLOUT_KEYS_H
 #define TRI_RUN_ROLLOUT_KEYS_H
 
@@ -8,20 +8,21 @@
 extern const tri_config_table tri_rollout_table; /* offsets into tri_rollout_settings */
 extern const tri_config_table tri_reward_table;  /* offsets into tri_run_reward */
 
-/* Must be called before the keys are read. With objective.name grpo, lays a recipe under the keys of `objective`, and
- * puts in place of data.train and optimizer.global_batch, which follow from other keys, values that
+/* Must be called before the keys are read. Does nothing unless objective.name is grpo. Adds the keys of a recipe to
+ * `objective`. Sets data.train and optimizer.global_batch, which follow from other keys, to values that
  * tri_rollout_keys_finish replaces. */
 tri_status tri_rollout_keys_prepare(tri_yaml_tree *tree, tri_yaml *root);
 
-/* Must be called after the keys are read. Checks the keys of a run of reinforcement learning, and sets those that
- * follow from them; refuses its keys in other runs. Messages begin with the key in backquotes. */
+/* Must be called after the keys are read. Checks the keys of a run of reinforcement learning, and sets the keys that
+ * follow from them. In other runs, refuses the keys of reinforcement learning. Error messages begin with the key in
+ * backquotes. */
 tri_status tri_rollout_keys_finish(tri_run_config *config);
 
 /* Checks the length of completions, after data.sequence is known. */
 tri_status tri_rollout_keys_check(const tri_run_config *config);
 
-/* Sets optimizer.global_batch of a run of reinforcement learning to the most samples of an update, for `data` data
- * ranks (0: one). Does nothing for other runs. */
+/* Sets optimizer.global_batch of a run of reinforcement learning to the maximum number of samples of an update on
+ * `data` data ranks (0: one). Does nothing for other runs. */
 void tri_rollout_keys_set_batch(tri_run_config *config, int64_t data);
 
 #endif

@@ -325,8 +325,8 @@ static tri_status check_output(const tri_run_config *c) {
       length, TRI_PATH_BYTES - 1, TRI_PATH_BYTES - TRI_RUN_NAMES_BYTES - 1);
 }
 
-/* Checks the device's name, and that it supports the precision; the message begins with the key, which leads to the
- * line. */
+/* Checks the device's name, and that the device supports the precision. The error message begins with the key, so that
+ * tri_config_blame can add the line. */
 static tri_status check_device(const tri_run_config *c) {
   const tri_status status = tri_device_check_name(c->device);
   if (status != TRI_OK) return tri_fail(status, "`device`: %s", tri_status_message());
@@ -486,7 +486,7 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
 
 /* ---- whole files ------------------------------------------------------------------------------------------------- */
 
-/* Expands the model `name`, and replaces its keys by those in `said`. */
+/* Expands the model `name` to its keys, and replaces those that `said` has. */
 static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {
   TRI_TRY(tri_model_source_expand(tree, name, out));
   for (tri_yaml *key = said->first, *next = NULL; key != NULL; key = next) {
@@ -497,11 +497,11 @@ static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *
   return TRI_OK;
 }
 
-/* Sets `model` of a run with `init` to the model in that folder, with the keys of `model` that the run sets itself.
+/* Sets `model` of a run with `init` to the model in that folder, and then the keys that the run file has under `model`.
  * Does nothing if `model` is a name, or a whole model, which has a family. */
 static tri_status set_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *name = NULL, *model = NULL;
-  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which is reported when the keys are read */
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read reports this */
   const tri_yaml *init = tri_yaml_find(root, "init");
   if (init == NULL || init->kind != TRI_YAML_SCALAR || init->text[0] == '\0') return TRI_OK;
   tri_yaml *said = tri_yaml_find(root, "model");
@@ -543,7 +543,7 @@ static void untie(bool tied_is_said, tri_run_config *c) {
   }
 }
 
-/* Returns a count as written in the file; 0 if it is missing or not a count. */
+/* Returns a count as it is written in the file; 0 if it is missing or not a count. */
 static int64_t number_in(const tri_yaml *section, const char *key) {
   const tri_yaml *value = section == NULL || section->kind != TRI_YAML_MAPPING ? NULL : tri_yaml_find(section, key);
   if (value == NULL || value->kind != TRI_YAML_SCALAR) return 0;
@@ -558,7 +558,7 @@ typedef struct written_length {
 } written_length;
 
 static tri_yaml *optimizer_of(const tri_yaml *root) {
-  if (root->kind != TRI_YAML_MAPPING) return NULL; /* which is reported when the keys are read */
+  if (root->kind != TRI_YAML_MAPPING) return NULL; /* tri_config_read reports this */
   tri_yaml *optimizer = tri_yaml_find(root, "optimizer");
   if (optimizer == NULL || optimizer->kind != TRI_YAML_MAPPING) return NULL;
   return optimizer;
@@ -575,8 +575,8 @@ static written_length length_written(const tri_yaml *root) {
                           number_in(optimizer, "warmup")};
 }
 
-/* Checks that steps and epochs are not both given. If an option sets one of them, it replaces the other one of the
- * file. */
+/* Checks that steps and epochs are not both given. If an option sets one of them, it replaces the other one, which is
+ * from the file. */
 static tri_status choose_length(const tri_yaml *root, const written_length *written) {
   tri_yaml *optimizer = optimizer_of(root);
   const tri_yaml *steps = given(optimizer, "steps"), *epochs = given(optimizer, "epochs");
@@ -598,8 +598,8 @@ static tri_status check_length(const tri_yaml *root, const tri_run_config *c) {
                   root->source);
 }
 
-/* Sets warmup_share, which applies if an option or epochs make the run shorter than the warm-up in its file: the share
- * of the steps that are warm-up in the file, or a tenth if the file has no steps. */
+/* Sets warmup_share. It applies if an option or epochs make the run shorter than the warm-up in its file. It is the
+ * fraction of the file's steps that are warm-up, or a tenth if the file has no steps. */
 static void find_warmup_share(const written_length *written, tri_run_config *c) {
   const bool shortened =
       written->epochs_node != NULL || c->optimizer.epochs > 0 || written->steps != c->optimizer.steps;
@@ -614,7 +614,7 @@ static void shorten_warmup(tri_run_config *c) {
   c->optimizer.warmup = (int64_t)(c->optimizer.warmup_share * (double)c->optimizer.steps);
 }
 
-/* Computes the steps of the whole run. If the batch was the same in all steps, the result does not depend on the
+/* Computes the number of steps of the whole run. If all steps had the same batch, the result does not depend on the
  * current step, to the last bit. */
 static double steps_of_epochs(const tri_run_config *c, int64_t samples, int64_t step, int64_t seen) {
   const double all = c->optimizer.epochs * (double)samples, batch = (double)c->optimizer.global_batch;
@@ -640,7 +640,7 @@ tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples, int64_
   return check_sizes(c);
 }
 
-/* Adds to names on the hub the commit that the cache has now, so that config.yaml, resumed runs and adapters refer to
+/* Adds the commit that the cache has now to names on the hub, so that config.yaml, resumed runs and adapters refer to
  * the same files later. */
 static tri_status pin_names(tri_run_config *c) {
   char *const names[] = {c->init, c->adapter_from, c->data.tokenizer};
@@ -681,7 +681,8 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   return tri_config_blame(root, check_run(out));
 }
 
-/* Refuses a path that is a folder, a corpus, or a file of records, and names the key of a run file that takes it. */
+/* Refuses a path that is a folder, a corpus, or a file of records; the message names the key of a run file for such a
+ * path. */
 static tri_status check_file(const char *path) {
   static const char *const records[] = {".jsonl", ".jsonl.zst", ".csv", ".tsv", ".parquet", ".txt"};
   char index[TRI_PATH_BYTES];
@@ -757,7 +758,7 @@ tri_status tri_run_config_print(const tri_run_config *config, char **out) {
   tri_run_config *said = NULL;
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *said, &said));
   *said = *config;
-  said->data.num_train = 0; /* they name the prompts, or corpora that are made from the preferences */
+  said->data.num_train = 0; /* the paths are those of the prompts, or of corpora that are made from the preferences */
   said->data.validation[0] = '\0';
   tri_status status = tri_config_print(&run_table, said, head, out);
   tri_free(said);

@@ -32,12 +32,12 @@ typedef struct tri_train_source {
   double label_weight;       /* weight of each label in the loss; 1 if there is one source */
 } tri_train_source;
 
-/* Measure by which an evaluation is better than earlier ones. */
+/* Measure by which evaluations are compared to find the best one. */
 typedef enum tri_best_by { TRI_BEST_BY_LOSS, TRI_BEST_BY_ACCURACY, TRI_BEST_BY_REWARD } tri_best_by;
 
 /* A reward: a rule, or a program of the user's. */
 typedef struct tri_run_reward {
-  tri_reward_settings rule;     /* `name` and `weight` are those of either */
+  tri_reward_settings rule;     /* settings of a rule; `name` and `weight` also apply to a command */
   tri_command_settings command; /* command.command "": the reward is a rule */
   char label[64];               /* name in metrics and in rollouts.jsonl */
 } tri_run_reward;
@@ -71,10 +71,10 @@ typedef struct tri_run_config {
     bool skip_long; /* leave out prompts that are too long */
     tri_chat_variable chat_set[TRI_MOST_CHAT_VARIABLES];
     int64_t num_chat_set;
-    char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "": the one next to `train`, if there is one */
+    char tokenizer[TRI_PATH_BYTES]; /* path of tokenizer.json; "": the one next to `train`, if it exists */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1: unused */
-    int64_t max_samples;  /* train only on that many samples, the first of the corpus; 0: on all */
+    int64_t max_samples;  /* number of samples to train on, the first of the corpus; 0: all */
     tri_document_use documents;
     tri_packing_use packing;
     tri_too_long too_long; /* in a file the last three are `auto` by default; here they are resolved (resolve_auto.h) */
@@ -85,11 +85,12 @@ typedef struct tri_run_config {
     int64_t global_batch;
     double batch_follows;  /* 1: global_batch follows from the keys of `rollout`, and is not printed; else 0 */
     int64_t steps;         /* 0 until tri_run_config_count_steps if epochs are given */
-    double epochs;         /* passes over the samples of the only corpus; 0: steps are given */
-    int64_t epoch_samples; /* samples of an epoch; 0 until tri_run_config_count_steps */
+    double epochs;         /* passes over the samples of the only corpus; 0: `steps` is given */
+    int64_t epoch_samples; /* number of samples of an epoch; 0 until tri_run_config_count_steps */
     double lr, min_lr;
     int64_t warmup;
-    double warmup_share;  /* share of the steps if the warm-up is longer than the run; 0: such a warm-up is refused */
+    double warmup_share;  /* fraction of the steps that is warm-up if the warm-up is longer than the run; 0: such a
+                             warm-up is refused */
     int64_t warmup_asked; /* warm-up before it was scaled to a shortened run; 0: not scaled */
     tri_decay decay;
     double decay_fraction; /* wsd: share of the steps, at the end, in which the rate falls */
@@ -105,14 +106,17 @@ typedef struct tri_run_config {
   int64_t threads;       /* 0: all cores */
   uint64_t seed;
   struct {
-    int64_t every, sequences; /* every 0: never */
-    int64_t batches;          /* length in batches, from older files; 0 after the file is read */
-    int64_t batches_asked;    /* `batches` as it was in the file */
-    tri_best_by metric;       /* measure for checkpoint.best and stop_after */
-    int64_t stop_after;       /* evaluations in a row without improvement after which the run ends; 0: never */
+    int64_t every,
+        sequences;         /* every: steps between evaluations, 0: no evaluations; sequences: length of an evaluation */
+    int64_t batches;       /* length in batches, from older files; 0 after the file is read */
+    int64_t batches_asked; /* `batches` as it was in the file */
+    tri_best_by metric;    /* measure that checkpoint.best and stop_after use */
+    int64_t stop_after; /* number of evaluations in a row without improvement after which the run ends; 0: it does not
+                           end early */
   } evaluation;
   struct {
-    int64_t every, keep;    /* every 0: only at the end; keep 0: all */
+    int64_t every,
+        keep; /* every: steps between checkpoints, 0: only at the end; keep: number of checkpoints to keep, 0: all */
     int64_t snapshot_every; /* steps between copies in the memory of two nodes; 0: never */
     bool at_end;            /* save at the end, too */
     bool async;             /* write while training continues */
@@ -127,14 +131,14 @@ typedef struct tri_run_config {
     int64_t tokens, top_k;
     double temperature, top_p;
     uint64_t seed;
-    int64_t tensor; /* tensor ranks that generate together: the first of the job */
-  } samples;        /* as for `trireme generate` */
+    int64_t tensor; /* number of tensor ranks that generate together, the first of the job */
+  } samples;        /* keys of `samples`, with the same meanings as the options of `trireme generate` */
   tri_rollout_settings rollout;
   tri_run_reward rewards[TRI_MOST_REWARDS];
   int64_t num_rewards;
   double hang_timeout;  /* seconds without progress after which the job is ended; 0: never */
   bool elastic;         /* a layout that does not fit the ranks is replaced by the nearest one that does */
-  int64_t max_restarts; /* restarts of a job that -n started and that lost a rank */
+  int64_t max_restarts; /* maximum number of restarts of a job that -n started and that lost a rank */
   char output[TRI_PATH_BYTES];
   char init[TRI_PATH_BYTES];         /* weights that a new run begins with; "": none */
   bool init_follows_main;            /* `init` is a name on the hub without a revision */
@@ -147,20 +151,21 @@ typedef struct tri_run_config {
  * nearest legal word. */
 tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
                                tri_run_config *out);
-/* Parses a text in memory in the same way; `name` stands for the file in messages. */
+/* Parses a run file from `text`, as tri_run_config_load does; `name` stands for the file in messages. */
 tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
                                 int64_t num_overrides, tri_run_config *out);
 
-/* Sets optimizer.steps if optimizer.epochs are given: the run has made `step` steps, which read `seen` samples, and
- * continues until the epochs of `samples` samples each have been read, rounded up to whole steps. A longer warm-up is
- * shortened. TRI_BAD_CONFIG if there are too many steps. */
+/* Sets optimizer.steps if optimizer.epochs is given. The run has made `step` steps, which read `seen` samples; it
+ * continues until it has read epochs * `samples` samples, rounded up to whole steps. A longer warm-up is shortened.
+ * Fails with TRI_BAD_CONFIG if there are too many steps. */
 tri_status tri_run_config_count_steps(tri_run_config *config, int64_t samples, int64_t step, int64_t seen);
 
 /* Prints the whole resolved configuration as YAML that tri_run_config_load reads back to the same values. Release *out
  * with tri_free. */
 tri_status tri_run_config_print(const tri_run_config *config, char **out);
 
-/* Copies a title for the run: its model's name or, if the model is described by keys alone, its output's name. */
+/* Copies a title for the run: the name of its model; if the model is described by keys alone, the name of its
+ * output. */
 enum { TRI_RUN_TITLE_BYTES = 128 };
 void tri_run_config_title(const tri_run_config *config, char *out, size_t bytes);
 

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Finds the tokenizer: the one that is named, with prompts the one of the model that the run begins with, or the one
- * next to the first corpus that has one. open_corpus compares the corpora with it. */
+/* Finds the tokenizer: the one that data.tokenizer names; with prompts, the one of the model with which the run begins;
+ * or the one next to the first corpus that has one. open_corpus compares the corpora with it. */
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char directory[TRI_PATH_BYTES];
   if (config->data.prompts[0] != '\0' && config->data.tokenizer[0] == '\0' && config->init[0] != '\0') {
@@ -80,7 +80,7 @@ static tri_status check_documents(const tri_run_config *config, const tri_source
   return source->masked ? tri_documents_check_lengths(&source->documents) : TRI_OK;
 }
 
-/* Refuses a corpus that is listed twice under different names, because its samples would come twice in an epoch. */
+/* Refuses a corpus that is listed twice under different names, because an epoch would have its samples twice. */
 static tri_status check_others(const tri_run_config *config, const tri_run_data *data, int64_t number) {
   const tri_corpus *corpus = data->train_corpora[number];
   for (int64_t k = 0; k < number; k++) {

@@ -8,23 +8,23 @@
 #include "run/identity.h"
 #include "run/run_config.h"
 
-/* A kind of data that a run learns from: the function that opens it (run_data.c). */
+/* A kind of data, which determines the function that opens it (run_data.c). */
 typedef struct tri_run_data_kind tri_run_data_kind;
 extern const tri_run_data_kind tri_run_data_text, tri_run_data_preferences, tri_run_data_prompts;
 
 typedef struct tri_run_data {
   tri_corpus *train_corpora[TRI_MOST_SOURCES], *validation_corpus;
-  tri_sampler train, validation; /* no sources if there is no such corpus, or if it is a corpus of preferences */
-  tri_preference_source preferences, validation_preferences; /* {0} if there is no such corpus */
+  tri_sampler train, validation; /* no sources if the run has no such corpus, or if it is a corpus of preferences */
+  tri_preference_source preferences, validation_preferences; /* {0} if the run has no such corpus */
   tri_prompt_source prompts, validation_prompts;             /* {0} if the run has no prompts */
   char tokenizer[TRI_PATH_BYTES];                            /* path of tokenizer.json; "": no tokenizer */
-  int32_t end_of_text;                                       /* id in that tokenizer; -1: none */
+  int32_t end_of_text; /* id of the end-of-text token in that tokenizer; -1: none */
 } tri_run_data;
 
 /* Returns the number of samples, or of prompts, of one pass over the training data. */
 int64_t tri_run_data_per_epoch(const tri_run_data *data);
 
-/* Returns the number of tokens of the longest prompt, for training or held out; 0 without prompts. */
+/* Returns the number of tokens of the longest prompt, of training and held-out prompts together; 0 without prompts. */
 int64_t tri_run_data_longest_prompt(const tri_run_data *data);
 
 /* LOCAL. Opens the corpora that the configuration names, and sets the fingerprints in the identity. Refuses a corpus of

@@ -18,7 +18,7 @@ __attribute__((format(printf, 2, 3))) static void add(growing *to, const char *f
   if (added > 0) to->length += (size_t)added < room ? (size_t)added : room - 1;
 }
 
-/* Adds the scaling unless it is LoRA's, because the same factors mean something else under another one. */
+/* Adds the scaling unless it is that of LoRA, because the same factors have another product under another scaling. */
 static void add_scaling(growing *to, tri_scaling scaling) {
   switch (scaling) {
     case TRI_SCALING_LORA: break;

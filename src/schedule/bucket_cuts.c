@@ -14,15 +14,16 @@
 #include "base/count.h"
 #include "base/memory.h"
 
-/* Cost of updating an element, in FLOPs of GEMMs that take as long: a round figure. AdamW's update moves 28 bytes; at
- * 3 TB/s and 300 TFLOP/s that is 2800 FLOPs, on a CPU core with 20 GB/s and 100 GFLOP/s 140. */
+/* Cost of updating an element, as the number of FLOPs that a GEMM does in the same time. It is a round figure: AdamW's
+ * update moves 28 bytes, which take as long as 2800 FLOPs at 3 TB/s and 300 TFLOP/s, and as 140 FLOPs on a CPU core
+ * with 20 GB/s and 100 GFLOP/s. */
 enum { ELEMENT_WORK = 1000 };
 
 /* `count` adjacent tensors or blocks of equal size and work. */
 typedef struct piece {
-  int64_t count, elements; /* number of tensors or blocks; elements of each */
-  int64_t room;            /* elements on this rank of all tensors or blocks together: count * elements, or fewer */
-  uint64_t work;           /* work of each */
+  int64_t count, elements; /* number of tensors or blocks; number of elements of each */
+  int64_t room;  /* number of elements of all tensors or blocks together on this rank, at most count * elements */
+  uint64_t work; /* work of each tensor or block, in the unit of ELEMENT_WORK */
 } piece;
 
 typedef struct pieces {
@@ -114,7 +115,8 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
   }
   if (members == 1) return add_piece(to, 1, end - begin, end - begin, sum.work);
   const int64_t each = entry->count / members;
-  const uint64_t of_each = sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work is that of the whole stack */
+  const uint64_t of_each =
+      sum.work / (uint64_t)tri_larger(1, entry->stack); /* sum.work is the work of the whole stack */
   TRI_TRY(add_piece(to, members - 1, each, (members - 1) * each, of_each));
   const int64_t rest = end - begin - (members - 1) * each;
   return add_piece(to, 1, rest, rest, of_each);

@@ -76,9 +76,10 @@ static int64_t filling(const tri_parameter *entry, int64_t element_bytes) {
   return entry->count;
 }
 
-/* Returns the elements of a bucket with `filled` elements after an entry is added, on the first rank of the stage.
- * Shards may differ in size, so a bucket could be full on some ranks only. But all ranks must open the next bucket
- * at the same entry, because they sum partial gradients of a bucket together. */
+/* Returns the number of elements of a bucket with `filled` elements after `entry` is added to it. The entry is counted
+ * with its size on the first rank of the stage, because all ranks must open the next bucket at the same entry: they sum
+ * partial gradients of a bucket together. The sizes of shards may differ, so with its own size a bucket could be full
+ * on some ranks only. */
 static int64_t filled_with(const tri_model_share *share, const tri_parameter *entry, int64_t element_bytes,
                            int64_t filled) {
   const tri_mesh_position first = {.shape = share->position.shape};

@@ -51,21 +51,22 @@ typedef struct tri_bucket {
   int64_t first_entry, end_entry; /* the parameters are the entries first_entry .. end_entry - 1 of the table */
   tri_layer_range layers;
   int32_t chunk;
-  bool tied;    /* holds a parameter of tied embeddings, with gradients that are complete only after those of both
-                   embeddings are summed */
+  bool tied; /* holds a parameter of tied embeddings; its gradients are complete only after those of both embeddings are
+                summed */
   bool experts; /* holds experts; only the calls of these experts need the bucket */
   bool partial; /* some gradients are partial sums (TRI_HOLDING_PARTIAL) */
 
   bool values_sharded, gradients_sharded;
   int64_t values_at, gradients_at; /* offsets in the arrays, of the rank's part if sharded, else of the whole bucket */
   int32_t buffer;                  /* index of the buffers that a sharded bucket uses, below TRI_BUCKET_BUFFERS */
-  tri_frozen_range frozen[TRI_NUM_STORED]; /* used if the buckets hold frozen parameters */
+  tri_frozen_range frozen[TRI_NUM_STORED]; /* range of the frozen parameters of each stored type; empty if the buckets
+                                              do not hold frozen parameters */
 } tri_bucket;
 
 /* Returns whether a bucket has gradients to reduce and values to update. */
 static inline bool tri_bucket_is_trained(const tri_bucket *bucket) { return bucket->end > bucket->first; }
 
-/* Number of buffers for values and for gradients: one is used while the other is filled. */
+/* Number of gather buffers, and of reduce buffers: one buffer is filled while the other is used. */
 enum { TRI_BUCKET_BUFFERS = 2 };
 
 typedef struct tri_buckets {
@@ -83,22 +84,23 @@ typedef struct tri_buckets {
 /* The part of an entry that this rank has in an array, and its offset. Frozen parameters are in arrays of their stored
  * type (tri_parameter_table.num_frozen). */
 typedef struct tri_element_range {
-  int64_t first, count; /* elements of the entry's local part */
+  int64_t first, count; /* elements [first, first + count) of the entry's local part */
   int64_t at;           /* offset of `first` in the array */
 } tri_element_range;
 
-/* Return the range of an entry in the array of values, and in the array of gradients. buckets NULL: the arrays are
- * those of the parameter table. */
+/* Return the part of an entry that this rank has in the array of values, and in the array of gradients. If `buckets` is
+ * NULL, the arrays are those of the parameter table. */
 tri_element_range tri_element_range_of_values(const tri_buckets *buckets, const tri_parameter_table *table,
                                               int64_t entry);
 tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, const tri_parameter_table *table,
                                                  int64_t entry);
 
-/* Returns the intersection of a range with the elements [first, first + count) of the entry, relative to `first`. */
+/* Returns the intersection of the range `whole` with the elements [first, first + count) of the entry. The result's
+ * `first` is relative to the argument `first`; an empty intersection is {0, 0, 0}. */
 tri_element_range tri_element_range_within(tri_element_range whole, int64_t first, int64_t count);
 
-/* Returns the part of the elements [first, first + count) of a frozen entry (bytes in 4 bits) that this rank keeps,
- * relative to `first`. `at` of the result is an offset in the array of the entry's stored type. */
+/* Returns the part of the elements [first, first + count) of a frozen entry that this rank keeps, relative to `first`.
+ * An entry in 4 bits is counted in bytes. The result's `at` is an offset in the array of the entry's stored type. */
 tri_element_range tri_element_range_of_frozen(const tri_buckets *buckets, const tri_parameter_table *table,
                                               int64_t entry, int64_t first, int64_t count);
 

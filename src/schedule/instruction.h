@@ -3,12 +3,12 @@
  * A line is an instruction:
  *
  *   KIND        TRI_KIND is its value,
- *   name        what people read, and what functions for it are named after,
+ *   name        printed name; functions for the instruction are named after it,
  *   operands    which members of a tri_instruction it uses (tri_operands),
- *   completion  whether it is done when it returns, or starts what another one waits for (tri_completion),
- *   event       what its time counts as, in a timeline and in every share of a step: TRI_EVENT_event,
- *   domain      the ranks that it communicates with; the time of that counts as the time of the domain's axis. NONE: it
- *               never communicates; ALL: with all ranks of the job.
+ *   completion  whether it is done when it returns, or starts communication, or waits for it (tri_completion),
+ *   event       event as which its time counts, in a timeline and in every share of a step: TRI_EVENT_event,
+ *   domain      the ranks with which it communicates. The time of this communication counts as time of the domain's
+ *               axis. NONE: it never communicates; ALL: it communicates with all ranks of the job.
  *
  * Everything that depends on the kind of an instruction is made by expanding this list. Timelines and shares of a
  * step (timeline/instruction_event.h), the dry run and the check of programs read the columns of the list. Code that
@@ -23,9 +23,9 @@
 #define TRI_INSTRUCTIONS(X) \
   /* read the tokens of a micro-batch */ \
   X(LOAD,            load,            micro_batch, at_once, LOAD,            NONE) \
-  /* sum the labels that count, over the global batch */ \
+  /* count the labels that contribute to the loss, summed over the global batch */ \
   X(COUNT_LABELS,    count_labels,    nothing,     at_once, LOAD,            LOSS) \
-  /* pack weights: the parameters have changed */ \
+  /* pack the weights, because the last update changed the parameters */ \
   X(PREPARE,         prepare,         nothing,     at_once, OPTIMIZER,       NONE) \
   /* start to receive the next message of its kind into an empty stage buffer */ \
   X(POST_RECEIVE,    post_receive,    stage_buffer_from,    starts,  COMMUNICATION,   PIPELINE) \
@@ -35,13 +35,13 @@
   X(SEND,            send,            stage_buffer_to,      starts,  COMMUNICATION,   PIPELINE) \
   /* wait until the stage buffer may be written again */ \
   X(WAIT_SENT,       wait_sent,       stage_buffer,         waits,   COMMUNICATION,   PIPELINE) \
-  /* operations [first, end) of a chunk on a micro-batch */ \
+  /* compute calls [first_call, end_call) of a chunk on a micro-batch */ \
   X(FORWARD,         forward,         calls,       at_once, FORWARD,         TENSOR) \
-  /* gradients of inputs and weights of these operations, one operation after the other */ \
+  /* compute gradients of inputs and weights of these calls, one call after the other */ \
   X(BACKWARD,        backward,        calls_back,  at_once, BACKWARD,        TENSOR) \
-  /* gradients of inputs only, which an earlier stage waits for */ \
+  /* compute gradients of inputs only, which an earlier stage waits for */ \
   X(BACKWARD_INPUT,  backward_input,  calls_back,  at_once, BACKWARD_INPUT,  TENSOR) \
-  /* gradients of weights only, which no stage waits for */ \
+  /* compute gradients of weights only, which no stage waits for */ \
   X(BACKWARD_WEIGHT, backward_weight, calls_back,  at_once, BACKWARD_WEIGHT, TENSOR) \
   /* sum the gradients of the embedding and of the output projection that is tied to it */ \
   X(SUM_TIED,        sum_tied,        nothing,     at_once, OPTIMIZER,       PIPELINE) \
@@ -49,7 +49,7 @@
   X(SUM_PARTIAL,     sum_partial,     bucket,      at_once, OPTIMIZER,       TENSOR) \
   /* start to sum a bucket's gradients over its replicas: all-reduce, or reduce-scatter from ZeRO 1 on */ \
   X(REDUCE,          reduce,          bucket,      starts,  COMMUNICATION,   REPLICAS) \
-  /* wait until they are summed */ \
+  /* wait until the bucket's gradients are summed */ \
   X(WAIT_REDUCED,    wait_reduced,    bucket,      waits,   COMMUNICATION,   REPLICAS) \
   /* compute the gradient norm of the whole model, and the factor that clips it */ \
   X(CLIP,            clip,            nothing,     at_once, OPTIMIZER,       ALL) \
@@ -57,7 +57,7 @@
   X(UPDATE,          update,          nothing,     at_once, OPTIMIZER,       NONE) \
   /* start to all-gather a bucket's updated parameters over its replicas */ \
   X(GATHER,          gather,          bucket,      starts,  COMMUNICATION,   REPLICAS) \
-  /* wait until they are gathered */ \
+  /* wait until the bucket's parameters are gathered */ \
   X(WAIT_GATHERED,   wait_gathered,   bucket,      waits,   COMMUNICATION,   REPLICAS)
 /* clang-format on */
 
@@ -70,7 +70,7 @@ typedef enum tri_operands {
   TRI_OPERANDS_nothing,
   TRI_OPERANDS_micro_batch,
   TRI_OPERANDS_calls,      /* micro_batch, chunk, frame, calls from first_call up to end_call, in_buffer, out_buffer */
-  TRI_OPERANDS_calls_back, /* the same; calls run from end_call - 1 down to first_call */
+  TRI_OPERANDS_calls_back, /* the same members; the calls run from end_call - 1 down to first_call */
   TRI_OPERANDS_stage_buffer_to,   /* a stage buffer, and the receiver and tag of its message */
   TRI_OPERANDS_stage_buffer_from, /* a stage buffer, and the sender and tag of its message */
   TRI_OPERANDS_stage_buffer,      /* a stage buffer whose message is being sent */
@@ -80,7 +80,7 @@ typedef enum tri_operands {
 typedef enum tri_completion {
   TRI_COMPLETION_at_once,
   TRI_COMPLETION_starts, /* starts communication that runs while the program continues */
-  TRI_COMPLETION_waits,  /* waits until that communication is done */
+  TRI_COMPLETION_waits,  /* waits for communication that another instruction started */
 } tri_completion;
 
 const char *tri_instruction_name(tri_instruction_kind kind);

@@ -322,8 +322,8 @@ static tri_status resolve_inner(tri_layout *layout) {
                   (long)layout->context_inner, (long)context, (long)below, or_above(above, text));
 }
 
-/* Returns the largest number of ranks, at most `wanted`, that divides `context` and that can exchange these numbers
- * of heads. */
+/* Returns the largest number of ranks, at most `wanted`, that divides `context` and with which ranks can exchange
+ * `heads` heads and `kv_heads` key/value heads. */
 static int64_t most_inner(int64_t context, int64_t wanted, int64_t heads, int64_t kv_heads) {
   int64_t most = 1;
   for (int64_t n = 1; n <= wanted; n++) {

@@ -48,7 +48,7 @@ typedef struct tri_layout {
   int64_t micro_batch;        /* sequences of a micro-batch */
   int64_t micro_batch_group;  /* interleaved schedule: number of consecutive micro-batches of one chunk; 0: "auto" */
   tri_dtype reduce_precision; /* type of the gradients that data ranks exchange: TRI_FP32 (wide) or TRI_BF16 */
-  int64_t bucket_bytes;       /* bytes of gradients with which a bucket is full */
+  int64_t bucket_bytes;       /* size of a bucket's gradients at which the bucket is full, in bytes */
   int64_t first_trained; /* first virtual stage with trained parameters, set by tri_layout_resolve; no gradients are
                             sent to the stages before it */
 } tri_layout;
@@ -58,21 +58,22 @@ typedef struct tri_layout {
  * possible values. */
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks);
-/* Resolves one of many layouts of a model, like tri_layout_resolve. lowest_trained: the result of
- * tri_trainable_lowest_layer. */
+/* Does the same as tri_layout_resolve for callers that resolve many layouts of one model. `lowest_trained`: the result
+ * of tri_trainable_lowest_layer, which is computed only once for all layouts. */
 tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model, int64_t lowest_trained,
                                       int64_t sequence, int64_t global_batch, int64_t ranks);
 
-/* Makes the checks that do not depend on the batch and the number of ranks: `stage_layers` and `sequence_regather`. The
- * message begins with the key in backquotes. */
+/* Checks the keys that do not depend on the batch and the number of ranks: `stage_layers` and `sequence_regather`. The
+ * error message begins with the key in backquotes. */
 tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *model);
 /* Checks that each layer can be split over `tensor` ranks. `name`: key or option in the message. */
 tri_status tri_layout_check_tensor(const char *name, int64_t tensor, const tri_model *model);
 
-/* Finds the valid layout of `ranks` ranks that is nearest to the requested one, and resolves it. It has the same
- * global batch. Layouts are compared by these distances, the most important first: of tensor, of pipeline, of
- * context, of expert, of expert_tensor, of the schedule (else 1f1b), and of the micro-batch (at most the requested
- * one). Fails with TRI_BAD_LAYOUT if no layout is valid. (layout_nearest.c) */
+/* Finds the valid layout of `ranks` ranks that is nearest to the requested one, and resolves it. It has the same global
+ * batch. Layouts are compared by the distances of their keys from the requested values, the most important key first:
+ * tensor, pipeline, context, expert, expert_tensor, schedule, micro_batch. The schedule is the requested one or 1f1b,
+ * and the micro-batch is at most the requested one. Fails with TRI_BAD_LAYOUT if no layout is valid.
+ * (layout_nearest.c) */
 tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks, tri_layout *out);
 
@@ -86,14 +87,15 @@ tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *model);
 /* Returns the number of ranks of a resolved layout. */
 int64_t tri_layout_ranks(const tri_layout *layout);
-/* Returns the smallest number of ranks with which a layout can be resolved. With `data: auto` this is for as few
- * replicas as the expert keys allow. Returns 1 if the number cannot be computed; tri_layout_resolve then fails. */
+/* Returns the smallest number of ranks with which a layout can be resolved. With `data: auto`, the layout then has the
+ * smallest number of replicas that the expert keys allow. Returns 1 if the number cannot be computed;
+ * tri_layout_resolve then fails. */
 int64_t tri_layout_least_ranks(const tri_layout *layout);
 
 /* Returns the coordinates of the rank of a stage that has the most tokens of each sequence. The other ranks wait for
  * this rank. */
 tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage);
-/* Returns the number of tokens of each sequence on the rank with the most. */
+/* Returns the number of tokens of each sequence on the context rank that has the most. */
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 
 /* Writes the end of an error message about a global batch that cannot be divided, such as ", or layout.micro_batch
@@ -103,12 +105,12 @@ const char *tri_layout_other_micro_batch(const tri_layout *layout, int64_t globa
 /* Returns the number of micro-batches of one rank in a step. The layout must be resolved. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
-/* Returns the layers of virtual stage v of pipeline x virtual_stages: those of stage_layers, else an even division.
- * TRI_BALANCE_WORK: the head counts as the number of layers with as many FLOPs as its GEMM; the embedding has no
- * GEMM and counts as 0. TRI_BALANCE_LAYERS: the head and the embedding count as head_as_layers and
- * embedding_as_layers. The division makes the largest stage as small as possible; every stage but the first and the
- * last has at least one layer. The first may have only the embedding, {-1, 0}, and the last only the head,
- * {num_layers, num_layers + 1}. */
+/* Returns the layers of virtual stage v, which is below pipeline * virtual_stages. The numbers of layers are those of
+ * stage_layers if it is given. Otherwise the layers are divided so that the largest stage is as small as possible. With
+ * TRI_BALANCE_WORK, the head counts as the number of layers with as many FLOPs as its GEMM; the embedding has no GEMM
+ * and counts as 0. With TRI_BALANCE_LAYERS, the head and the embedding count as head_as_layers and embedding_as_layers.
+ * Every stage but the first and the last has at least one layer. The first may have only the embedding, {-1, 0}, and
+ * the last only the head, {num_layers, num_layers + 1}. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
 /* Returns the share of the model of the rank at these coordinates. Writes its layers to chunks[layout->virtual_stages],

@@ -58,7 +58,8 @@ void tri_layout_fill_expert(const tri_layout_space *space, const tri_layout *lay
   }
 }
 
-/* Experts are narrower than dense layers, so they are never split over more ranks than these. */
+/* Appends at most `tensor` ranks: experts are narrower than dense layers, so splitting them over more ranks is not
+ * tried. */
 void tri_layout_fill_expert_tensor(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   append(out, 1);
   if (space->model->num_experts == 0) return;
@@ -182,8 +183,8 @@ static void set_value(tri_layout *layout, const tri_config_key *key, int64_t val
 
 const tri_layout_search *tri_layout_search_of(const tri_config_key *key) { return key->more; }
 
-/* Offsets in tri_layout of the searched keys of a use, by the size of the member, so that layouts are compared fast:
- * a search compares millions of them. */
+/* Offsets in tri_layout of the searched keys with a given use, grouped by the size of the member. A search compares
+ * millions of layouts, and these arrays make the comparison fast. */
 typedef struct key_places {
   size_t words[MOST_KEYS], choices[MOST_KEYS], flags[MOST_KEYS];
   int num_words, num_choices, num_flags;

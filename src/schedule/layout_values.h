@@ -13,12 +13,12 @@
 typedef struct tri_layout_space {
   const tri_model *model; /* complete */
   int64_t devices, global_batch, sequence;
-  bool keeps_gathered,
-      gathers_again; /* whether sequence parallelism is possible without `sequence_regather`, and with it */
+  bool keeps_gathered, gathers_again; /* whether sequence parallelism is possible without `sequence_regather` (first
+                                         member), and with it (second member) */
   bool sums_whole; /* with several micro-batches, gradients are not sharded before the last one, so zero 2 equals zero 1
                     */
-  const char *fixed; /* "tensor=8,recompute=full": keys that have only this value, whether worth trying or not; NULL: no
-                        key is fixed */
+  const char *fixed; /* keys with a fixed value, such as "tensor=8,recompute=full"; only this value is tried, even if it
+                        is not worth trying; NULL: no key is fixed */
 } tri_layout_space;
 
 /* TRI_LAYOUT_VALUES: largest number of values of a key. TRI_LAYOUT_AFTER: largest number of keys on which values
@@ -83,7 +83,7 @@ bool tri_layout_is_fixed(const char *text, const char *name);
 /* Returns the search row of a key; NULL if the key is not searched. */
 const tri_layout_search *tri_layout_search_of(const tri_config_key *key);
 
-/* Returns whether two layouts have equal values in all searched keys whose `use` is at least this one. */
+/* Returns whether two layouts have equal values in all searched keys whose tri_layout_search.use is at least `use`. */
 bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use);
 
 /* Returns a hash of the values that tri_layouts_alike compares. */

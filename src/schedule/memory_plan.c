@@ -83,8 +83,8 @@ static size_t allocate_arena_range(size_t *end, size_t bytes) {
   return offset;
 }
 
-/* Returns the call whose forward reads the inputs of `call`: itself, or the next call if that is a norm that computes
- * the sum. */
+/* Returns the call whose forward reads the inputs of `call`: `call` itself, or the next call if that is a norm that
+ * computes the sum of `call` as well. */
 static int64_t reader(const tri_op_list *list, int64_t call) {
   return call + 1 < list->num_calls && list->calls[call + 1].sum == call ? call + 1 : call;
 }
@@ -334,7 +334,7 @@ static size_t message_bytes(const tri_op_list *list) {
   return 0;
 }
 
-/* Returns the rows of a micro-batch in a column of its cut; 0 if the column is not needed. */
+/* Returns the number of rows of a micro-batch in a column of its cut (tri_cut_rows); 0 if the column is not needed. */
 static int64_t cut_rows(const tri_op_list *list, const tri_op_context *context, tri_cut_rows rows) {
   const int64_t joined = list->batch * tri_op_context_joined_rows(context, context->outer_rank);
   const bool gathers = tri_op_context_gathers(context);
@@ -418,8 +418,8 @@ static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) 
   plan->staging = allocate_arena_range(end, plan->staging_bytes);
 }
 
-/* Returns the bytes of the transfer buffer: those of the call that transfers the most, since only one call at a time
- * transfers rows. */
+/* Returns the size of the transfer buffer in bytes. It is that of the call that transfers the most, since only one call
+ * at a time transfers rows. */
 static size_t most_passing(const tri_memory_request *request) {
   size_t most = 0;
   for (int64_t l = 0; l < request->num_chunks; l++) {
@@ -451,7 +451,8 @@ static void find_routers(const tri_memory_request *request, tri_memory_plan *pla
       tri_bytes_plus(plan->result_labels, tri_bytes_times((size_t)(request->num_batches * rows), sizeof(double)));
 }
 
-/* Plans the workspace of the update and of loading weights: no activations exist then. */
+/* Plans the workspace of the update and of loading weights. It is in the transient region, because no activations exist
+ * then. */
 static tri_status plan_updates(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t bytes = 0;
   if (request->updates != NULL) TRI_TRY(tri_updates_workspace(request->updates, request->device, &bytes));

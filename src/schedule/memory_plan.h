@@ -6,7 +6,7 @@
  *
  * The scratch region is the part whose contents no later step needs:
  *
- *   frames of chunk 0 | frames of chunk 1 | ... | transient | room that others need
+ *   frames of chunk 0 | frames of chunk 1 | ... | transient | room for a borrower
  *
  * Between steps it may be lent: the executor that samples completions has its own scratch region and its cache of keys
  * and values there. Without training the packed weights are in the scratch region, too.
@@ -83,19 +83,20 @@ typedef struct tri_memory_plan {
   int64_t num_routers, router_experts;
   size_t row_bytes, stage_buffer_bytes;        /* bytes of a message between stages, without and with padding */
   size_t batch_bytes;                          /* bytes of one batch, which begins with the ids */
-  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offset of each column in a batch; 0 for the ids, and for columns of
-                                                  its cut that are not needed */
+  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offset of each column in a batch; 0 for the ids, and for columns that
+                                                  are not needed */
   size_t batch_slices;                         /* offset of the attention slices in a batch; 0: not needed */
 
-  /* Sizes of regions. parameter_bytes: 0 if other weights are read (request->has_weights). token_bytes and
-   * message_bytes are sums over the arena and host memory. */
+  /* Sizes of regions. parameter_bytes is 0 if the parameters are already allocated (request->has_weights). token_bytes
+   * and message_bytes are sums over the arena and host memory. */
   size_t parameter_bytes, gradient_bytes, transfer_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,
       sums_bytes, staging_bytes, constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
   size_t scratch_bytes; /* bytes of the scratch region */
   size_t lent_bytes;    /* part of scratch_bytes that only a borrower needs (tri_memory_request.least_scratch) */
   size_t arena_bytes;   /* bytes of the arena; without the scratch region if it is in lent memory */
   size_t queue_bytes;   /* bytes of the device's queue, outside of the arena */
-  size_t device_bytes, host_bytes, total_bytes; /* parameters, arena and queue; host memory; both */
+  size_t device_bytes, host_bytes,
+      total_bytes; /* device_bytes: parameters, arena and queue; host_bytes: host memory; total_bytes: sum of both */
 } tri_memory_plan;
 
 /* Device memory that an executor lends to another one while it runs no step: its scratch region. The borrower's values
@@ -110,7 +111,7 @@ typedef struct tri_memory_request {
   const tri_op_list *const *lists; /* [num_chunks] */
   const int64_t *num_frames;       /* [num_chunks] */
   int64_t num_chunks;
-  const tri_buckets *buckets;         /* NULL: arrays as the parameter table lays them out */
+  const tri_buckets *buckets;         /* NULL: the arrays are laid out as in the parameter table */
   bool has_weights;                   /* the parameters are already allocated, so they are not counted */
   int64_t num_values;                 /* elements of the flat array of parameters */
   int64_t num_gradients;              /* elements of the flat array of gradients */
@@ -126,12 +127,12 @@ typedef struct tri_memory_request {
   size_t exchange_bytes; /* host memory for staging of collectives if the host cannot access the device's memory; stage
                             buffers then have copies in host memory as well, unless MPI is device-aware. 0: neither */
   size_t sums_bytes;     /* device memory for scratch of collectives if MPI is device-aware; else 0 */
-  size_t least_scratch;  /* bytes of the scratch region at least, to lend it between steps */
-  tri_lent_memory lent;  /* memory for the scratch region of a plan with one chunk; {NULL}: in the arena */
-  bool label_results;    /* results of a step have the log-probability of each label of its micro-batches */
-  int64_t
-      num_batches; /* number of micro-batches that are in memory at the same time, each of the size of the first list */
-  int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of each kind */
+  size_t least_scratch;  /* minimum size of the scratch region in bytes, for lending it between steps */
+  tri_lent_memory
+      lent; /* memory for the scratch region, only for a plan with one chunk; {NULL}: the region is in the arena */
+  bool label_results;  /* results of a step have the log-probability of each label of its micro-batches */
+  int64_t num_batches; /* number of micro-batches in memory at the same time; the first list gives their size */
+  int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of stage buffers of each kind */
   const tri_device_description *device; /* computes the bytes of scratch and packed weights; NULL: plan without them */
 } tri_memory_request;
 

@@ -41,9 +41,9 @@ typedef struct tri_parts {
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
 
-/* Creates the program of a step with fewer micro-batches than the request had, for a stage that these parts belong to.
- * The number is one of tri_schedule_shorter, so the program fits into the memory that was planned for the parts. The
- * caller owns *out. */
+/* Creates the program of a step with fewer micro-batches than the request had, for a stage that has these parts.
+ * `micro_batches` must be a result of tri_schedule_shorter, so that the program fits into the memory that was planned
+ * for the parts. The caller owns *out. */
 tri_status tri_parts_program(const tri_parts *parts, int64_t stage, int64_t micro_batches, tri_program **out);
 
 /* Returns the request for the list of operations of some layers, for the rank at a mesh position. */

@@ -19,9 +19,9 @@ typedef struct building {
   tri_program *program;
   int64_t capacity;
   const tri_turns *turns;
-  tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* messages to receive, in the order of the turns */
+  tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* messages to receive, in the order of the turns [num_coming] */
   int64_t num_coming[TRI_NUM_STAGE_BUFFER_KINDS], posted[TRI_NUM_STAGE_BUFFER_KINDS], taken[TRI_NUM_STAGE_BUFFER_KINDS];
-  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS]; /* numbers of messages to receive, posted, received and sent so far */
+  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS]; /* numbers of messages: all to receive; posted, received, sent so far */
   int64_t stage_buffers;
   bool *reduced, *waited; /* whether the reduction of each bucket has been started, and awaited [buckets] */
   int64_t postponed; /* bucket whose gradients are complete, but whose reduction starts only after a message is sent;
@@ -532,7 +532,7 @@ static tri_status append_end(building *b) {
   return append_gathers(b);
 }
 
-/* Returns the index of the update. No instruction before it changes a parameter. */
+/* Returns the index of the update; without one, the end. No earlier instruction changes a parameter. */
 static int64_t find_update(const tri_program *program) {
   int64_t i = program->reduce_first;
   while (i < program->num_instructions && program->instructions[i].kind != TRI_UPDATE) i++;

@@ -49,10 +49,10 @@ typedef struct tri_program {
   int64_t *num_frames; /* largest number of micro-batches in flight at the same time, for each chunk [num_chunks] */
   int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of stage buffers of each kind */
   bool split_backward; /* backwards of inputs and of weights are separate; gradients are kept from one to the other */
-  int64_t
-      *turn_first; /* index of the first instruction of each turn [num_turns + 1]; the last element: end of the turns */
+  int64_t *turn_first; /* first instruction of each turn, and the end of the last turn [num_turns + 1] */
   int64_t num_turns;
-  int64_t reduce_first, update_first; /* index of the first instruction after all turns, and of the update */
+  int64_t reduce_first, update_first; /* reduce_first: index of the first instruction after all turns; update_first:
+                                         index of the update, or num_instructions in a program without an update */
 } tri_program;
 
 /* The rank for which to create a program. */
@@ -76,7 +76,7 @@ const char *tri_stage_buffer_name(tri_stage_buffer_kind kind);
 /* A message between two stages. The messages with one tag belong to the micro-batches 0, 1, ... in this order. */
 typedef struct tri_message {
   int32_t peer; /* index of the other stage */
-  int32_t tag;  /* 2 * the virtual stage that receives the message; 1 more for a gradient */
+  int32_t tag;  /* 2 v, or 2 v + 1 for a gradient; v: the virtual stage that receives the message */
 } tri_message;
 
 /* Find the message that a turn of a stage waits for (`in`) or sends (`out`), and the kind of its stage buffer.
@@ -86,8 +86,8 @@ bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_t
 bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out);
 
-/* Return the turns of the program of a stage, in order, and its number of stage buffers of each kind. The lists and
- * buckets of the request are not read. */
+/* Append the turns of the program of a stage to *out, in order; and return its number of stage buffers of each kind.
+ * Neither function reads the lists and buckets of the request. */
 tri_status tri_program_turns(const tri_program_request *request, tri_turns *out);
 int64_t tri_program_stage_buffers(const tri_program_request *request);
 

@@ -55,7 +55,7 @@ typedef struct tri_schedule {
 
 const tri_schedule *tri_schedule_of(tri_schedule_kind kind);
 
-/* Returns the shape of the schedule of a layout, for a step with that many micro-batches on a rank. */
+/* Returns the shape of the schedule of a layout, for a step with `micro_batches` micro-batches on a rank. */
 tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches);
 
 /* Returns the number of consecutive micro-batches of one chunk in the interleaved schedule: shape->group, or if this
@@ -66,14 +66,14 @@ int64_t tri_schedule_group(const tri_schedule_shape *shape);
  * else the number of stages. */
 int64_t tri_schedule_period(const tri_layout *layout, int64_t micro_batches);
 
-/* Returns the layout with the micro-batch group of a step with that many micro-batches. A shorter step with this
- * layout has the same schedule, only shorter, if its number of micro-batches leaves the same remainder when it is
- * divided by the group. */
+/* Returns `layout` with micro_batch_group set to the group that a step with `micro_batches` micro-batches has. A
+ * shorter step with the returned layout has the same schedule, only shorter, if its number of micro-batches leaves the
+ * same remainder when it is divided by the group. */
 tri_layout tri_schedule_settle(const tri_layout *layout, int64_t micro_batches);
 
-/* Returns the smallest number of micro-batches from `least` to `most` for a step that begins as a step with `most` of
- * them, which the schedule supports: with several chunks, whole groups of that step (tri_schedule_settle). Its program
- * needs no more memory than the longer one. */
+/* Returns the smallest number of micro-batches, from `least` to `most`, of a step that can run in place of a step with
+ * `most` micro-batches. With several chunks, the number is rounded up to whole groups of the longer step
+ * (tri_schedule_settle). The shorter program needs no more memory than the longer one. */
 int64_t tri_schedule_shorter(const tri_layout *layout, int64_t least, int64_t most);
 
 extern const tri_schedule tri_schedule_gpipe;
@@ -81,7 +81,7 @@ extern const tri_schedule tri_schedule_1f1b;
 extern const tri_schedule tri_schedule_interleaved;
 extern const tri_schedule tri_schedule_zero_bubble;
 
-/* The `check` of schedules that do not support virtual stages or groups. */
+/* Implements `check` for schedules that do not support virtual stages or groups. */
 tri_status tri_schedule_check_plain(const tri_schedule_shape *shape);
 
 #endif

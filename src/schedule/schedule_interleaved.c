@@ -23,9 +23,10 @@
 
 #include <stdio.h>
 
-/* Returns whether groups of that size leave no last group that is too small. */
+/* Returns whether a division into groups of `group` micro-batches has no group that is smaller than the number of
+ * stages. A single group may have any size. */
 static bool is_group(const tri_schedule_shape *shape, int64_t group) {
-  if (group >= shape->micro_batches) return true; /* the only one */
+  if (group >= shape->micro_batches) return true; /* a single group */
   if (group < shape->stages) return false;
   int64_t left = shape->micro_batches % group;
   return left == 0 || left >= shape->stages;
@@ -64,7 +65,7 @@ static tri_status schedule_interleaved_check(const tri_schedule_shape *shape) {
   return check_group(shape);
 }
 
-/* Returns forward or backward number `number` of any stage. */
+/* Returns the turn with this number among all turns of its kind (forward or backward). It is the same on all stages. */
 static tri_turn turn_of(const tri_schedule_shape *shape, tri_turn_kind kind, int64_t number) {
   int64_t group = tri_schedule_group(shape), first = number / (group * shape->virtual_stages) * group;
   int64_t size = shape->micro_batches - first < group ? shape->micro_batches - first : group;

@@ -9,7 +9,8 @@
 typedef struct tri_updates {
   tri_update_call *calls; /* [count], bucket by bucket, in the order of the table */
   int64_t count;
-  int64_t *first_call; /* the calls of entry e are first_call[e] .. first_call[e + 1] - 1 [entries + 1] */
+  int64_t *first_call; /* index of the first call of each entry [entries + 1]; the calls of entry e are first_call[e] ..
+                          first_call[e + 1] - 1 */
   size_t state_bytes;  /* bytes of all states */
 } tri_updates;
 

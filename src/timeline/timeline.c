@@ -119,7 +119,7 @@ static int64_t count_events(const tri_timeline *timeline) {
   return count;
 }
 
-/* Adds an event to its step; the steps stay sorted. */
+/* Adds an event to its step. The steps stay sorted. */
 static void note_step(tri_timeline_step *steps, int64_t *count, const tri_event *event) {
   int64_t at = 0;
   for (int64_t end = *count; at < end;) {
@@ -165,8 +165,9 @@ static int sign_of(double a, double b) { return (a > b) - (a < b); }
 
 static int sign_of_ints(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
-/* Compares by begin; an enclosing event comes first: the longer one, and of equally long ones the one that computes.
- * The remaining comparisons make the order independent of the order in which the events were added. */
+/* Compares events by begin. If two events begin at the same time, the enclosing one comes first: the longer event, or
+ * the one that computes if both are equally long. The further comparisons make the order independent of the order in
+ * which the events were added. */
 static int compare_events(const void *left, const void *right) {
   const tri_event *a = left, *b = right;
   int order = sign_of(a->begin_s, b->begin_s);
@@ -187,8 +188,8 @@ static int sign_of_numbers(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
 
 static bool is_message(const tri_event *event) { return event->meeting.kind != TRI_MEETING_COLLECTIVE; }
 
-/* Compares the places of two meetings: collectives of the same group are equal, and so are sends (or receives) from the
- * same sender to the same receiver with the same tag in the same step. */
+/* Compares the places of two meetings. Collectives of the same group are equal. Sends from the same sender to the same
+ * receiver with the same tag in the same step are equal, and so are such receives. */
 static int compare_places(const tri_event *a, const tri_event *b) {
   int order = (int)is_message(a) - (int)is_message(b);
   if (order == 0) order = sign_of_ints(a->meeting.first, b->meeting.first);
@@ -211,8 +212,8 @@ static void wait_until(tri_event *event, double time_s) {
   event->wait_s = fmax(0, fmin(time_s, event->end_s) - event->begin_s);
 }
 
-/* Returns the end of the events from `first` on that belong to the same collective, or to the same side of a message.
- */
+/* Returns the end of the events from `first` on that belong to the same collective, or to the same side of a
+ * message. */
 static int64_t end_of_meeting(tri_event *const *met, int64_t first, int64_t count) {
   int64_t end = first + 1;
   while (end < count && compare_places(met[first], met[end]) == 0 &&
@@ -222,8 +223,8 @@ static int64_t end_of_meeting(tri_event *const *met, int64_t first, int64_t coun
   return end;
 }
 
-/* Sets the waits of a collective: no rank continues before the last has arrived. A rank arrives with the first of its
- * events. */
+/* Sets the waits of a collective: no rank continues before the last rank has arrived. A rank arrives with the first of
+ * its events. */
 static void wait_for_all(tri_event **met, int64_t first, int64_t end) {
   double last_s = -INFINITY;
   for (int64_t i = first; i < end; i++) {
@@ -238,8 +239,8 @@ static int64_t count_meetings(tri_event *const *met, int64_t first, int64_t end)
   return meetings;
 }
 
-/* Sets the waits of messages in one direction: sends [first, middle) and receives [middle, end). If some are missing,
- * no waits are set, because it is unknown which. */
+/* Sets the waits of messages in one direction: sends [first, middle) and receives [middle, end). If the numbers of
+ * sends and receives differ, sets no waits, because it is not known which ones are missing. */
 static void wait_for_sends(tri_event **met, int64_t first, int64_t middle, int64_t end) {
   if (count_meetings(met, first, middle) != count_meetings(met, middle, end)) return;
   int64_t send = first;

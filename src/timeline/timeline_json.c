@@ -1,9 +1,9 @@
-/* Writes the trace event format. Complete events ("ph": "X") of one thread must nest, or viewers draw them wrong.
- * Events of the compute lane nest if the timeline is right. Events that do not nest, and overlapping events of the
- * communication lane, go to a further thread of their rank, the first one with room.
+/* Writes the trace event format. Complete events ("ph": "X") of one thread must nest; otherwise viewers draw them
+ * wrong. Events of the compute lane nest if the timeline is right. Events that do not nest, and overlapping events of
+ * the communication lane, go to a further thread of their rank, the first one with room.
  *
  * The times of both ends are rounded to whole nanoseconds before they are compared. Rounding keeps the order of times,
- * so events that nest on a thread also do in the file. */
+ * so events that nest on a thread also nest in the file. */
 #include "timeline/timeline.h"
 
 #include "base/memory.h"
@@ -18,8 +18,8 @@ enum { MOST_DEPTH = 16 };
 /* A thread in the viewer. */
 typedef struct thread {
   tri_event_lane lane;
-  int number, depth;           /* index of the thread in its lane, from 1; number of open events */
-  int64_t ends_ns[MOST_DEPTH]; /* [depth]: ends of the open events, the innermost last */
+  int number, depth;           /* number: index of the thread in its lane, from 1; depth: number of open events */
+  int64_t ends_ns[MOST_DEPTH]; /* [depth]: ends of the open events; the innermost is the last */
 } thread;
 
 typedef struct trace {
@@ -42,8 +42,8 @@ static void write_string(trace *t, const char *text) {
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
 
-/* Adds the event to the thread if it fits: after all others, or in the compute lane also nested in another. Returns
- * whether it did. */
+/* Adds an event to a thread if it fits: it is after all events of the thread or, in the compute lane, nested in one of
+ * them. Returns whether the event was added. */
 static bool enter(thread *on, tri_event_lane lane, int64_t begin_ns, int64_t end_ns) {
   if (on->lane != lane) return false;
   while (on->depth > 0 && on->ends_ns[on->depth - 1] <= begin_ns) on->depth--;
@@ -112,7 +112,8 @@ static void write_thread(trace *t, int rank, int tid) {
   write_place(t, rank, tid, "thread", 1000 * (int)named->lane + named->number);
 }
 
-/* Writes microseconds with three decimals, which a double cannot always represent. */
+/* Writes a time in microseconds with three decimals. A double cannot always represent these digits, so the time is
+ * given in nanoseconds. */
 static void write_time(trace *t, const char *key, int64_t ns) {
   tri_file_writer_put(t->to, ",\"%s\":%lld.%03lld", key, (long long)(ns / 1000), (long long)(ns % 1000));
 }

@@ -1,9 +1,10 @@
 /* Converts events to coloured spans.
  *
- * The events of a lane are flattened first, so that the innermost counts at each moment. A flattened piece that is at
- * least a pixel wide becomes a span. Narrower pieces between such spans are *dust*. A colour that always has the
- * smaller part of a pixel must not vanish (a collective in each layer of a forward), so dust is drawn as in dithering:
- * each pixel takes the colour with the largest debt so far, and its debt decreases by the pixel. */
+ * First the events of a lane are flattened to pieces, so that the innermost event counts at each moment. A piece that
+ * is at least a pixel wide becomes a span. The narrower pieces between such spans are *dust*. A colour that always has
+ * the smaller part of a pixel must not vanish (for example, a collective in each layer of a forward). Dust is therefore
+ * drawn as in dithering: each colour has a debt, the width that it is still owed; each pixel takes the colour with the
+ * largest debt, and reduces this debt by a pixel. */
 #include "timeline/timeline_paint.h"
 
 #include "base/memory.h"
@@ -16,7 +17,7 @@ static const double NOTHING = 0.3;
 typedef struct painter {
   const tri_view *view;
   tri_lane_spans *out;
-  double dust_begin, dust_end; /* range of the pixel that is being filled; empty if both are equal */
+  double dust_begin, dust_end; /* range of the pixel that is being filled, in pixels; empty if both are equal */
   double owed[TRI_NUM_PAINTS]; /* debt of each colour, in pixels */
 } painter;
 

@@ -1,9 +1,9 @@
 /* Computes the shares of time.
  *
- * Each rank is swept once. An edge is a time at which the state of the rank may change: an event begins, ends or stops
- * waiting, or a step begins or ends. Between two edges the state is constant, so that the whole time is of one kind.
- * The state of the compute lane is a stack of the events that have begun; the innermost is the topmost one that has not
- * ended. The state of the communication lane is the number of active events along each axis. */
+ * The events of each rank are swept once. An edge is a time at which the state of the rank may change: an event begins,
+ * ends or stops waiting, or a step begins or ends. Between two edges the state is constant, so all of that time is of
+ * one kind. The state of the compute lane is a stack of the events that have begun; the innermost event is the topmost
+ * one that has not ended. The state of the communication lane is the number of active events along each axis. */
 #include "timeline/timeline.h"
 
 #include "base/memory.h"
@@ -13,8 +13,8 @@
 
 typedef struct edge {
   double time_s;
-  int64_t begins;       /* index of the event of the compute lane that begins; -1: none */
-  int axis, background; /* change of the number of active events of the communication lane along the axis */
+  int64_t begins;       /* index of the event of the compute lane that begins; -1: no event begins */
+  int axis, background; /* background: change of the number of active events of the communication lane along `axis` */
   int steps;            /* change of the number of steps in progress */
 } edge;
 
@@ -30,7 +30,8 @@ typedef struct sweep {
 
 static double waited_until(const tri_event *event) { return fmin(event->begin_s + event->wait_s, event->end_s); }
 
-/* Compares by time. If events begin at the same time, the enclosing one comes first, as in the list. */
+/* Compares edges by time. If events begin at the same time, the enclosing event comes first, as in the list of
+ * events. */
 static int compare_edges(const void *left, const void *right) {
   const edge *a = left, *b = right;
   if (a->time_s != b->time_s) return a->time_s < b->time_s ? -1 : 1;
@@ -71,7 +72,8 @@ static void divide_among_axes(const sweep *s, int axes, double length_s, double 
   }
 }
 
-/* Adds the time from `begin_s` on, in which the state is constant; `shares` has seconds until the end of the sweep. */
+/* Adds `length_s` seconds from `begin_s` on, in which the state is constant. Until the end of the sweep, `shares` has
+ * seconds in place of shares. */
 static void add_time(sweep *s, double begin_s, double length_s, tri_timeline_shares *shares) {
   const tri_event *event = innermost(s, begin_s);
   int axes = 0;

@@ -1,6 +1,6 @@
 /* A timeline as an SVG drawing that needs no scripts, style sheets or other files.
  *
- * Each rank has a row with a lane for its own thread and a narrow lane for background communication. A row is drawn in
+ * Each rank has a row, with a lane for its own thread and a narrow lane for background communication. A row is drawn in
  * layers: the hatched background of idle time; one path for each colour (timeline_paint.h), which keeps the file small;
  * an invisible rectangle with a title for each event that is wide enough to point at; and the numbers of micro-batches.
  * The narrowest events get no titles, so that there are at most MOST_TITLES. */
@@ -58,13 +58,13 @@ typedef struct drawing {
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static bool is_utf8(const char *text) {
-  json_t *string = json_string(text); /* or NULL */
+  json_t *string = json_string(text); /* NULL if the text is not UTF-8 */
   json_decref(string);
   return string != NULL;
 }
 
-/* Writes text without control characters, which XML does not allow. If a letter was truncated, only ASCII characters
- * are written. */
+/* Writes a text without control characters, because XML does not allow them. If a letter was truncated, writes only the
+ * ASCII characters of the text. */
 static void write_text(drawing *d, const char *text) {
   bool whole = is_utf8(text);
   for (const char *c = text; *c != '\0'; c++) {
@@ -85,7 +85,7 @@ typedef struct unit {
   const char *name;
 } unit;
 
-/* Returns the largest unit in which a length is at least `least`. */
+/* Returns the largest unit in which the number for a duration is at least `least`. */
 static unit unit_of(double length_s, double least) {
   static const unit units[] = {{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}, {1e-9, "ns"}};
   int i = 0;
@@ -113,7 +113,7 @@ static double share_of(const tri_timeline_shares *shares, int paint) {
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
 
-/* Smallest share that is not printed as 0.0 %. */
+/* Smallest share that is printed as more than 0.0 %. */
 static const double LEAST_SHARE = 0.0005;
 
 static void write_axes(drawing *d, const char *what, const double by_axis[TRI_EVENT_AXES]) {
@@ -144,7 +144,7 @@ static void draw_shares(drawing *d) {
   tri_file_writer_put(d->to, "</text>\n");
 }
 
-/* Draws the shares as one bar, with the bubble last. */
+/* Draws the shares as one bar. The bubble is the last part. */
 static void draw_bar(drawing *d) {
   double width = d->left + PLOT_WIDTH - MARGIN, x = MARGIN;
   for (int i = 1; i <= TRI_NUM_PAINTS; i++) {
@@ -223,7 +223,7 @@ static double height_of_lane(const drawing *d, tri_event_lane lane) {
   return 0;
 }
 
-/* Draws the hatched background of the steps. */
+/* Draws the hatched background of all drawn steps. */
 static void draw_ground(drawing *d, int row) {
   double end = 0;
   tri_file_writer_put(d->to, "<path fill=\"url(#idle)\" d=\"");
@@ -274,8 +274,8 @@ static double width_of(const drawing *d, const tri_event *event) {
   return tri_view_place(&d->view, event->end_s) - tri_view_place(&d->view, event->begin_s);
 }
 
-/* Draws an event as an invisible rectangle with a title. A wide one gets an outline (not if it is nested in another,
- * because the line would look like a pause), and chunks get different shades. */
+/* Draws an event as an invisible rectangle with a title. A wide event gets an outline, unless it is nested in another
+ * event, where the line would look like a pause. The chunks have different shades. */
 static void draw_event(drawing *d, int row, const tri_event *event) {
   static const double shades[] = {0, 0.28, 0.14, 0.4};
   double width = width_of(d, event);
@@ -335,7 +335,7 @@ static tri_status draw_row(drawing *d, int row) {
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-/* Draws the time axis below the rows, from the first drawn step on. */
+/* Draws the time axis below the rows. It begins at the first drawn step. */
 static void draw_time(drawing *d) {
   double length_s = d->view.end_s - d->view.begin_s, bottom = top_of_row(d, d->rows);
   unit in = unit_of(length_s, 2);
@@ -355,7 +355,7 @@ static void draw_time(drawing *d) {
                       in.name);
 }
 
-/* Prints the drawn steps if there are more, and explains the numbers in the bars. */
+/* Prints which steps are drawn if there are more, and explains the numbers in the bars. */
 static void draw_note(drawing *d) {
   const long long first = d->num_steps == 0 ? 0 : (long long)d->steps[0].step + 1;
   tri_file_writer_put(d->to, "<text x=\"%d\" y=\"%.1f\" font-size=\"11\">", MARGIN, top_of_row(d, d->rows) + 40);
@@ -401,7 +401,7 @@ static int64_t count_titles(const drawing *d) {
   return titles;
 }
 
-/* Chooses the smallest width of events with titles that does not give too many titles. */
+/* Chooses the smallest width of events with titles at which there are not too many titles. */
 static void choose_titles(drawing *d) {
   d->narrowest = 2;
   while (count_titles(d) > MOST_TITLES) d->narrowest *= 1.5;

@@ -1,7 +1,7 @@
-/* Finds added tokens like Hugging Face tokenizers: matches do not overlap, the leftmost wins, and at one position the
- * longest; a match that its flags forbid is skipped as a whole. The tokens form a tree of bytes; a text is searched for
- * bytes that begin a token (nearly always '<' alone, so memchr does the work). Contents are valid UTF-8, so a match
- * never begins or ends inside a code point of the text. */
+/* Finds added tokens as Hugging Face tokenizers does. Matches do not overlap; the leftmost match is taken, and at one
+ * position the longest. If the flags of that token forbid the match, the whole match is skipped. The tokens form a tree
+ * of bytes. A text is searched for bytes that begin a token (nearly always '<' alone, so memchr does the work).
+ * Contents are valid UTF-8, so a match never begins or ends inside a code point of the text. */
 #include "tokenizer/added_tokens.h"
 
 #include "base/memory.h"
@@ -136,7 +136,7 @@ bool tri_added_next(const tri_added_matcher *matcher, tri_added_walk *walk, bool
       if (!tri_unicode_is_space(code)) break;
       stop += length;
     }
-    if (token->lstrip && stop <= walk->done) continue; /* an earlier match with rstrip includes all of it */
+    if (token->lstrip && stop <= walk->done) continue; /* an earlier match with rstrip includes the whole token */
     *gap = walk->done;
     *gap_end = start > walk->done ? start : walk->done;
     *id = token->id;

@@ -13,12 +13,12 @@ typedef struct tri_added_token {
   size_t bytes;
   int32_t id;
   bool special;
-  bool single_word;    /* does not match inside words */
-  bool lstrip, rstrip; /* the match includes the spaces before, after it */
-  bool normalized;     /* searched after normalization, not before */
+  bool single_word;    /* the token is not found inside words */
+  bool lstrip, rstrip; /* the match includes the spaces before the token; after it */
+  bool normalized;     /* the token is searched after normalization, not before */
 } tri_added_token;
 
-/* A node of the tree of the tokens' bytes. */
+/* A node of the tree of the bytes of all tokens. */
 typedef struct tri_added_node {
   int32_t child, sibling; /* 0: none */
   int32_t token;          /* index of the token that ends here; -1: none */
@@ -30,12 +30,12 @@ typedef struct tri_added_matcher {
   tri_added_node *nodes;
   int32_t count;
   int64_t room;
-  int32_t roots[256]; /* nodes of the first byte, 0: none */
-  int single_root;    /* byte with which all tokens begin; -1: they differ */
+  int32_t roots[256]; /* node of each first byte; 0: no token begins with it */
+  int single_root;    /* byte with which all tokens begin; -1: first bytes differ */
 } tri_added_matcher;
 
-/* Creates a matcher of the tokens with this value of `normalized`. Keeps a pointer to `tokens`. Release it also after a
- * failure. */
+/* Creates a matcher of those tokens whose `normalized` has this value. Keeps a pointer to `tokens`. Release with
+ * tri_added_matcher_release, also after a failure. */
 tri_status tri_added_matcher_create(tri_added_matcher *matcher, const tri_added_token *tokens, int64_t count,
                                     bool normalized);
 void tri_added_matcher_release(tri_added_matcher *matcher);
@@ -49,8 +49,8 @@ typedef struct tri_added_walk {
 } tri_added_walk;
 
 /* Finds the next token in the text: its id, and the plain text before it, [*gap, *gap_end). Returns false at the end;
- * plain text from walk->done on may remain then. Of tokens that begin at the same byte the longest is returned. Special
- * ones are skipped unless `specials`. */
+ * plain text from walk->done on may remain then. If several tokens begin at the same byte, the longest is returned.
+ * Special tokens are found only if `specials`. */
 bool tri_added_next(const tri_added_matcher *matcher, tri_added_walk *walk, bool specials, size_t *gap, size_t *gap_end,
                     int32_t *id);
 

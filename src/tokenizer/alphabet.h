@@ -1,6 +1,6 @@
-/* The alphabet of a pattern: code points beyond ASCII that the pattern does not distinguish form a class, and for
- * matching all code points of a class are replaced by one stand-in. So matches do not depend on the Unicode version of
- * the regular expression library. */
+/* The alphabet of a pattern. Code points beyond ASCII that the pattern does not distinguish form a class. For matching,
+ * all code points of a class are replaced by one stand-in, so matches do not depend on the Unicode version of the
+ * regular expression library. */
 #ifndef TRI_TOKENIZER_ALPHABET_H
 #define TRI_TOKENIZER_ALPHABET_H
 
@@ -22,17 +22,17 @@ enum {
   TRI_IS_TAB = 1 << 11,
   TRI_IS_HEX = 1 << 12,
   TRI_IS_ASCII = 1 << 13,
-  TRI_IS_LONG_S = 1 << 14, /* an s if case is ignored */
-  TRI_IS_KELVIN = 1 << 15, /* a k if case is ignored */
-  TRI_IS_IOTA = 1 << 16,   /* a mark that is an iota, so a letter, if case is ignored */
+  TRI_IS_LONG_S = 1 << 14, /* equals s if case is ignored */
+  TRI_IS_KELVIN = 1 << 15, /* equals k if case is ignored */
+  TRI_IS_IOTA = 1 << 16,   /* a mark that equals the letter iota if case is ignored */
 };
 
 typedef struct tri_class {
-  uint32_t facts; /* general category, and bits of the above */
+  uint32_t facts; /* general category, and bits of the facts above */
   uint64_t named; /* bit i: set i of the pattern names it */
 } tri_class;
 
-/* Code points first .. last, none of them in ASCII, that the pattern's set i names. */
+/* Code points first .. last, all beyond ASCII, that set number `set` of the pattern names. */
 typedef struct tri_named_range {
   uint32_t first, last;
   int set;
@@ -47,8 +47,7 @@ typedef struct tri_alphabet {
 /* Returns the general category of a code point, and bits of the facts above. */
 uint32_t tri_code_facts(uint32_t code);
 
-/* Creates an alphabet. `where`: begin of the message if there are too many classes. Release it with
- * tri_alphabet_destroy. */
+/* Creates an alphabet. `where` begins the error message for too many classes. Release with tri_alphabet_destroy. */
 tri_status tri_alphabet_create(const char *where, const tri_named_range *ranges, size_t count, tri_alphabet **out);
 void tri_alphabet_destroy(tri_alphabet *alphabet);
 

@@ -52,13 +52,14 @@ static byte_class class_at(const char *text, size_t i) { return (byte_class)clas
 
 static bool is_white(byte_class c) { return c == BLANK || c == SPACE || c == BREAK; }
 
-/* Returns the end of the run of a class at i; 0 if a byte >= 0x80 follows it. */
+/* Returns the end of the run of bytes of class `wanted` that begins at i; 0 if a byte >= 0x80 follows the run. */
 static inline size_t run_end(const char *text, size_t bytes, size_t i, byte_class wanted) {
   while (i < bytes && class_at(text, i) == wanted) i++;
   return i < bytes && class_at(text, i) == HIGH ? 0 : i;
 }
 
-/* Returns the length of an English ending at an apostrophe; 0 if there is none. */
+/* Returns the length of an English ending ('s, 'll, ...) at the begin of the text, an apostrophe included; 0 if the
+ * text does not begin with an ending. */
 static size_t ending(const char *text, size_t bytes, bool any_case) {
   if (bytes < 2) return 0;
   char fold = any_case ? 0x20 : 0;

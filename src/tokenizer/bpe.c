@@ -35,7 +35,7 @@ static size_t begin_word(tri_bpe *bpe, const char *word, size_t bytes) {
   return count;
 }
 
-/* Writes the tokens of a character's bytes to ids; returns false if one is missing. */
+/* Writes the tokens of a character's bytes to ids; returns false if a byte has no token. */
 static bool fall_back(const tri_vocabulary *vocabulary, const char *character, size_t bytes, int32_t *ids) {
   for (size_t i = 0; i < bytes; i++) {
     ids[i] = vocabulary->fallback[(uint8_t)character[i]];

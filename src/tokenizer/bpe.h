@@ -1,11 +1,12 @@
-/* Byte-pair encoding of one word: its bytes, or its characters, merged pair by pair, the pair of lowest rank (leftmost
- * of equals) first. */
+/* Byte-pair encoding of one word. Its symbols are its bytes, or its characters. They are merged pair by pair; the pair
+ * with the lowest rank comes first, and of equal pairs the leftmost. */
 #ifndef TRI_TOKENIZER_BPE_H
 #define TRI_TOKENIZER_BPE_H
 
 #include "tokenizer/vocabulary.h"
 
-/* A symbol of a long word: indices of its neighbours (-1: none), and the merge with the right one. */
+/* A symbol of a long word. before, after: indices of its neighbours (-1: none); result: token of the merge with the
+ * right neighbour. */
 typedef struct tri_bpe_symbol {
   int32_t id; /* -1: merged into its left neighbour */
   int32_t before, after;
@@ -16,7 +17,7 @@ typedef struct tri_bpe_symbol {
 /* Scratch memory of one thread. Starts as {.vocabulary, .unknown, .fuse_unknown}. */
 typedef struct tri_bpe {
   const tri_vocabulary *vocabulary;
-  int32_t unknown; /* token of bytes (or characters) without a token */
+  int32_t unknown; /* token for bytes (or characters) that have no token */
   bool fuse_unknown;
   int32_t *ids; /* result of the last word */
   size_t room;

@@ -35,10 +35,11 @@ enum { FIRST_BYTE_ID = 1, FIRST_MERGE_ID = 257, NOWHERE = -1 };
 typedef struct pair_facts {
   uint64_t pair; /* left << 32 | right */
   int64_t count;
-  int32_t fresh; /* list of the words in which the current merge has created this pair; NOWHERE: none */
+  int32_t
+      fresh; /* first node of the list of words in which the current merge has created this pair; NOWHERE: empty list */
 } pair_facts;
 
-/* A list of words. */
+/* A node of a list of words. */
 typedef struct word_node {
   int32_t word, next;
 } word_node;
@@ -47,23 +48,23 @@ typedef struct queued_pair {
   int64_t count;
   uint64_t pair;
   int32_t facts; /* index of the pair's facts */
-  int32_t words; /* list of the words in which the pair was created */
+  int32_t words; /* first node of the list of words in which the pair was created */
 } queued_pair;
 
 typedef struct learner {
   const tri_word_counts *counts;
   tri_vocabulary *vocabulary;
   int32_t *symbols;  /* symbols of all words; a word's symbols begin at the offset of its bytes in the pool */
-  uint32_t *lengths; /* symbols of each word */
+  uint32_t *lengths; /* number of symbols of each word */
   pair_facts *pairs;
   int32_t pair_count, pair_room;
-  int32_t *table; /* open addressing: index + 1 of the pair, 0 where free */
+  int32_t *table; /* hash table with open addressing: index of the pair + 1; 0: free */
   size_t table_places;
   word_node *nodes;
   int32_t node_count, node_room, free_node;
   queued_pair *heap;
   int64_t heap_count, heap_room;
-  int32_t *fresh_pairs; /* pairs with a fresh list */
+  int32_t *fresh_pairs; /* indices of the pairs with a fresh list [fresh_count] */
   int32_t fresh_count, fresh_room;
   char *scratch; /* the bytes of a new token */
   size_t scratch_room;
@@ -71,7 +72,8 @@ typedef struct learner {
 
 static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
-/* Makes room for one more element in an array. The count of words, pairs and nodes is an int32_t. */
+/* Makes room for one more element in an array, whose `count` is an int32_t. Fails if the array becomes too long for
+ * this type. */
 static tri_status make_room(void *array, size_t size, int32_t count, int32_t *room) {
   if (count < *room) return TRI_OK;
   if (*room > INT32_MAX / 2 - 4096) {
@@ -145,8 +147,8 @@ static tri_status find_pair(learner *l, uint64_t pair, int32_t *out) {
   return TRI_OK;
 }
 
-/* Counts one more occurrence of a pair in a word, and adds the word to the pair's fresh list. Words are visited one
- * after the other, so if the list has the word already, the word is its first. */
+/* Adds the occurrences of a pair at one position of a word to its count, and adds the word to the pair's fresh list.
+ * Words are visited one after the other, so if the list has the word already, the word is its first. */
 static tri_status add_pair(learner *l, int32_t left, int32_t right, int32_t word) {
   int32_t index = 0;
   TRI_TRY(find_pair(l, pair_of(left, right), &index));
@@ -204,7 +206,7 @@ static tri_status queue_fresh(learner *l) {
 
 /* ---- words and merges -------------------------------------------------------------------------------------------- */
 
-/* Computes the id of each byte: after the special token, in the order of their letters. */
+/* Computes the id of each byte. The ids follow that of the special token, in the order of the bytes' letters. */
 static void byte_ids(int32_t out[256]) {
   for (int byte = 0; byte < 256; byte++) {
     out[byte] = FIRST_BYTE_ID;

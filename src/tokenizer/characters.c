@@ -1,5 +1,5 @@
-/* A vocabulary of the characters of a text, as the tokenizer.json of a BPE without merges, with which Hugging Face's
- * `tokenizers` gives the same ids. */
+/* Learns a vocabulary of the characters of a text. It is made as the tokenizer.json of a BPE without merges, with which
+ * Hugging Face's `tokenizers` gives the same ids. */
 #include "base/memory.h"
 #include "tokenizer/tokenizer_internal.h"
 #include "tokenizer/utf8.h"

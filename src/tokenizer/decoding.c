@@ -82,10 +82,10 @@ struct tri_decoder {
   tri_stepper stepper;
   bool begun;       /* a token was decoded */
   int64_t to_strip; /* characters that may still be removed from the begin */
-  char *text;       /* held back bytes, and the text of the next token */
+  char *text;       /* bytes that are held back, and then the text of the next token */
   size_t held, room;
-  size_t given; /* bytes of `text` that the last call returned */
-  bool *silent; /* by id: the token has no text; allocated for counting */
+  size_t given; /* number of bytes of `text` that the last call returned */
+  bool *silent; /* whether each token has no text, by id; allocated for counting */
   int spelled;  /* number of byte tokens so far that spell the mark of a space */
 };
 
@@ -145,7 +145,7 @@ static size_t unfinished_bytes(const char *text, size_t bytes) {
     if ((first & 0xC0) == 0x80) continue;
     size_t wanted = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
     if (first < 0xC2 || first > 0xF4 || length >= wanted) return 0;
-    /* Test whether it can be completed: the second byte decides. */
+    /* Test whether the character can be completed: this depends on its second byte. */
     char whole[LONGEST_CHARACTER];
     memset(whole, length == 1 && (first == 0xE0 || first == 0xF0) ? 0xBF : 0x80, sizeof whole);
     if (length == 1 && first == 0xF0) whole[1] = (char)0x90;
@@ -198,7 +198,8 @@ static bool spells_mark(const tri_decoder *decoder, int32_t id) {
          byte == space_mark[decoder->spelled];
 }
 
-/* Sets *bytes to the length of the text to which a space's mark is decoded, once byte tokens have spelled the mark. */
+/* Sets *bytes to the length of the text to which the mark of a space is decoded. Called when byte tokens have spelled
+ * the mark. */
 static tri_status count_mark(tri_decoder *decoder, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const bool first = !decoder->begun && decoding->first_differs;

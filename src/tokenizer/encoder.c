@@ -30,14 +30,14 @@ struct tri_encoder {
   const tri_tokenizer *tokenizer;
   tri_splitter splitter;
   tri_stepper normalizer, spaces;
-  bool continues; /* the current call continues a text */
+  bool continues; /* the text of the current call continues an earlier one */
   bool first;     /* the current piece begins the text of the call */
   tri_bpe bpe;
   cached_word *cache;
-  int32_t whole;        /* token that is a whole word */
-  tri_token_list *out;  /* list to which the current call appends */
-  tri_token_ends *ends; /* the same for the ends of tokens; NULL: unused */
-  const char *level;    /* text in which ends are counted: the given one, or a piece of it after normalization */
+  int32_t whole;        /* id of the word that was last found as a whole token */
+  tri_token_list *out;  /* list to which the current call appends ids */
+  tri_token_ends *ends; /* list to which the current call appends the ends of tokens; NULL: unused */
+  const char *level;    /* text in which ends are counted: the text of the call, or a piece of it after normalization */
 };
 
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out) {
@@ -104,7 +104,7 @@ static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t
   return TRI_OK;
 }
 
-/* Finds the place of a word in the cache, and the word's key. */
+/* Finds the place in the cache for a word, and sets `key` to the word's bytes. */
 static cached_word *cache_place(const tri_encoder *encoder, const char *word, size_t bytes, uint64_t key[3]) {
   key[0] = key[1] = key[2] = 0;
   memcpy(key, word, bytes);
@@ -192,8 +192,8 @@ static bool is_dropped(const tri_tokenizer *tokenizer, char byte) {
   return tokenizer->missing_bytes > 0 && tokenizer->vocabulary.byte_ids[(uint8_t)byte] < 0;
 }
 
-/* Adds the ends of a plain text's tokens, from `first` on. They spell the text without its dropped bytes, perhaps with
- * a space before it. A dropped byte belongs to the token before it. */
+/* Appends the ends of the tokens from number `first` on, which are those of the plain text. The tokens spell the text
+ * without its dropped bytes, perhaps with a space before it. A dropped byte belongs to the token before it. */
 static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t bytes, int64_t first) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
@@ -303,7 +303,7 @@ tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, 
 
 /* ---- whole texts ------------------------------------------------------------------------------------------------- */
 
-/* Returns how many tokens at the end of tokenizer->beginning the text ids[count] already begins with. */
+/* Returns the number of tokens at the end of tokenizer->beginning with which the text ids[count] already begins. */
 static int64_t own_beginning(const tri_tokenizer *tokenizer, const int32_t *ids, int64_t count) {
   const int64_t most = tokenizer->num_beginning;
   int64_t same = count < most ? count : most;

@@ -17,7 +17,7 @@ enum { LARGEST_BYTES = 64 << 20 };
 #define ADDED_TOKENS "added_tokens.json"
 #define MODEL_CONFIG "config.json"
 
-/* Loads a file of a folder; *out NULL: there is no such file. Release with json_decref. */
+/* Loads a file of a folder; sets *out to NULL if the file does not exist. Release *out with json_decref. */
 static tri_status load(const char *folder, const char *name, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -25,7 +25,7 @@ static tri_status load(const char *folder, const char *name, json_t **out) {
   TRI_TRY(tri_path_join(path, folder, name));
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
-  json_t *root = NULL; /* ids are integers, but a length may be 10^30 */
+  json_t *root = NULL; /* ids are integers; but a length in the file may be 10^30, which only parses as a real number */
   tri_status status = tri_json_parse(path, text, bytes, JSON_ALLOW_NUL, &root);
   if (status != TRI_OK) status = tri_json_parse(path, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &root);
   tri_free(text);
@@ -87,7 +87,8 @@ static bool is_usual(const char *key) {
 static const char *const objects_of_tokens[] = {"model_specific_special_tokens", "extra_special_tokens"};
 enum { OBJECTS = sizeof objects_of_tokens / sizeof *objects_of_tokens };
 
-/* Returns whether an object is used: model_specific_special_tokens only if no other key names such tokens. */
+/* Returns whether the tokens of an object are used. Those of model_specific_special_tokens are used only if no other
+ * key names a token that is not usual. */
 static bool counts(const json_t *root, const char *object) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -109,7 +110,7 @@ static void visit_objects(const json_t *root, tri_named_token_visit *visit, void
   }
 }
 
-/* Visits the class's default tokens that no file names, not even with null. */
+/* Visits the default tokens of the class whose keys no file has, not even with null. */
 static void visit_usual(const char *class, const json_t *config, const json_t *map, tri_named_token_visit *visit,
                         void *context) {
   const char *key = NULL, *token = NULL;
@@ -124,7 +125,9 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
   if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) status = load(folder, MODEL_CONFIG, &model);
   const char *class = status == TRI_OK ? tri_tokenizer_class_of(config, model, NULL) : NULL;
-  if (class != NULL && strcmp(class, "LlamaTokenizer") == 0) { /* a class with a vocabulary of characters */
+  if (class != NULL &&
+      strcmp(class, "LlamaTokenizer") ==
+          0) { /* this class is only used with a vocabulary of characters, so tokenizer.json must be read */
     status = load(folder, "tokenizer.json", &root);
     class = tri_tokenizer_class_of(config, model, root);
   }
@@ -150,7 +153,7 @@ typedef struct extra {
   const json_t *facts;        /* {"lstrip": ...}; NULL: none */
   int64_t id;                 /* -1: not given */
   bool special;
-  bool takes_id; /* does not occur in texts, but may get an id before tokens that do */
+  bool takes_id; /* the token is not added to texts, but transformers gives it an id before tokens that are */
 } extra;
 
 typedef struct extras {
@@ -178,7 +181,7 @@ static tri_status add_extra(extras *to, extra one) {
   return TRI_OK;
 }
 
-/* Adds {"260": {"content": "<|turn|>", "special": true, ...}}. */
+/* Adds the tokens of added_tokens_decoder, {"260": {"content": "<|turn|>", "special": true, ...}}. */
 static tri_status add_decoder(extras *to, const json_t *decoder) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -196,7 +199,7 @@ static tri_status add_decoder(extras *to, const json_t *decoder) {
   return TRI_OK;
 }
 
-/* Adds {"<|turn|>": 260}. */
+/* Adds the tokens of added_tokens.json, {"<|turn|>": 260}. */
 static tri_status add_numbered(extras *to, const json_t *added) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -224,7 +227,7 @@ static tri_status add_list(extras *to, const char *file, const json_t *list) {
   return TRI_OK;
 }
 
-/* Adds special tokens without a number, after all others, in transformers' order. The usual tokens after the first
+/* Adds special tokens without a number, after all others, in the order of transformers. Usual tokens after the first
  * IN_TEXTS only take an id (`takes_id`). */
 static tri_status add_special(extras *to, const char *file, const json_t *root) {
   const char *key = NULL;
@@ -247,7 +250,8 @@ static int compare_extras(const void *left, const void *right) {
   return a < b ? -1 : a > b;
 }
 
-/* Returns the id of a token in tokenizer.json; -1 if it is not there. */
+/* Returns the id of a token in tokenizer.json; -1 if the file does not have it. Sets *is_added to whether it is an
+ * added token. */
 static int64_t known_id(const json_t *root, const char *content, bool *is_added) {
   const json_t *added = json_object_get(root, "added_tokens");
   *is_added = false;
@@ -277,8 +281,8 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
   return json_boolean(json_is_boolean(value) ? json_is_true(value) : otherwise);
 }
 
-/* Sets the flags of an added token of tokenizer.json to different values in added_tokens_decoder: transformers adds the
- * token a second time, with these flags. */
+/* Sets the flags of an added token of tokenizer.json to those of added_tokens_decoder if they differ, because
+ * transformers adds the token a second time with the latter. */
 static tri_status set_flags(const char *file, const extra *one, json_t *root, bool *changed) {
   static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
   const json_t *list = json_object_get(root, "added_tokens");
@@ -350,7 +354,8 @@ static tri_status set_prefix_space(const json_t *config, const json_t *model, js
              : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the tokenizer of " TOKENIZER_CONFIG);
 }
 
-/* Adds the tokens to the document, except `takes_id` tokens that have no id and precede no token that gets one. */
+/* Adds the tokens to the document. Tokens at the end of the list that need not be added are left out: those that only
+ * take an id (`takes_id`), and those that tokenizer.json has. */
 static tri_status insert_extras(const char *file, const extras *found, json_t *root, bool *changed) {
   bool is_added = false;
   int64_t needed = found->count;
@@ -528,7 +533,8 @@ static tri_status set_end(const tri_tokenizer *tokenizer, int32_t end, json_t *c
   return TRI_OK;
 }
 
-/* Copies the tokens of an older folder's map, so that one file is enough. */
+/* Copies the tokens of special_tokens_map.json of an older folder to tokenizer_config.json, so that one file is
+ * enough. */
 static tri_status merge_map(const char *folder, json_t *config) {
   json_t *map = NULL, *value = NULL;
   const char *key = NULL;
@@ -540,8 +546,8 @@ static tri_status merge_map(const char *folder, json_t *config) {
   return TRI_OK;
 }
 
-/* Writes the class's default token for the begin of a text, if no file names one, because the written folder may have
- * another class. */
+/* Writes the class's default token for the begin of a text if no file names one, because the written folder may have a
+ * different class. */
 static tri_status set_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
   static const char beginning[] = "bos_token";
   json_t *model = NULL;

@@ -59,7 +59,7 @@ static void join(tri_joins *joins, uint32_t left, uint32_t right) {
   }
 }
 
-/* Marks characters without a token: text is not cut next to them. */
+/* Marks all pairs with a character that has no token, so that text is not cut next to such a character. */
 static void join_unknown(tri_joins *joins, const tri_vocabulary *vocabulary) {
   for (int i = 0; i < TRI_FEW_CODES; i++) {
     char text[4];

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* Returns a JSON string; bytes that are not UTF-8 become U+FFFD. NULL if memory is exhausted. */
+/* Makes a JSON string; bytes that are not UTF-8 become U+FFFD. Returns NULL if memory is exhausted. */
 json_t *tri_json_text(const char *text, size_t bytes);
 
 #endif

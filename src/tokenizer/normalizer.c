@@ -115,7 +115,8 @@ static void shrink_part(const char *source, const char *normal, tri_normal_part 
   while (p->to < to && continues(source[p->to])) p->to++, p->end++;
 }
 
-/* Records that text[from, to) became the end of the normalized text, from `begin` on; equal bytes are not a change. */
+/* Records that text[from, to) became the end of the normalized text, from `begin` on. Does nothing if both are
+ * equal. */
 static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t from, size_t to, size_t begin) {
   tri_normal_part part = {from, to, begin, normalizer->length};
   size_t length = part.end - begin;
@@ -129,14 +130,14 @@ static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t
 
 tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t bytes, const char **out,
                          size_t *out_bytes) {
-  size_t copied = 0;    /* the text before is in normalizer->text */
+  size_t copied = 0;    /* number of bytes of the text whose normal form is in normalizer->text */
   size_t part = 0;      /* begin of the current part */
   bool changes = false; /* whether the part has more than its inert begin */
   normalizer->length = normalizer->num_parts = 0;
   for (size_t i = 0;;) {
     uint32_t code = 0;
     size_t length = i < bytes ? tri_utf8_decode(text + i, bytes - i, &code) : 0;
-    bool ends = length == 0 || is_inert(code); /* the next part begins, or bytes that are not UTF-8 */
+    bool ends = length == 0 || is_inert(code); /* the next part begins here, or bytes that are not UTF-8 */
     if (ends && changes) {
       TRI_TRY(normalizer_append(normalizer, text + copied, part - copied));
       size_t begin = normalizer->length;

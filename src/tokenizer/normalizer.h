@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A changed part of the text: source [from, to) became [begin, end). */
+/* A changed part of a text: bytes [from, to) of the source became bytes [begin, end) of the result. */
 typedef struct tri_normal_part {
   size_t from, to, begin, end;
 } tri_normal_part;
@@ -22,8 +22,8 @@ typedef struct tri_normalizer {
   size_t num_parts, parts_room;
 } tri_normalizer;
 
-/* Sets *out to the text in normal form: the text itself if it is normal already, otherwise memory of the normalizer
- * that is valid until the next call. Bytes that are not UTF-8 do not change. */
+/* Sets *out to the text in normal form. It is the text itself if that is normal already, otherwise memory of the
+ * normalizer that is valid until the next call. Bytes that are not UTF-8 do not change. */
 tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t bytes, const char **out,
                          size_t *out_bytes);
 void tri_normalizer_release(tri_normalizer *normalizer);

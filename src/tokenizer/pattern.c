@@ -27,18 +27,19 @@
 
 enum {
   MAX_PATTERN_BYTES = 65536,
-  DEEPEST = 200,          /* nesting of groups */
-  MOST_RANGES = 4096,     /* ranges beyond ASCII: the time to make an alphabet is quadratic in their number */
-  MOST_FOLDED = 10000000, /* characters whose case variants are searched */
+  DEEPEST = 200, /* nesting of groups */
+  MOST_RANGES =
+      4096, /* maximum number of ranges beyond ASCII; the time to make an alphabet is quadratic in this number */
+  MOST_FOLDED = 10000000, /* maximum number of characters whose case variants are searched */
   ALL = TRI_ASCII + TRI_MOST_CLASSES
 };
 
-/* A set of characters: ASCII, then the classes. */
+/* A set of characters: has[c] for each ASCII character c, then for each class of the alphabet. */
 typedef struct set {
   bool has[ALL];
 } set;
 
-/* A property of characters: one of these categories or one of these facts. */
+/* A property of characters: membership in one of these categories, or one of these facts. */
 typedef struct property {
   uint32_t categories, facts;
   bool negated;
@@ -101,8 +102,8 @@ static void add_property(translation *t, const property *p, set *out) {
 
 static bool is_cased(uint32_t facts) { return (facts & TRI_UNICODE_CATEGORY) <= TRI_UNICODE_LL; }
 
-/* Adds a property to a class that ignores case. A part of the letters with case is refused, because their case variants
- * would be needed one by one. */
+/* Adds a property to a class that ignores case. Refuses a property that only some of the letters with case have,
+ * because their case variants would be needed one by one. */
 static tri_status fold_property(const translation *t, size_t at, const set *added, set *out) {
   int with = 0, without = 0;
   if (t->alphabet == NULL) return TRI_OK;
@@ -205,7 +206,8 @@ static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *
   return TRI_OK;
 }
 
-/* Adds the classes that the current set names to `out`, and counts the set. `any`: the set names characters. */
+/* Adds the classes that the current set names to `out`, and increments the number of named sets. `any`: the set names
+ * characters beyond ASCII. */
 static tri_status add_named(translation *t, bool any, set *out) {
   if (!any) return TRI_OK;
   for (int i = TRI_ASCII; t->alphabet != NULL && i < num_all(t); i++) {
@@ -336,7 +338,7 @@ static const struct {
   uint32_t code;
 } controls[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'f', '\f'}, {'v', '\v'}, {'a', '\a'}, {'e', 0x1B}};
 
-/* Reads the escape at t->at, of a character or of a set, and moves to its end. */
+/* Reads the escape at t->at, which stands for a character or a set, and moves t->at to its end. */
 static tri_status read_escape(translation *t, bool in_class, escape *out) {
   const size_t begin = t->at;
   const char letter = peek(t, 1);

@@ -139,7 +139,7 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
                       void *context) {
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
   bool last = index + 1 == splitter->pretokenizer->count;
-  const char *subject = NULL; /* the mapped text, once the scanner is not sufficient */
+  const char *subject = NULL; /* the mapped text, set when the scanner cannot find a word */
   size_t from = 0, at = 0;    /* begin of the next piece; begin of the search */
   while (from < bytes) {
     size_t start = from, stop = from;
@@ -166,7 +166,8 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
   return TRI_OK;
 }
 
-/* Cuts with each match joined to the text before or after it. [from, at) is a piece whose end is not known yet. */
+/* Cuts a text so that each match is joined to the text before or after it. [from, at) is a piece whose end is not known
+ * yet. */
 static tri_status cut_joined(tri_splitter *splitter, int index, const char *text, size_t bytes, tri_word_visitor visit,
                              void *context) {
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
@@ -176,7 +177,7 @@ static tri_status cut_joined(tri_splitter *splitter, int index, const char *text
   while (at < bytes) {
     size_t start = at, stop = at;
     TRI_TRY(find_match(splitter, stage, text, bytes, at, &start, &stop));
-    if (start > at) { /* other text */
+    if (start > at) { /* text before the next match */
       if (!(next && waits_match) && at > from) {
         TRI_TRY(run_stage(splitter, index + 1, text + from, at - from, visit, context));
         from = at;

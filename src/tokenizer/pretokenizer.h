@@ -19,8 +19,8 @@ extern const char tri_pattern_gpt2[];
 /* Returns the scanner of a pattern. */
 tri_scanner tri_scanner_of(const char *pattern);
 
-/* Returns the length of the first match of the scanner's pattern at the begin of the text; 0 if it depends on a byte >=
- * 0x80, or without a scanner. bytes > 0. */
+/* Returns the length of the first match of the scanner's pattern at the begin of the text. Returns 0 if it depends on a
+ * byte >= 0x80, or for TRI_SCAN_NONE. bytes > 0. */
 size_t tri_scanner_word(tri_scanner scanner, const char *text, size_t bytes);
 
 typedef struct tri_compiled_pattern {
@@ -35,16 +35,18 @@ tri_status tri_pattern_compile(const char *where, const char *pattern, size_t by
                                tri_compiled_pattern *out);
 void tri_pattern_release(tri_compiled_pattern *pattern);
 
-/* Patterns of Digits and Punctuation. The latter has all signs of ASCII, and Unicode's punctuation. Each has its own
- * version of Unicode (make_unicode_classes.py). */
+/* Patterns of Digits and Punctuation. The latter matches all punctuation and symbols of ASCII, and Unicode's
+ * punctuation. Each has its own version of Unicode (make_unicode_classes.py). */
 #define TRI_PATTERN_DIGIT "\\p{Rust_numeric}"
 #define TRI_PATTERN_PUNCTUATION "[\\p{Rust_punctuation}$+<=>^`|~]"
 
 /* The effect of a stage on each piece of the stage before. */
 typedef enum tri_stage_kind {
-  TRI_STAGE_CUT,           /* every match of the pattern, and the text between two, is a piece */
-  TRI_STAGE_WITH_PREVIOUS, /* as CUT, but a match is joined to the text before it; of adjacent matches, the first is */
-  TRI_STAGE_WITH_NEXT,     /* as CUT, but a match is joined to the text after it; of adjacent matches, the last is */
+  TRI_STAGE_CUT,           /* each match of the pattern is a piece, and so is the text between two matches */
+  TRI_STAGE_WITH_PREVIOUS, /* as CUT, but a match is joined to the text before it; of adjacent matches, only the first
+                              is joined */
+  TRI_STAGE_WITH_NEXT,     /* as CUT, but a match is joined to the text after it; of adjacent matches, only the last is
+                              joined */
   TRI_STAGE_SPACE,         /* puts a space before a piece that does not begin with one */
   TRI_STAGE_LETTERS        /* writes bytes as letters (tri_byte_letter), for later stages */
 } tri_stage_kind;
@@ -52,7 +54,7 @@ typedef enum tri_stage_kind {
 typedef struct tri_stage {
   tri_stage_kind kind;
   tri_compiled_pattern compiled; /* pattern of the first three kinds */
-  tri_scanner scanner;           /* finds the same words faster */
+  tri_scanner scanner;           /* scanner that finds the same words faster */
   bool drop_unmatched;           /* CUT: the text between two matches is dropped */
   char *text;                    /* source of the pattern, any bytes */
   size_t text_bytes;
@@ -70,7 +72,7 @@ typedef struct tri_pretokenizer {
 /* Appends a stage. `pattern` is as in tri_pattern_compile. */
 tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
                                         size_t bytes, bool literal, bool drop_unmatched);
-/* Appends a stage whose matches, of a plain string, are joined to the text before or after them (`kind`). */
+/* Appends a stage that searches a plain string. Its matches are joined to the text before or after them (`kind`). */
 tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
                                        const char *text, size_t bytes);
 /* Appends a stage without a pattern. */
@@ -96,7 +98,7 @@ typedef struct tri_splitter {
   size_t letters_room;  /* bytes allocated for each of the two */
 } tri_splitter;
 
-/* Release it also after a failure. */
+/* Creates a splitter. Release with tri_splitter_release, also after a failure. */
 tri_status tri_splitter_create(tri_splitter *splitter, const tri_pretokenizer *pretokenizer);
 void tri_splitter_release(tri_splitter *splitter);
 

@@ -11,9 +11,9 @@ typedef enum tri_text_step_kind { TRI_TEXT_NFC, TRI_TEXT_REPLACE, TRI_TEXT_PREPE
 
 typedef struct tri_text_step {
   tri_text_step_kind kind;
-  bool only_first;   /* PREPEND: only to the first piece of the text */
-  bool unless_there; /* PREPEND: not if the piece already begins with `put` */
-  char *find, *put;  /* REPLACE: `find` by `put`; PREPEND: `put`. Released with tri_free. */
+  bool only_first;   /* PREPEND: changes only the first piece of a text */
+  bool unless_there; /* PREPEND: does not change a piece that already begins with `put` */
+  char *find, *put;  /* REPLACE: `find` is replaced by `put`; PREPEND: `put` is prepended. Released with tri_free. */
   size_t find_bytes, put_bytes;
 } tri_text_step;
 
@@ -34,7 +34,7 @@ void tri_text_steps_release(tri_text_steps *steps);
 
 /* Position of a piece of text. */
 typedef struct tri_text_place {
-  bool first;     /* it begins the text of this call */
+  bool first;     /* the piece begins the text of this call */
   bool continues; /* the text continues an earlier one, so that nothing is prepended to its first piece */
 } tri_text_place;
 
@@ -45,13 +45,13 @@ typedef struct tri_stepper {
   bool keep_parts;                  /* tri_stepper_undo will be called */
 } tri_stepper;
 
-/* Runs all steps. Sets *out to the result: the text itself if no step changes it, otherwise memory of the stepper that
- * is valid until the next call. The text may have any bytes and is not empty. */
+/* Runs all steps. Sets *out to the result. It is the text itself if no step changes it, otherwise memory of the stepper
+ * that is valid until the next call. The text may have any bytes and is not empty. */
 tri_status tri_stepper_run(tri_stepper *stepper, const tri_text_steps *steps, tri_text_place place, const char *text,
                            size_t bytes, const char **out, size_t *out_bytes);
 
-/* Converts the ends of tokens in the result of the last run, ascending, to ends in its source text, and adds `begin`.
- * The first token of a changed part gets all of it. */
+/* Converts ends[count], ascending ends of tokens in the result of the last run, to ends in its source text, and adds
+ * `begin` to each. The first token of a changed part gets the whole part. */
 void tri_stepper_undo(const tri_stepper *stepper, const tri_text_steps *steps, size_t begin, size_t *ends,
                       int64_t count);
 void tri_stepper_release(tri_stepper *stepper);

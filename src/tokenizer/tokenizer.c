@@ -216,7 +216,7 @@ static bool find_folder(const char *source, char out[TRI_PATH_BYTES]) {
   return true;
 }
 
-/* Reads the ends of texts from the tokenizer's folder; releases the tokenizer if that fails. */
+/* Reads the ends of texts from the tokenizer's folder, and sets *out to the tokenizer; after a failure, destroys it. */
 static tri_status find_ends(tri_tokenizer *tokenizer, const char *folder, tri_tokenizer **out) {
   const tri_status status = tri_tokenizer_find_ends(tokenizer, folder);
   if (status == TRI_OK) *out = tokenizer;

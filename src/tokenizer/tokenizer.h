@@ -26,8 +26,8 @@ typedef struct tri_token_list {
 
 tri_status tri_token_list_append(tri_token_list *list, int32_t id);
 
-/* Finds the source for tri_tokenizer_create that `given` means: for a folder with a tokenizer.json, also by its name on
- * the hub (files/hub.h), that file; otherwise `given` itself. */
+/* Finds the source for tri_tokenizer_create from `given`. For a folder with a tokenizer.json, named by its path or its
+ * name on the hub (files/hub.h), it is that file; otherwise `given` itself. */
 tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
 
 /* LOCAL. Creates a tokenizer. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and
@@ -46,14 +46,14 @@ int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer);
 /* Returns whether a model's vocabulary is so much larger than a tokenizer's of `size` tokens that it is not padding:
  * beyond the next multiple of 128, and by more than a tenth. */
 bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
-/* Returns the id that separates documents, -1 if there is none: the first token that ends a text by the tokenizer's
- * folder (generation_config.json, config.json, special_tokens_map.json, tokenizer_config.json, in this order), else one
- * with a usual name ("<|endoftext|>", "<|end_of_text|>", ...). */
+/* Returns the id that separates documents; -1 if there is no such token. It is the first token that ends a text
+ * according to the tokenizer's folder (generation_config.json, config.json, special_tokens_map.json,
+ * tokenizer_config.json, in this order), else a token with a usual name ("<|endoftext|>", "<|end_of_text|>", ...). */
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
-/* Returns the source of that id: "tokenizer_config.json", or "its name". */
+/* Returns the source of tri_tokenizer_end_of_text: "tokenizer_config.json", ..., or "its name". */
 const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer);
-/* Returns the tokens with which its post_processor begins texts. Tokens that it appends are not part of prompts, and
- * not read. */
+/* Returns the tokens with which the tokenizer's post_processor begins texts. Tokens that it appends to texts are not
+ * part of prompts, and are not read. */
 enum { TRI_MOST_BEGINNING = 8 };
 const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *count);
 /* Logs a line if the folder names a class with which transformers tokenizes differently from tokenizer.json. */
@@ -62,10 +62,10 @@ void tri_tokenizer_log_class(const tri_tokenizer *tokenizer);
  * a model can have more tokens. */
 enum { TRI_MOST_ENDS = 64 };
 const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
-/* Reads the tokens that end a text, and the one that separates documents, from the files of a folder: the tokenizer's,
- * or that of a model's weights. Changes nothing if that folder names none. */
+/* Reads the tokens that end a text, and the one that separates documents, from the files of a folder, which is the
+ * tokenizer's or that of a model's weights. Changes nothing if that folder names no such token. */
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
-/* Returns the token for text without a token; -1: none. */
+/* Returns the token for text that has no token of its own; -1: none. */
 int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);
 /* Returns the bytes that one token adds to a text (not NUL-terminated; owned by the tokenizer); length 0 for an unknown
  * id. */
@@ -75,18 +75,18 @@ const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size
 typedef struct tri_decoder tri_decoder;
 tri_status tri_decoder_create(const tri_tokenizer *tokenizer, bool begins, tri_decoder **out);
 void tri_decoder_destroy(tri_decoder *decoder);
-/* Decodes one id. Returns the new part of the text: complete characters, and bytes that are not part of one. Valid
- * until the next call. */
+/* Decodes one id. Sets *out to the new part of the text: complete characters, and bytes that are not part of a
+ * character. It is valid until the next call. */
 tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, size_t *out_bytes);
-/* Returns the bytes of an incomplete character at the end. */
+/* Sets *out to the bytes of an incomplete character at the end of the text. */
 void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes);
 
 /* Starts another text, as tri_decoder_create does. */
 void tri_decoder_restart(tri_decoder *decoder, bool begins);
-/* Counts the bytes that a token adds to the text as decoded by Hugging Face tokenizers (skip_special_tokens): special
+/* Counts the bytes that a token adds to the text as decoded by Hugging Face tokenizers (skip_special_tokens). Special
  * tokens and the end-of-text token add none, and characters that encoding added at the begin of a text do not count.
  * Byte tokens that spell the mark of a space count as a space, at the last of them, although decoding gives the mark.
- * To be used instead of tri_decoder_next. */
+ * This function replaces tri_decoder_next: do not call both for a text. */
 tri_status tri_decoder_count(tri_decoder *decoder, int32_t id, size_t *bytes);
 
 /* Scratch memory and the word cache of one thread. */
@@ -94,9 +94,9 @@ typedef struct tri_encoder tri_encoder;
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out);
 void tri_encoder_destroy(tri_encoder *encoder);
 
-/* Appends the ids of `text`, which may have any bytes. With `specials`, special tokens written in the text
- * ("<|endoftext|>") become their ids, as Hugging Face does; without, their letters are encoded as plain text
- * (its encode_special_tokens). Added tokens that are not special are found in either case. */
+/* Appends the ids of `text`, which may have any bytes. If `specials`, special tokens that are written in the text
+ * ("<|endoftext|>") become their ids, as in Hugging Face. Otherwise their letters are encoded as plain text (Hugging
+ * Face's encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
 /* Appends the ids of a whole text after those of tri_tokenizer_beginning, as the tokenizer's post_processor does.
@@ -114,9 +114,9 @@ typedef struct tri_token_ends {
   int64_t count, capacity;
 } tri_token_ends;
 
-/* Appends the ids of `text`, with `specials`, and the end of each token; a token begins at the end of the one before.
- * If normalization changes some letters, the first of their tokens has all of them. Fails with TRI_UNSUPPORTED if the
- * tokenizer loses text (an unk_token, a pattern that drops unmatched text). */
+/* Appends the ids of `text`, with special tokens, and the end of each token. A token begins at the end of the token
+ * before. If normalization changes some letters, the first of their tokens gets all of them. Fails with TRI_UNSUPPORTED
+ * if the tokenizer loses text (an unk_token, a pattern that drops unmatched text). */
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends);
 /* Appends the ids of a whole text (tri_encoder_encode_text) and their ends; tokens before the text end at offset 0. */

@@ -14,7 +14,7 @@
  * Other types, such as llama, have the class that the files name. */
 static const struct {
   const char *class;
-  bool insists; /* used even if the files name another class */
+  bool insists; /* the class is used even if the files name another one */
   const char *model_types;
 } of_types[] = {
     {"GPT2Tokenizer", false,
@@ -83,7 +83,8 @@ static bool has_word(const char *words, const char *word) {
   return false;
 }
 
-/* Returns the class that the files name, unless it is LlamaTokenizer beside a tokenizer of bytes. */
+/* Returns the class that the files name; NULL if it is unknown, or if it is LlamaTokenizer and the tokenizer.json is
+ * byte-level. */
 static const char *find_named(const char *named, const json_t *root) {
   const int found = find_class(named);
   if (found < 0) return NULL;
@@ -114,14 +115,14 @@ static bool flag_of(const json_t *object, const char *key, bool otherwise) {
   return json_is_boolean(value) ? json_is_true(value) : otherwise;
 }
 
-/* Returns the scheme; older files have add_prefix_space instead of `prepend_scheme`. */
+/* Returns the prepend_scheme of a Metaspace. Older files have add_prefix_space instead. */
 static const char *scheme_of(const json_t *metaspace) {
   const char *scheme = word_of(metaspace, "prepend_scheme");
   if (scheme[0] != '\0') return scheme;
   return flag_of(metaspace, "add_prefix_space", true) ? "always" : "never";
 }
 
-/* Returns the only member of a Sequence of one; else the stage itself. */
+/* Returns the only member of a Sequence with one member; any other stage is returned unchanged. */
 static const json_t *only_of(const json_t *stage, const char *members) {
   const json_t *list = json_object_get(stage, members);
   return json_array_size(list) == 1 ? json_array_get(list, 0) : stage;
@@ -161,8 +162,8 @@ static bool stage_differs(const char *made, const json_t *stage, const char *mem
   return differs;
 }
 
-/* Returns where a class puts spaces: LlamaTokenizer before a text, or, if it is `legacy`, before each part between
- * added tokens. */
+/* Returns the value for %s in the table: whether, or where, a class puts spaces. LlamaTokenizer puts one before a text
+ * or, if it is `legacy`, before each part between added tokens. */
 static const char *space_of(const char *class, const json_t *config) {
   const bool is_llama = strcmp(class, "LlamaTokenizer") == 0;
   const bool space = flag_of(config, "add_prefix_space", is_llama);

@@ -10,7 +10,7 @@
  * tokenizer_config.json, `model` config.json; any may be NULL. */
 const char *tri_tokenizer_class_of(const json_t *config, const json_t *model, const json_t *root);
 
-/* Returns whether the class has another normalizer or pre-tokenizer than the file. */
+/* Returns whether the normalizer or pre-tokenizer of the class differs from the file's. */
 bool tri_tokenizer_class_differs(const char *class, const json_t *config, const json_t *root);
 
 /* Returns default token number `number` of a class; NULL after the last one, and for NULL. *key: "bos_token" and so on.

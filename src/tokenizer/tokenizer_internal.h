@@ -1,4 +1,4 @@
-/* Shared by the files of the tokenizer only. */
+/* Definitions that only the files of the tokenizer share. */
 #ifndef TRI_TOKENIZER_TOKENIZER_INTERNAL_H
 #define TRI_TOKENIZER_TOKENIZER_INTERNAL_H
 
@@ -17,39 +17,42 @@ struct tri_tokenizer {
   tri_pretokenizer pretokenizer;
   tri_added_token *added;
   int64_t added_count;
-  tri_added_matcher raw, normal; /* added tokens that are searched before and after normalization */
+  tri_added_matcher raw, normal; /* matchers of the added tokens that are searched before normalization; after it */
   tri_text_steps normalizer;     /* changes text between the two searches */
   tri_text_steps spaces;         /* changes the remaining plain text: Metaspace */
   tri_joins joins;               /* used with a vocabulary of characters */
   tri_decoding decoding;
-  bool byte_fallback;             /* a character without a token becomes the tokens of its bytes */
-  bool ignore_merges;             /* a word that is a token is not merged */
-  int32_t unknown;                /* token for a byte or a character that has no token; -1: none */
-  bool fuse_unknown;              /* a run of unknown characters becomes one unknown token */
-  int32_t named_end, end_of_text; /* token between documents: the one with a usual name; the one in use */
+  bool byte_fallback; /* a character without a token becomes the tokens of its bytes */
+  bool ignore_merges; /* a word that is a token is not merged */
+  int32_t unknown;    /* token for a byte or a character that has no token; -1: none */
+  bool fuse_unknown;  /* a run of unknown characters becomes one unknown token */
+  int32_t named_end,
+      end_of_text; /* id of the token between documents: named_end by its usual name, end_of_text the one in use */
   const char *end_source;
   int32_t ends[TRI_MOST_ENDS];
   int num_ends;
   int missing_bytes; /* byte-level vocabulary without an unknown token: number of bytes without a token, which are
                         dropped */
-  int32_t beginning[TRI_MOST_BEGINNING]; /* tokens with which its post_processor begins texts */
+  int32_t beginning[TRI_MOST_BEGINNING]; /* tokens with which the post_processor begins texts */
   int num_beginning;
-  const char *other_class; /* class with which transformers tokenizes differently; NULL: the same as here */
-  char *json;              /* the tokenizer.json it was read from, which saving writes back; NULL: none */
+  const char *other_class; /* class with which transformers tokenizes differently; NULL: transformers tokenizes in the
+                              same way */
+  char *json;              /* text of the tokenizer.json that was read, which saving writes back; NULL: none */
   size_t json_bytes;
 };
 
 /* Creates an empty tokenizer with room for ids 0 .. size - 1. Release it with tri_tokenizer_destroy. */
 tri_status tri_tokenizer_begin(int64_t size, tri_tokenizer **out);
 
-/* Appends an added token, whose id must be in the vocabulary: `token` without its content, and a copy of `content`. */
+/* Appends an added token, whose id must be in the vocabulary. `token` has its members without the content, which is
+ * copied from `content`. */
 tri_status tri_tokenizer_add_token(tri_tokenizer *tokenizer, const tri_added_token *token, const char *content,
                                    size_t bytes);
 
 /* Makes the tables of a complete vocabulary. `file` is for the message if a byte cannot be encoded. */
 tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file);
 
-/* Readers of texts in memory: `file` is the name for messages. */
+/* Parses a tokenizer.json in memory; `file` is its name for messages. */
 tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t bytes, tri_tokenizer **out);
 /* Reads a tokenizer.json with the tokens that other files of a folder have (folder.h); folder NULL: without these. */
 tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, const char *text, size_t bytes,
@@ -64,17 +67,17 @@ tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encode
  * its tokenizer_config.json names. Release *out with free. */
 tri_status tri_tokenizer_compose_json(const char *folder, const char *vocab_file, char **out);
 
-/* Parses JSON; a fault names the file and the line. Release with json_decref. */
+/* Parses JSON; the error message names the file and the line. Release with json_decref. */
 tri_status tri_tokenizer_load_json(const char *file, const char *text, size_t bytes, json_t **out);
 
 /* Writes a token for a message: shortened, without control characters. */
 enum { TRI_SHOWN_BYTES = 64 };
 const char *tri_tokenizer_show(const char *token, size_t bytes, char out[TRI_SHOWN_BYTES]);
 
-/* Options of a vocabulary besides {"token": id}. */
+/* Options for reading a vocabulary from the object {"token": id, ...}. */
 typedef struct tri_vocabulary_options {
   const json_t *added; /* keys of this object (may be NULL) may have letters that are not byte letters */
-  int64_t least_size;  /* least number of ids to allocate */
+  int64_t least_size;  /* minimum number of ids to allocate */
   bool characters;     /* tokens are plain text, not byte letters */
 } tri_vocabulary_options;
 
@@ -101,7 +104,7 @@ tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size
 /* Adds a merge from the line "left right". */
 tri_status tri_merge_reader_add_line(tri_merge_reader *reader, const char *line, size_t bytes);
 
-enum { TRI_DEEPEST_SEQUENCE = 8 }; /* levels of Sequence within Sequence */
+enum { TRI_DEEPEST_SEQUENCE = 8 }; /* maximum number of levels of Sequence within Sequence */
 
 /* Returns whether the pre-tokenizer of a tokenizer.json has ByteLevel, so that its tokens are spelled in byte letters.
  */
@@ -123,8 +126,8 @@ tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metas
 /* Reads {"type": "Replace", "pattern": {"String": ...}, "content": ...} of normalizers and decoders. */
 tri_status tri_text_steps_read_replace(const char *where, const json_t *object, tri_text_steps *out);
 
-/* Members of a JSON object. A missing key (or null) gives `otherwise`; another type fails and names file, place, key.
- */
+/* Read a member of a JSON object. A missing key (or null) gives `otherwise`. A value of another type fails; the message
+ * names file, place and key. */
 tri_status tri_json_bool(const char *where, const json_t *object, const char *key, bool otherwise, bool *out);
 tri_status tri_json_string(const char *where, const json_t *object, const char *key, const char *otherwise,
                            const char **out);

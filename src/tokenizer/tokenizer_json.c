@@ -17,7 +17,7 @@ typedef struct json_reader {
   json_t *root, *model, *vocab;
   json_t *contents; /* the added tokens by content (borrowed values) */
   int64_t largest_added;
-  char where[512]; /* "FILE: key", for messages */
+  char where[512]; /* "FILE: key" of the current key, for messages */
 } json_reader;
 
 static const char *at_key(json_reader *reader, const char *key) {
@@ -91,9 +91,9 @@ static tri_status index_added(json_reader *reader) {
   return TRI_OK;
 }
 
-/* Checks the id of an added token and adds it to the vocabulary. The id must be that of a token of the same name, or
- * the next free one, which Hugging Face assigns even if the file has another one; so another id in the file would mean
- * different ids in the two programs. */
+/* Checks the id of an added token and adds it to the vocabulary. If the vocabulary has a token of this name, the id
+ * must be that token's. Otherwise it must be the next free id, because Hugging Face assigns that one even if the file
+ * has another, and the ids of the two programs would differ. */
 static tri_status enter_added(json_reader *reader, const char *where, const char *content, size_t bytes, int32_t id,
                               int64_t *largest, tri_vocabulary *vocabulary) {
   const json_t *known = json_object_get(reader->vocab, content);
@@ -240,9 +240,9 @@ static tri_status read_template(json_reader *reader, const json_t *processor, tr
                   at_key(reader, "post_processor"), texts);
 }
 
-/* Reads a post-processor, such as {"type": "RobertaProcessing", "cls": ["<s>", 0], ...}, or all of a Sequence. *frames:
- * number of post-processors so far that put tokens around a text. A second one is refused, because its Sequence "A"
- * would be the text with the tokens of the first. */
+/* Reads a post-processor, such as {"type": "RobertaProcessing", "cls": ["<s>", 0], ...}, or all members of a Sequence.
+ * *frames: number of post-processors so far that put tokens around a text. A second one is refused, because it would
+ * put its tokens around the text with the tokens of the first. */
 static tri_status read_processor(json_reader *reader, const json_t *processor, int depth, int *frames,
                                  tri_tokenizer *tokenizer) {
   const char *type = json_string_value(json_object_get(processor, "type"));
@@ -289,7 +289,7 @@ static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t b
   return TRI_OK;
 }
 
-/* Keeps the document with the tokens of other files. */
+/* Keeps the document, to which the tokens of other files have been added, for saving. */
 static tri_status keep_document(tri_tokenizer *tokenizer, const json_t *root) {
   char *text = json_dumps(root, JSON_INDENT(2));
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a tokenizer");

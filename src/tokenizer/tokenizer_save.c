@@ -62,7 +62,8 @@ static json_t *added_json(const tri_tokenizer *tokenizer) {
 /* Makes the whole document; NULL if memory is exhausted. */
 static json_t *document(const tri_tokenizer *tokenizer, char *scratch) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
-  bool words = tokenizer->pretokenizer.count > 0; /* GPT-2's pattern or none: others were read from a tokenizer.json */
+  bool words = tokenizer->pretokenizer.count > 0; /* GPT-2's pattern, or none; a tokenizer with another pattern was read
+                                                     from a tokenizer.json, which is written instead */
   json_t *byte_level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1,
                                  "use_regex", (int)words);
   json_t *model =

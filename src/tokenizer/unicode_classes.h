@@ -11,7 +11,7 @@
  * the end of a range; the comments list the categories from 0 on. */
 enum {
   TRI_UNICODE_LL = 2,  /* Lu Lt Ll: letters with case */
-  TRI_UNICODE_NL = 9,  /* L, M, Nd, Nl */
+  TRI_UNICODE_NL = 9,  /* the categories up to here: L, M, Nd, Nl */
   TRI_UNICODE_PC = 11, /* only Pc is compared; No, before it, is not part of words */
   TRI_UNICODE_CATEGORIES = 30
 };
@@ -31,8 +31,8 @@ extern const char tri_unicode_version[];
 /* Returns the row of a code point. */
 int tri_unicode_run_of(uint32_t code);
 
-/* Returns the set of general categories with a name, as in patterns ("L", "Lu", "Uppercase_Letter", in any case): bit c
- * for category c; 0 if the name is unknown. */
+/* Returns the set of general categories that have a name, as in patterns ("L", "Lu", "Uppercase_Letter", in any case).
+ * Bit c is category c. Returns 0 if the name is unknown. */
 uint32_t tri_unicode_categories(const char *name);
 
 /* Returns whether \w of patterns matches a code point: letters, marks, decimal digits, letter numbers, connectors, and

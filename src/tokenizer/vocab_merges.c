@@ -18,7 +18,8 @@ enum { LONGEST_FILE_BYTES = 256 << 20, LONGEST_CONFIG_BYTES = 64 << 20 };
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"    \
   "\\s+(?!\\S)|\\s+"
 
-/* A class by its name without "Fast"; with a pattern of its own, or GPT-2's. All end a text with <|endoftext|>. */
+/* A class, by its name without "Fast". pattern: its own pattern; NULL: GPT-2's. All classes end a text with
+ * <|endoftext|>. */
 typedef struct tokenizer_class {
   const char *name, *pattern;
   bool composes; /* normalizes to NFC */
@@ -99,8 +100,8 @@ static json_t *stages(const tokenizer_class *of, bool prefix_space) {
                    "pattern", "Regex", of->pattern, "behavior", "Isolated", "invert", 0, bytes);
 }
 
-/* Returns the post-processor. With `add_bos_token` texts begin with the config's bos_token, such as `</s>` for OPT; by
- * default with <|endoftext|>, except for Qwen2Tokenizer, which has no default. */
+/* Returns the post-processor. If `add_bos_token` is set, it begins texts with the config's bos_token, such as `</s>`
+ * for OPT. Without a bos_token this is <|endoftext|>, except for Qwen2Tokenizer, which has no default. */
 static json_t *processor(const tokenizer_class *of, const json_t *config, const json_t *vocab) {
   const json_t *named = json_object_get(config, "bos_token"), *content = json_object_get(named, "content");
   const char *token = json_string_value(content == NULL ? named : content);

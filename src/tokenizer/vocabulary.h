@@ -16,8 +16,9 @@ enum { TRI_MAX_VOCABULARY = 1 << 24 }; /* ids are below this, so that a hostile 
 typedef struct tri_token {
   size_t offset;  /* into the pool of bytes */
   uint32_t bytes; /* 0: no token has this id */
-  bool learnt;    /* spelled in byte letters, so BPE and the lookup of words use it; false: only added */
-  bool byte;      /* vocabulary of characters: is one byte of a character without a token */
+  bool learnt; /* the token is spelled in byte letters, so BPE and the lookup of words use it; false: only added tokens
+                  use it */
+  bool byte;   /* vocabulary of characters: the token is one byte of a character without a token */
 } tri_token;
 
 typedef struct tri_merge {
@@ -36,11 +37,11 @@ typedef struct tri_vocabulary {
   int64_t size;      /* ids are 0 .. size - 1 */
   char *pool;
   size_t pool_bytes, pool_room;
-  int32_t *by_bytes; /* open addressing: id + 1 by the bytes of a learnt token, 0 where free */
+  int32_t *by_bytes; /* hash table with open addressing: id + 1 by the bytes of a learnt token; 0: free */
   size_t by_bytes_mask;
-  int32_t byte_ids[256]; /* token of one byte; -1: none */
+  int32_t byte_ids[256]; /* id of the token of each single byte; -1: none */
   bool characters;       /* its tokens consist of code points, not of bytes */
-  int32_t fallback[256]; /* vocabulary of characters: token of a byte; -1: none */
+  int32_t fallback[256]; /* vocabulary of characters: id of the token of each byte; -1: none */
   tri_merge *merges;     /* by rank */
   int64_t merge_count, merge_room;
   tri_merge_slot *slots;

@@ -19,11 +19,11 @@ typedef struct tri_word_counts {
   int64_t word_count, word_room;
   char *pool;
   size_t pool_bytes, pool_room;
-  int32_t *table; /* open addressing: index + 1 of the word, 0 where free */
+  int32_t *table; /* hash table with open addressing: index of the word + 1; 0: free */
   size_t table_places;
 } tri_word_counts;
 
-/* Counts one more of a word. */
+/* Adds 1 to the count of a word. */
 tri_status tri_word_counts_add(tri_word_counts *counts, const char *word, size_t bytes);
 void tri_word_counts_release(tri_word_counts *counts);
 

@@ -18,8 +18,8 @@ double tri_explain_shown(const tri_explanation *e, const tri_trial *trial) {
   return tri_objective_shown(e->study->objective, trial->value);
 }
 
-/* Describes the assumptions of the trials. The accuracy of simulations is left out if the cluster is not known, as in a
- * report of a store whose cluster file is gone. */
+/* Describes the assumptions of the trials. The accuracy of simulations is only described if the cluster is known; in a
+ * report of a store whose cluster file is gone, it is not. */
 char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]) {
   char accuracy[TRI_ACCURACY_TEXT_BYTES], fitted[TRI_ACCURACY_TEXT_BYTES], kernels[TRI_ACCURACY_TEXT_BYTES];
   buffer[0] = '\0';
@@ -63,8 +63,8 @@ static void find_effects(tri_explanation *e) {
   }
 }
 
-/* Computes the mean absolute Shapley value of each parameter, in a model of the finished trials or (`failures`) of all
- * trials that ended. Leaves `importance` unchanged if there are too many parameters or too few trials. */
+/* Computes the mean absolute Shapley value of each parameter in a model of the finished trials; with `failures` in a
+ * model of all trials that ended. Leaves `importance` unchanged if there are too many parameters or too few trials. */
 static tri_status find_importance(const tri_explanation *e, bool failures, double *importance) {
   const tri_space *space = &e->study->space;
   tri_gaussian *model = NULL;
@@ -138,7 +138,7 @@ tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t 
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* Compares trials by value, best first; trials that were stopped early come after all others. */
+/* Compares trials by value; the best comes first. Trials that were stopped early come after all others. */
 static int compare_trials(const void *left, const void *right) {
   const tri_trial *const *a = left, *const *b = right;
   if ((*a)->early != (*b)->early) return (*a)->early ? 1 : -1;
@@ -180,7 +180,7 @@ static void print_known(const tri_explanation *e, FILE *to) {
   }
 }
 
-/* Prints the Pareto-optimal trials, best first; each needs less memory than the preceding trial. */
+/* Prints the Pareto-optimal trials, the best first. Each of them needs less memory than the trial before it. */
 static void print_pareto(const tri_explanation *e, FILE *to) {
   char text[TRI_POINT_TEXT_BYTES];
   double below = INFINITY;
@@ -199,8 +199,8 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
   }
 }
 
-/* Returns whether the memory of trials is known and trades off against their value. For a validation loss there is no
- * such trade-off: the memory of a run does not depend on its loss. */
+/* Returns whether the memory of trials is known, and less memory costs value. For a validation loss there is no such
+ * trade-off, because the memory of a run does not depend on its loss. */
 static bool knows_memory(const tri_explanation *e) {
   if (e->study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) return false;
   for (int64_t i = 0; i < e->count; i++) {
@@ -209,7 +209,8 @@ static bool knows_memory(const tri_explanation *e) {
   return false;
 }
 
-/* Prints that no trial has succeeded, and each reason once with the number of trials that failed for it. */
+/* Prints that no trial has succeeded. Prints each reason only once, with the number of trials that failed for this
+ * reason. */
 static void print_failures(const tri_explanation *e, FILE *to) {
   fprintf(to, "no trial has succeeded yet\n");
   for (int64_t i = 0; i < e->count; i++) {
@@ -273,8 +274,8 @@ static json_t *json_of_trials(const tri_explanation *e) {
   return trials;
 }
 
-/* Returns the parameters, most important first, each with its values: the mean of their trials, and the number of
- * failed trials. */
+/* Returns the parameters as JSON, the most important first. Each has its values, with the mean of the trials that have
+ * the value, and the number of those that failed. */
 static json_t *json_of_parameters(const tri_explanation *e) {
   json_t *parameters = json_array();
   for (int64_t i = 0; i < e->study->space.num_knobs; i++) {

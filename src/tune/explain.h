@@ -1,5 +1,5 @@
-/* Results of a study: the best trials, the importance of parameters, and the progress; as text, JSON and an HTML page.
- */
+/* Results of a study: the best trials, the importance of parameters, and the progress. Reports are text, JSON, or an
+ * HTML page. */
 #ifndef TRI_TUNE_EXPLAIN_H
 #define TRI_TUNE_EXPLAIN_H
 
@@ -14,12 +14,16 @@ typedef struct tri_explanation {
   const tri_study *study;
   const tri_trial *trials;
   int64_t count, done, failed;
-  const tri_trial *known;          /* [study->num_known]: results of the known recipes; state RUNNING: not tried */
-  int64_t best;                    /* index of the best trial, or -1 */
-  double importance[TRI_KNOBS];    /* mean |Shapley value| over the finished trials; 0 above TRI_SHAPLEY_DIMS */
-  double with_failures[TRI_KNOBS]; /* importance with failed trials included as value 0; 0 if no trial failed */
+  const tri_trial
+      *known;   /* [study->num_known]: results of the known recipes; state RUNNING: the recipe was not tried */
+  int64_t best; /* index of the best trial, or -1 */
+  double importance[TRI_KNOBS];    /* [i]: mean |Shapley value| of parameter i over the finished trials; 0 if there are
+                                      more parameters than TRI_SHAPLEY_DIMS */
+  double with_failures[TRI_KNOBS]; /* [i]: importance if failed trials are included with the value 0; 0 if no trial
+                                      failed */
   int32_t order[TRI_KNOBS];        /* parameters by importance, the most important first */
-  double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* mean shown value of the trials with each value; NaN: none */
+  double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* [i][v]: mean shown value of the trials in which parameter i has its
+                                                value v; NaN if there are none */
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
 } tri_explanation;
 
@@ -27,7 +31,8 @@ typedef struct tri_explanation {
 tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t count, const tri_trial *known,
                        tri_explanation *out);
 
-/* Writes the assumptions of the trials: "sequences of 2048 tokens; simulated; ...", or "". Returns buffer. */
+/* Writes the assumptions of the trials, such as "sequences of 2048 tokens; simulated; ...", or "" if there are none.
+ * Returns `buffer`. */
 enum { TRI_EXPLAIN_NOTE_BYTES = 2100 };
 char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]);
 
@@ -39,16 +44,16 @@ double tri_explain_shown(const tri_explanation *e, const tri_trial *trial);
 /* Returns whether trial i is Pareto-optimal in value and memory; false if it is not done or its memory is not known. */
 bool tri_explain_is_pareto(const tri_explanation *e, int64_t i);
 
-/* Returns the rank that a value would have among the finished trials: 1 is the best. */
+/* Returns the rank that a value would have among the finished trials; the best has rank 1. */
 int64_t tri_explain_rank(const tri_explanation *e, double value);
 
 void tri_explain_text(const tri_explanation *e, FILE *to);
 json_t *tri_explain_json(const tri_explanation *e);
-/* Prints a self-contained page, without scripts and other files (explain_html.c). */
+/* Prints a self-contained page: it has no scripts and needs no other files (explain_html.c). */
 void tri_explain_html(const tri_explanation *e, FILE *to);
 
-/* Writes the difference of a value from the best trial's: "+3.1 %", or "-" if there is no best trial or its value is 0
- * (damaged store). Returns out. */
+/* Writes the difference between a value and the best trial's value, relative to the latter: "+3.1 %". Writes "-" if
+ * there is no best trial, or if its value is 0 (damaged store). Returns `out`. */
 enum { TRI_EXPLAIN_BESIDE_BYTES = 48 };
 const char *tri_explain_beside_best(const tri_explanation *e, double value, char out[TRI_EXPLAIN_BESIDE_BYTES]);
 

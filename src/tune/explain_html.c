@@ -1,5 +1,5 @@
-/* The report as a page that needs no other file: plots are SVG, and styles are inline. Wide plots shrink to a phone's
- * width, and printed pages use the full width. */
+/* The report as a page that needs no other file: plots are SVG, and styles are inline. On a phone wide plots shrink to
+ * the screen's width; printed pages use the full width. */
 #include "base/format.h"
 #include "base/memory.h"
 #include "report/chart.h"
@@ -19,7 +19,8 @@ typedef struct spans {
   tri_chart_span value, memory; /* memory in per cent of the fullest device's memory; begins at 0 */
 } spans;
 
-/* Returns the ranges of the trials, and of the first `num_known` known recipes. */
+/* Returns the ranges of value and memory of the finished ones among the trials and the first `num_known` known
+ * recipes. */
 static spans spans_of(const tri_explanation *e, int64_t num_known) {
   spans found = {TRI_CHART_NO_SPAN, {0, 0}};
   for (int64_t i = 0; i < e->count + num_known; i++) {
@@ -31,7 +32,8 @@ static spans spans_of(const tri_explanation *e, int64_t num_known) {
   return found;
 }
 
-/* Returns the legend of known recipes, or "" if none has finished. Their mark is a diamond, which trials do not use. */
+/* Returns the words for known recipes in a legend; "" if none has finished. Their mark is a diamond, which no trial
+ * has. */
 static const char *known_legend(const tri_explanation *e) {
   bool any = false;
   for (int64_t r = 0; r < e->study->num_known; r++) any = any || e->known[r].state == TRI_TRIAL_DONE;
@@ -51,7 +53,7 @@ static void print_known_lines(const tri_explanation *e, const tri_chart *c) {
   }
 }
 
-/* Draws the value of each trial, and a line of the best value so far. */
+/* Draws the value of each trial in order, and a line for the best value so far. */
 static void print_course(const tri_explanation *e, FILE *to) {
   tri_chart c;
   char name[80];
@@ -79,7 +81,8 @@ static void print_course(const tri_explanation *e, FILE *to) {
   tri_chart_end(&c);
 }
 
-/* Draws a bar for each parameter, or two if trials have failed. */
+/* Draws a bar for the importance of each parameter, and a second bar for the importance with failures if trials have
+ * failed. */
 static void print_importance(const tri_explanation *e, FILE *to) {
   const tri_space *space = &e->study->space;
   const char *names[TRI_KNOBS];
@@ -136,8 +139,8 @@ static void words_of(const tri_knob *knob, const char *words[TRI_KNOB_VALUES]) {
   for (int64_t v = 0; v < knob->count; v++) words[v] = knob->words[v];
 }
 
-/* Draws one parameter: each trial's value, the mean of each column as a bar, and the number of failed trials of the
- * column. */
+/* Draws the panel of parameter k. For each of its values the panel has the value of each trial, their mean as a bar,
+ * and the number of failed trials. */
 static void print_panel(const tri_explanation *e, int32_t k, FILE *to) {
   const tri_knob *knob = &e->study->space.knobs[k];
   const char *words[TRI_KNOB_VALUES];
@@ -172,7 +175,8 @@ static void print_effects(const tri_explanation *e, FILE *to) {
           tri_explain_unit(e->study));
 }
 
-/* Draws the number of failed trials and of all trials with value v of parameter a and value w of parameter b. */
+/* Draws, for value v of parameter a and value w of parameter b, the number of failed trials and the number of all
+ * trials. */
 static void print_region(const tri_explanation *e, const tri_chart *c, int64_t a, int64_t v, int64_t b, int64_t w) {
   int64_t done = 0, failed = 0;
   char look[64], text[48];
@@ -191,7 +195,7 @@ static void print_region(const tri_explanation *e, const tri_chart *c, int64_t a
   tri_chart_text(c, "", left + wide / 2, y + 4.5, "middle", text);
 }
 
-/* Draws a map of the two parameters with the largest effect on failures. */
+/* Draws a map of the failures over the two parameters that have the largest effect on failures. */
 static void print_regions(const tri_explanation *e, FILE *to) {
   const tri_space *space = &e->study->space;
   int64_t a = 0, b = -1;
@@ -222,7 +226,7 @@ static void print_regions(const tri_explanation *e, FILE *to) {
   fprintf(to, " (down): what failures depend on most.</p>\n");
 }
 
-/* Draws value against memory; Pareto-optimal trials are larger. */
+/* Draws the trials' values over their memory. Pareto-optimal trials have larger marks. */
 static void print_pareto(const tri_explanation *e, FILE *to) {
   tri_chart c;
   const spans s = spans_of(e, e->study->num_known);

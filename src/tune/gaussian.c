@@ -9,7 +9,8 @@
 struct tri_gaussian {
   int64_t dims, count;
   bool is_category[TRI_GAUSSIAN_DIMS];
-  double log[TRI_GAUSSIAN_NUMBERS], inverse_squares[TRI_GAUSSIAN_DIMS]; /* log hyperparameters; 1 / length^2 */
+  double log[TRI_GAUSSIAN_NUMBERS],
+      inverse_squares[TRI_GAUSSIAN_DIMS]; /* logarithms of the hyperparameters; 1 / length^2 of each dimension */
   double strength, noise;
   /* x: points [count * dims]. factor: lower Cholesky factor of the covariance [count * count], row-major. inverse:
    * scratch of slope_of [count * count]. targets: (y - mean) / scale [count]. weights: inverse covariance times targets
@@ -18,8 +19,9 @@ struct tri_gaussian {
   double mean, scale; /* mean and standard deviation of y */
 };
 
-/* Prior of the hyperparameters: normal distributions of their logarithms. Lengths are of the size of the space, the
- * strength is that of the targets, and noise is small. The prior prevents overfitting to few points. */
+/* Prior of the hyperparameters: a normal distribution of the logarithm of each. A length is about the size of the
+ * space, the strength is about that of the targets, and the noise is small. The prior prevents overfitting to few
+ * points. */
 static const double LENGTH = -0.35, LENGTH_VARIANCE = 0.5, STRENGTH_VARIANCE = 2, NOISE = -8, NOISE_VARIANCE = 12;
 
 enum { BLOCK = 16 };
@@ -44,8 +46,8 @@ static double covariance(const tri_gaussian *g, const double *a, const double *b
   return g->strength * (1.0 + r + r * r / 3.0) * exp(-r);
 }
 
-/* Returns the negative logarithm of the hyperparameters' prior, and adds its gradient to `slope` unless that is NULL.
- */
+/* Returns the negative logarithm of the hyperparameters' prior. Adds its gradient to `slope`, unless `slope` is
+ * NULL. */
 static double unlikely(const tri_gaussian *g, double *slope) {
   double sum = 0;
   for (int64_t i = 0; i < g->dims + 2; i++) {
@@ -57,9 +59,9 @@ static double unlikely(const tri_gaussian *g, double *slope) {
   return sum;
 }
 
-/* Factors the covariance and solves for the weights. Returns the negative log of the posterior (the marginal
- * likelihood, Rasmussen and Williams eq. 2.30, times the prior of the hyperparameters) up to a constant, or infinity if
- * the covariance cannot be factored. */
+/* Factors the covariance and solves for the weights. Returns the negative logarithm of the posterior up to a constant,
+ * or infinity if the covariance cannot be factored. The posterior is the marginal likelihood (Rasmussen and Williams,
+ * eq. 2.30) times the prior of the hyperparameters. */
 static double factorise(tri_gaussian *g) {
   lapack_int n = (lapack_int)g->count;
   unpack(g);
@@ -79,7 +81,8 @@ static double factorise(tri_gaussian *g) {
   return value + unlikely(g, NULL);
 }
 
-/* Computes the gradient slope[dims + 2] of the negative log of the posterior; call after factorise (eq. 5.9). */
+/* Computes slope[dims + 2], the gradient of the negative logarithm of the posterior (Rasmussen and Williams, eq. 5.9).
+ * Call it after factorise. */
 static void slope_of(tri_gaussian *g, double *slope) {
   lapack_int n = (lapack_int)g->count;
   memset(slope, 0, TRI_GAUSSIAN_NUMBERS * sizeof *slope);
@@ -106,7 +109,8 @@ static void slope_of(tri_gaussian *g, double *slope) {
 
 typedef double square[TRI_GAUSSIAN_NUMBERS][TRI_GAUSSIAN_NUMBERS];
 
-/* Updates the inverse Hessian with the change of the gradient over the step s (Broyden, Fletcher, Goldfarb, Shanno). */
+/* Updates the inverse Hessian from the step s and the change of the gradient over this step (Broyden, Fletcher,
+ * Goldfarb, Shanno). */
 static void learn(square h, int64_t n, const double *s, const double *change) {
   double curve = 0, hc[TRI_GAUSSIAN_NUMBERS] = {0}, chc = 0;
   for (int64_t i = 0; i < n; i++) curve += s[i] * change[i];
@@ -122,7 +126,8 @@ static void learn(square h, int64_t n, const double *s, const double *change) {
   }
 }
 
-/* Computes the descent direction -h slope, scaled so that no hyperparameter changes by more than 1. */
+/* Computes the descent direction -h slope. Scales it so that no logarithm of a hyperparameter changes by more than
+ * 1. */
 static void direction_of(square h, int64_t n, const double *slope, double *direction) {
   double most = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -133,8 +138,8 @@ static void direction_of(square h, int64_t n, const double *slope, double *direc
   for (int64_t i = 0; i < n && most > 1; i++) direction[i] /= most;
 }
 
-/* Maximises the posterior from the current hyperparameters. Returns the negative log of the posterior that was reached.
- */
+/* Maximises the posterior from the current hyperparameters on. Returns the smallest negative logarithm of the posterior
+ * that was reached. */
 static double maximise(tri_gaussian *g, int evaluations) {
   int64_t n = g->dims + 2;
   square h = {{0}};
@@ -165,15 +170,15 @@ static double maximise(tri_gaussian *g, int evaluations) {
   return best;
 }
 
-/* Sets the hyperparameters to the result of the last fit, or to the prior's means before the first. */
+/* Sets the hyperparameters to the result of the last fit; before the first fit, to the means of the prior. */
 static void gaussian_begin(tri_gaussian *g, const tri_gaussian_state *state) {
   for (int64_t i = 0; i < g->dims + 2; i++) {
     g->log[i] = state->begun ? state->log[i] : i < g->dims ? LENGTH : i == g->dims ? 0 : NOISE;
   }
 }
 
-/* Maximises from the result of the last fit and, if evaluations allow it, also from the prior's means, because a
- * likelihood may have several maxima. */
+/* Maximises the posterior from the result of the last fit and, if there are enough evaluations, also from the means of
+ * the prior, because the posterior may have several maxima. */
 static void maximise_all(tri_gaussian *g, int evaluations, const tri_gaussian_state *state) {
   double found[TRI_GAUSSIAN_NUMBERS], first = maximise(g, evaluations);
   if (!state->begun || evaluations < 10) return;
@@ -212,7 +217,7 @@ tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t co
   normalise(g, y);
   gaussian_begin(g, state);
   if (evaluations > 0 && count > 2) maximise_all(g, evaluations, state);
-  /* Points that are nearly equal at these lengths make the matrix singular; more noise makes it regular. */
+  /* Points that are nearly equal at these lengths make the matrix singular. More noise makes it regular. */
   for (int i = 0; i < 8 && !isfinite(factorise(g)); i++) g->log[dims + 1] += 2;
   if (!isfinite(factorise(g))) {
     status = tri_fail_internal("the covariance of %lld trials cannot be factored", (long long)count);
@@ -235,8 +240,8 @@ void tri_gaussian_destroy(tri_gaussian *g) {
   tri_free(g);
 }
 
-/* Predicts up to BLOCK points together, interleaved in `work[count][BLOCK]`, so that each number of the factor is read
- * once for all of them. */
+/* Predicts up to BLOCK points together, which are interleaved in work[count][BLOCK], so that each number of the factor
+ * is read only once for all of them. */
 static void predict_block(const tri_gaussian *g, int64_t places, const double *x, double (*work)[BLOCK], double *means,
                           double *deviations) {
   double sums[BLOCK] = {0}, left[BLOCK];

@@ -1,7 +1,8 @@
 /* Successive halving (Jamieson and Talwalkar 2016) of a validation loss. All trials are trained for an eighth of their
- * steps, the better half of them for a quarter, the better half of those for a half, and the remaining ones to the end.
- * All follow the learning-rate schedule of the whole run, and each round resumes the trial's own checkpoint. So a trial
- * that is trained to the end equals, to the bit, a plain run with its settings. */
+ * steps. The better half of them is trained to a quarter of the steps, the better half of those to a half, and the
+ * better half of those to the end. All trials follow the learning-rate schedule of the whole run, and each round
+ * resumes the trial's own checkpoint. So a trial that is trained to the end is equal, to the bit, to a plain run with
+ * its settings. */
 #include "tune/halving.h"
 
 #include "base/format.h"
@@ -16,13 +17,13 @@
 
 enum { FOR_HALVING = 1 << 23 };
 
-/* Returns the maximum number of trials that continue after a round; failed trials do not. */
+/* Returns the maximum number of trials that continue after a round. Failed trials never continue. */
 static int64_t better_half(int64_t members) { return (members + 1) / 2; }
 
 /* ---- points ------------------------------------------------------------------------------------------------------ */
 
-/* Moves a random sample of points to the first `some` places of points[count]. A larger sample with the same seed
- * contains the smaller one. */
+/* Moves a random sample of `some` points to the beginning of points[count]. A larger sample with the same seed contains
+ * the smaller one. */
 static void draw_points(const tri_study *study, tri_point *points, int64_t count, int64_t some) {
   const tri_random_key key = tri_random_stream(study->search.seed, TRI_RANDOM_TUNE, FOR_HALVING);
   for (int64_t i = 0; i < some && i + 1 < count; i++) {
@@ -70,10 +71,10 @@ typedef struct contestant {
   double loss;
 } contestant;
 
-/* Trials of a round. */
+/* The trials of a round. */
 typedef struct field {
   int64_t round, count;
-  bool ended; /* all trials have ended the round */
+  bool ended; /* whether all trials have ended the round */
   contestant of[TRI_MOST_MEMBERS];
 } field;
 
@@ -92,8 +93,8 @@ static void read_round(field *f, const tri_member *rows, int64_t count) {
   }
 }
 
-/* Finds the first round that has not ended, or the last one; f->count is 0 if all trials of the previous round have
- * failed. */
+/* Finds the first round that has not ended, or the last round if all have ended. Sets f->count to 0 if all trials of
+ * the previous round have failed. */
 static void find_round(const tri_rounds *r, const tri_member *rows, int64_t count, field *f) {
   f->count = r->members;
   for (int64_t i = 0; i < f->count; i++) f->of[i].member = i + 1;
@@ -148,7 +149,8 @@ static tri_status halving_command(const tri_rounds *r, const tri_member *row, co
   tri_trial_plan plan;
   tri_short_run *run = NULL;
   TRI_TRY(tri_point_plan(study, &row->point, &plan));
-  if (row->round == 1 && tri_path_exists(folder)) TRI_TRY(tri_directory_remove(folder)); /* left by a killed process */
+  if (row->round == 1 && tri_path_exists(folder))
+    TRI_TRY(tri_directory_remove(folder)); /* a killed process has left it */
   TRI_TRY(tri_short_run_create(study, plan.devices, folder, row->round == 1 ? "never" : "auto", &run));
   tri_short_run_plan(run, study, &plan);
   tri_short_run_learn(run, &plan);
@@ -162,7 +164,7 @@ static tri_status halving_command(const tri_rounds *r, const tri_member *row, co
   return TRI_OK;
 }
 
-/* Returns whether a trial may still be trained, or is the best one at the end. */
+/* Returns whether the folder of a trial is needed: the trial may still be trained, or, at the end, is the best one. */
 static bool is_needed(const field *f, const tri_member *rows, int64_t count, int64_t member) {
   const tri_member *best = f->ended ? tri_rounds_best(rows, count) : NULL;
   if (best != NULL) return best->member == member;
@@ -181,7 +183,7 @@ static tri_status halving_clear(const tri_rounds *r, const tri_member *rows, int
     char path[TRI_PATH_BYTES];
     if (is_needed(f, rows, count, rows[i].member)) continue;
     status = tri_rounds_folder(r, &rows[i], root, path);
-    /* Another tuner may have removed the folder, so a failure is ignored. */
+    /* A failure is ignored, because another tuner may have removed the folder. */
     if (status == TRI_OK && tri_path_exists(path)) (void)tri_directory_remove(path);
   }
   tri_free(f);

@@ -1,4 +1,4 @@
-/* Successive halving: the method is in halving.c, its reports are in halving_report.c. */
+/* Successive halving. The method is in halving.c; its reports are in halving_report.c. */
 #ifndef TRI_TUNE_HALVING_H
 #define TRI_TUNE_HALVING_H
 
@@ -6,7 +6,7 @@
 
 enum { TRI_HALVING_ROUNDS = 4 };
 
-/* Returns the step that ends a round: at an eighth, a quarter, a half and the end of all steps. */
+/* Returns the last step of a round: an eighth, a quarter, a half or all of the trial's steps. */
 static inline int64_t tri_halving_last_step(const tri_study *study, int64_t round) {
   const int64_t part = INT64_C(1) << (TRI_HALVING_ROUNDS - round);
   return (study->trial.steps + part - 1) / part;

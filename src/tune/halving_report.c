@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A trial and the last round that it ended, or its first round while that is running. Standings are sorted by round,
- * the latest first, then by loss; failed trials come last. */
+/* A trial, with the last round that it ended; or with its first round, if the trial has ended none. Standings are
+ * sorted by round, the latest first, then by loss. Failed trials come last. */
 typedef struct standing {
   const tri_member *last;
-  double seconds; /* seconds of all rounds */
+  double seconds; /* duration of all rounds of the trial together */
 } standing;
 
 static int compare_standings(const void *left, const void *right) {
@@ -26,7 +26,7 @@ static int compare_standings(const void *left, const void *right) {
   return (a->member > b->member) - (a->member < b->member);
 }
 
-/* Sets *out to the sorted standings of all trials, and returns their number; release *out with tri_free. */
+/* Sets *out to the sorted standings of all trials, and returns their number. Release *out with tri_free. */
 static int64_t stand(const tri_member *rows, int64_t count, standing **out) {
   int64_t found = 0;
   if (tri_alloc("standings", (size_t)count, sizeof **out, out) != TRI_OK) return 0;
@@ -42,7 +42,7 @@ static int64_t stand(const tri_member *rows, int64_t count, standing **out) {
   return found;
 }
 
-/* Returns the number of steps of all rounds that have ended; a failed round counts in full. */
+/* Returns the number of steps of all rounds that have ended. A failed round counts with all its steps. */
 static int64_t steps_made(const tri_study *study, const tri_member *rows, int64_t count) {
   int64_t steps = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -144,7 +144,7 @@ json_t *tri_halving_json(const tri_study *study, const tri_member *rows, int64_t
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
-/* Plots the losses. Rows are sorted by round, and so by steps. */
+/* Plots the losses over each parameter. The rows are sorted by round, and therefore by number of steps. */
 static void print_plots(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
   tri_loss_mark *marks = NULL;
   int64_t n = 0;

@@ -13,12 +13,12 @@ static const char *const curves[] = {COLOURS(CURVE)};
 static const char *const dots[] = {COLOURS(DOTS)};
 enum { COLOURS_HELD = sizeof curves / sizeof *curves };
 
-/* Returns the place of a mark on the axis; a category's place is its index. */
+/* Returns the position of a mark on the axis. For a category the position is the index of the value. */
 static double place_of(const tri_knob *knob, const tri_loss_mark *mark, int64_t k) {
   return knob->is_category ? mark->point->at[k] : knob->numbers[mark->point->at[k]];
 }
 
-/* Returns the end of the marks from `first` on that have the same number of steps. */
+/* Returns the end of the run of marks from `first` on that have the same number of steps. */
 static int64_t end_of_series(const tri_loss_mark *marks, int64_t count, int64_t first) {
   int64_t end = first;
   while (end < count && marks[end].steps == marks[first].steps) end++;
@@ -86,7 +86,7 @@ void tri_loss_plot(const tri_study *study, int64_t k, const tri_loss_mark *marks
   } else if (across.low > 0 && tri_chart_is_wide(across)) {
     tri_chart_set_across_logarithmic(&c, knob->name, across);
   } else {
-    const double pad = 0.05 * (across.high - across.low); /* keeps dots and their numbers off the frame */
+    const double pad = 0.05 * (across.high - across.low); /* space that keeps dots and their numbers off the frame */
     across = (tri_chart_span){across.low - pad, across.high + pad};
     tri_chart_set_across(&c, knob->name, across, false);
   }

@@ -13,8 +13,8 @@ typedef struct tri_loss_mark {
   double loss;
 } tri_loss_mark;
 
-/* Draws marks[count], sorted by their steps, below a heading: a colour for each number of steps, with a line if `knob`
- * is the study's only parameter and is not a category. */
+/* Draws marks[count], which are sorted by their steps, below a heading. Each number of steps has its own colour. If
+ * `knob` is the study's only parameter and is not a category, a line connects the marks of a colour. */
 void tri_loss_plot(const tri_study *study, int64_t knob, const tri_loss_mark *marks, int64_t count, FILE *to);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rows of a study in rounds: look-ups that the loop, the methods and their reports share. */
+/* Look-ups in the rows of a study in rounds. The loop, the methods and their reports share them. */
 #include "files/file.h"
 #include "tune/rounds.h"
 

@@ -1,8 +1,8 @@
-/* Population-based training (Jaderberg et al. 2017): several runs of one model are trained in parallel, each with its
- * own parameters. After every round the members in the worst share continue from the weights of one of the best and
- * from its parameters, each multiplied or divided by a factor. In this way the study finds a schedule for parameters
- * such as the learning rate. Members do not wait for each other: a member is compared with the members that have ended
- * the same round so far. */
+/* Population-based training (Jaderberg et al. 2017). Several runs of one model are trained in parallel, each with its
+ * own parameters. After every round, each member of the worst share continues from the weights of one of the best
+ * members. It also takes that member's parameters, each multiplied or divided by a factor. In this way the study finds
+ * a schedule for parameters such as the learning rate. Members do not wait for each other: a member is compared with
+ * the members that have ended the same round so far. */
 #include "tune/population.h"
 
 #include "base/random.h"
@@ -18,14 +18,14 @@ enum { FOR_POPULATIONS = 1 << 20 };
 
 /* ---- exploit and explore ----------------------------------------------------------------------------------------- */
 
-/* Returns a random number in [0, 1) that depends only on the seed, the member, the round and the purpose `what`. */
+/* Returns a random number in [0, 1). It depends only on the seed, the member, the round and the purpose `what`. */
 static double uniform(const tri_study *study, int64_t member, int64_t round, int64_t what) {
   tri_random_key key = tri_random_stream(study->search.seed, TRI_RANDOM_TUNE,
                                          (uint64_t)FOR_POPULATIONS + (uint64_t)(round * TRI_MOST_MEMBERS + member));
   return tri_random_u32(key, (uint64_t)what) / 4294967296.0;
 }
 
-/* Draws new parameters, log-uniformly between low and high. */
+/* Draws new parameters. Their logarithms are uniform between those of `low` and `high`. */
 static void begin_anew(const tri_study *study, tri_member *out) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
@@ -98,7 +98,7 @@ static tri_status population_command(const tri_rounds *r, const tri_member *row,
     snprintf(name, sizeof name, "checkpoints/step-%08ld", (long)population_last_step(study, row->round - 1));
     TRI_TRY(tri_path_join(from, parent, name));
   }
-  if (tri_path_exists(folder)) TRI_TRY(tri_directory_remove(folder)); /* left by a process that was killed */
+  if (tri_path_exists(folder)) TRI_TRY(tri_directory_remove(folder)); /* a process that was killed has left it */
   TRI_TRY(tri_short_run_create(study, study->devices, folder, from, &run));
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     char key[64];
@@ -117,8 +117,8 @@ static tri_status population_command(const tri_rounds *r, const tri_member *row,
   return TRI_OK;
 }
 
-/* Removes folders of rounds that all members have ended, except the newest of these rounds, from which members still
- * begin. At the end only the best member's last folder is kept. */
+/* Removes the folders of rounds that all members have ended. Keeps those of the newest of these rounds, because members
+ * still begin from them. At the end keeps only the last folder of the best member. */
 static tri_status population_clear(const tri_rounds *r, const tri_member *rows, int64_t count, const char *root) {
   int64_t behind = r->rounds;
   char path[TRI_PATH_BYTES];
@@ -133,13 +133,14 @@ static tri_status population_clear(const tri_rounds *r, const tri_member *rows, 
   for (int64_t i = 0; i < count; i++) {
     if (&rows[i] == best || (rows[i].round >= behind && best == NULL)) continue;
     TRI_TRY(tri_rounds_folder(r, &rows[i], root, path));
-    if (tri_path_exists(path) && tri_directory_remove(path) != TRI_OK) continue; /* another tuner may be removing it */
+    if (tri_path_exists(path) && tri_directory_remove(path) != TRI_OK)
+      continue; /* another tuner may be removing the folder, too */
   }
   return TRI_OK;
 }
 
-/* Returns whether a member has failed in a round that no other member has finished, so that there are no weights to
- * continue from. */
+/* Returns whether a member has failed in a round that no other member has finished. Such a member must wait, because
+ * there are no weights to continue from. */
 static bool must_wait(const tri_member *rows, int64_t count, int64_t member, int64_t round) {
   const tri_member *own = tri_rounds_find(rows, count, member, round);
   if (own == NULL || own->state != TRI_TRIAL_FAILED) return false;
@@ -166,7 +167,7 @@ static tri_status check_rounds(const tri_rounds *r, const tri_member *rows, int6
   return TRI_OK;
 }
 
-/* Chooses the member with the least progress that is not being trained. */
+/* Chooses the member with the least progress among those that are not being trained. */
 static tri_status population_next(const tri_rounds *r, const tri_member *rows, int64_t count, int64_t *member,
                                   int64_t *round, int64_t *left) {
   TRI_TRY(check_rounds(r, rows, count));

@@ -1,4 +1,4 @@
-/* Population-based training: the method is in population.c, its reports are in population_report.c. */
+/* Population-based training. The method is in population.c; its reports are in population_report.c. */
 #ifndef TRI_TUNE_POPULATION_H
 #define TRI_TUNE_POPULATION_H
 

@@ -1,5 +1,5 @@
-/* Reports of a population: the lineage of its best member as a schedule of its parameters, all members, and their
- * descent. */
+/* Reports of a population: the line of ancestors of its best member as a schedule of the parameters, all members, and
+ * which member each one continued from. */
 #include "report/chart.h"
 #include "report/html.h"
 #include "tune/population.h"
@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-/* Finds the ancestors of the best row, by round: line[round - 1]; NULL before a restart with new weights. Returns the
- * round of the best row, 0 if there is none. */
+/* Finds the ancestors of the best row. line[round - 1] is the ancestor in a round, or NULL if it is before a restart
+ * with new weights. Returns the round of the best row; 0 if there is none. */
 static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[TRI_MOST_ROUNDS]) {
   const tri_member *at = tri_rounds_best(rows, count);
   int64_t length = at == NULL ? 0 : at->round;
@@ -81,10 +81,10 @@ json_t *tri_population_json(const tri_study *study, const tri_member *rows, int6
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the number to plot: the loss (`what` is -1), or parameter `what`. */
+/* Returns the number of a row to plot: the loss if `what` is -1, otherwise parameter `what`. */
 static double value_of(const tri_member *row, int64_t what) { return what < 0 ? row->loss : row->values[what]; }
 
-/* Draws a dot for each round of a member, and a line from the round whose weights it began with. */
+/* Draws a dot for each finished round of a member, and a line to it from the round whose weights it began with. */
 static void print_rounds(const tri_chart *c, const tri_member *rows, int64_t count, int64_t what) {
   for (int64_t i = 0; i < count; i++) {
     const tri_member *row = &rows[i], *from = tri_rounds_find(rows, count, row->parent, row->round - 1);
@@ -99,7 +99,7 @@ static void print_rounds(const tri_chart *c, const tri_member *rows, int64_t cou
   }
 }
 
-/* Plots all rounds, with the best member's lineage in another colour. */
+/* Plots all rounds. The ancestors of the best member have another colour. */
 static void print_plot(const tri_study *study, const tri_member *rows, int64_t count, int64_t what, FILE *to) {
   const tri_member *line[TRI_MOST_ROUNDS] = {NULL};
   const int64_t length = line_of(rows, count, line);

@@ -17,7 +17,7 @@ enum { MOST_AT_ONCE = 256 };
 static const double PAUSE_S = 0.1;
 
 typedef struct trial_slot {
-  tri_child process; /* id 0: unused */
+  tri_child process; /* id 0: the place is not in use */
   tri_member row;
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   double begin_s;
@@ -67,7 +67,7 @@ static tri_status clear_away(const trainer *t) {
   return t->rounds.method->clear(&t->rounds, rows, count, t->folder);
 }
 
-/* Fails if no trial has succeeded. Called after a trial that lacks a file, because the other trials lack it, too. */
+/* Fails if no trial has succeeded. Call it after a trial that lacks a file: the other trials lack the file, too. */
 static tri_status check_any_done(const trainer *t, const tri_member *row) {
   const tri_member *rows = NULL;
   int64_t count = 0;
@@ -115,7 +115,8 @@ static tri_status rounds_begin(trainer *t, int at, int64_t *left) {
   bool claimed = false;
   TRI_TRY(tri_store_members(t->store, &rows, &count));
   TRI_TRY(r->method->next(r, rows, count, &member, &round, left));
-  if (member == 0) return tri_store_forget_dead(t->store); /* others train the remaining rounds, if still alive */
+  if (member == 0)
+    return tri_store_forget_dead(t->store); /* other tuners train the remaining rounds, if they are still alive */
   r->method->decide(r, rows, count, member, round, &s->row);
   TRI_TRY(tri_store_begin_member(t->store, &s->row, &claimed));
   if (!claimed) return TRI_OK;

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Computes the mean of the model over background[count * dims] with the parameters of the set replaced by those of x.
- * `mixed`: scratch [count * dims + count]. */
+/* Computes the mean of the model over background[count * dims], after the parameters of the set are replaced by those
+ * of x. `mixed` is scratch [count * dims + count]. */
 static tri_status with_set(const tri_gaussian *model, int64_t dims, int64_t count, const double *background,
                            const double *x, unsigned set, double *mixed, double *out) {
   double sum = 0, *means = mixed + count * dims;
@@ -22,7 +22,7 @@ static int size_of(unsigned set) {
   return size;
 }
 
-/* Returns |S|! (n - |S| - 1)! / n!. */
+/* Returns the weight of a set S in a Shapley value: |S|! (n - |S| - 1)! / n!. */
 static double weight_of(int64_t dims, int size) {
   double weight = 1.0 / (double)dims;
   for (int i = 1; i <= size; i++) weight *= (double)i / (double)(dims - i);

@@ -1,5 +1,5 @@
-/* Importance of parameters: Shapley values of the model of the trials, over all subsets of parameters (Lundberg and Lee
- * 2017). */
+/* Importance of parameters: Shapley values (Lundberg and Lee 2017) of a model of the trials, over all subsets of
+ * parameters. */
 #ifndef TRI_TUNE_SHAPLEY_H
 #define TRI_TUNE_SHAPLEY_H
 
@@ -7,8 +7,9 @@
 
 enum { TRI_SHAPLEY_DIMS = 12 };
 
-/* Computes values[dims]: the contribution of each parameter to the difference between the model's mean at the point x
- * and its mean over background[count * dims]; their sum is that difference. TRI_UNSUPPORTED above TRI_SHAPLEY_DIMS. */
+/* Computes values[dims], the contribution of each parameter to a difference: the model's mean at the point x, minus the
+ * average of its means at background[count * dims]. The sum of the values is that difference. Fails with
+ * TRI_UNSUPPORTED if `dims` is above TRI_SHAPLEY_DIMS. */
 tri_status tri_shapley(const tri_gaussian *model, int64_t dims, int64_t count, const double *background,
                        const double *x, double *values);
 

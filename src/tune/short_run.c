@@ -56,10 +56,10 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   tri_short_run_add(run, "--resume", resume);
   tri_short_run_set(run, "output", "%s", folder);
   tri_short_run_set(run, "max_restarts", "0");
-  /* The study decides when a run ends, and which of its checkpoints stay. */
+  /* The study decides when a run ends, and which of the run's checkpoints stay. */
   tri_short_run_set(run, "evaluation.stop_after", "0");
   tri_short_run_set(run, "checkpoint.best", "false");
-  tri_short_run_set(run, "samples.prompts", "[]"); /* samples are not read, and random tokens have no text */
+  tri_short_run_set(run, "samples.prompts", "[]"); /* the samples are unused, and random tokens have no text */
   *out = run;
   return TRI_OK;
 }
@@ -104,8 +104,8 @@ static bool next_line(tri_lines *lines, tri_line *line) {
   return lines != NULL && tri_lines_next_any(lines, line, &there) == TRI_OK && there;
 }
 
-/* Reads the number `key` of each line of metrics.jsonl (one line for each step) after the first `skip` lines. Returns
- * how many were read. */
+/* Reads the number `key` of each line of metrics.jsonl after the first `skip` lines. The file has one line for each
+ * step. Returns how many numbers were read. */
 static int64_t read_metrics(const char *folder, const char *key, int64_t skip, double values[MOST_STEPS]) {
   char path[TRI_PATH_BYTES];
   tri_line line;
@@ -187,15 +187,15 @@ void tri_short_run_reason(const tri_child *process, const char *log, char *reaso
   tri_line line;
   tri_lines *lines = NULL;
   if (tri_lines_open(log, LONGEST_LINE_BYTES, &lines) != TRI_OK) lines = NULL;
-  while (next_line(lines, &line)) { /* the program logs its error message there */
+  while (next_line(lines, &line)) { /* the program writes its error message to the log */
     if (strncmp(line.text, "trireme: ", 9) == 0) snprintf(words, sizeof words, "%s", line.text + 9);
   }
-  if (strlen(words) == sizeof words - 1) { /* a longer message is cut after its last whole word */
+  if (strlen(words) == sizeof words - 1) { /* the message was longer: it is cut after its last whole word */
     char *blank = strrchr(words, ' ');
     if (blank != NULL) memcpy(blank, "...", blank + 4 > words + sizeof words ? 0 : 4);
   }
   tri_lines_close(lines);
-  for (char *at = words; *at != '\0'; at++) { /* a letter of several bytes may have been cut */
+  for (char *at = words; *at != '\0'; at++) { /* the cut may be in the middle of a letter of several bytes */
     if ((unsigned char)*at < ' ' || (unsigned char)*at > '~') *at = '?';
   }
   const char *kind = ended_with(process, TRI_OUT_OF_MEMORY) ? "out of memory: "

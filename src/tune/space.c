@@ -91,8 +91,8 @@ int64_t tri_space_find(const tri_space *space, const char *name, size_t length) 
   return -1;
 }
 
-/* Sets *out to the value of a name in a rule at a point: a parameter, `devices` or `node_devices`. Returns false for
- * any other name. */
+/* Sets *out to the value of a name in a rule at a point. The name is a parameter, `devices` or `node_devices`. Returns
+ * false for any other name. */
 static bool value_of(const tri_space *space, const tri_point *point, const char *name, size_t length, double *out) {
   int64_t knob = tri_space_find(space, name, length), nodes = tri_space_find(space, "nodes", 5);
   if (knob >= 0) {
@@ -105,7 +105,8 @@ static bool value_of(const tri_space *space, const tri_point *point, const char 
   return all || (length == 12 && strncmp(name, "node_devices", length) == 0);
 }
 
-/* Evaluates a product of names and numbers, and moves *at past it. Returns false if a factor is neither. */
+/* Evaluates a product of names and numbers, and moves *at to its end. Returns false if a factor is neither a name nor a
+ * number. */
 static bool product_of(const tri_space *space, const tri_point *point, const char **at, double *out) {
   *out = 1;
   for (;;) {
@@ -127,7 +128,7 @@ static bool product_of(const tri_space *space, const tri_point *point, const cha
   }
 }
 
-/* Returns whether a rule holds at a point; *legal is false if it cannot be parsed. */
+/* Returns whether a rule holds at a point. Sets *legal to false if the rule cannot be parsed. */
 static bool rule_holds(const tri_space *space, const tri_point *point, const char *text, bool *legal) {
   double left = 0, right = 0;
   const char *at = text;
@@ -148,8 +149,8 @@ static bool rule_holds(const tri_space *space, const tri_point *point, const cha
   return false;
 }
 
-/* Parses a condition such as "schedule = interleaved". Returns false if it is not a parameter of the space and one of
- * its values. */
+/* Parses a condition such as "schedule = interleaved". Returns false if its left side is not a parameter of the space,
+ * or its right side is not one of the parameter's values. */
 static bool condition_of(const tri_space *space, const char *text, int64_t *knob, int32_t *value) {
   size_t length = strcspn(text, " =");
   *knob = tri_space_find(space, text, length);
@@ -175,7 +176,7 @@ bool tri_point_equal(const tri_space *space, const tri_point *a, const tri_point
   return memcmp(a->at, b->at, (size_t)space->num_knobs * sizeof a->at[0]) == 0;
 }
 
-/* Returns whether all rules hold. */
+/* Returns whether all rules hold at a point. */
 static bool is_allowed(const tri_space *space, const tri_point *point) {
   bool legal = true;
   for (int64_t r = 0; r < space->num_rules; r++) {

@@ -32,7 +32,7 @@ tri_status tri_store_failed(const tri_store *s, const char *what) {
                     what, s->guard.most_s);
   }
   bool damaged = tri_store_is_damage(code);
-  if (code == SQLITE_FULL || code == SQLITE_IOERR) { /* a failed write has its own reason */
+  if (code == SQLITE_FULL || code == SQLITE_IOERR) { /* the reason of a failed write is not the contents of the file */
     int error = code == SQLITE_FULL ? ENOSPC : sqlite3_system_errno(s->db);
     if (error != 0) return tri_fail(TRI_IO_FAILED, "%s: cannot %s: %s", s->path, what, tri_write_fault(error));
   }
@@ -54,7 +54,7 @@ tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out) 
 
 static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
-/* Removes a comment from a line of printed values, and the blanks before it. */
+/* Removes a comment, and the blanks before it, from a line of printed values. */
 static void cut_comment(char *line) {
   bool quoted = false;
   char *end = line;
@@ -65,8 +65,8 @@ static void cut_comment(char *line) {
   *end = '\0';
 }
 
-/* Returns whether a line of printed values is empty or sets a key to an empty value, which is the default of keys that
- * later versions add to a table. */
+/* Returns whether a line of printed values is empty, or sets a key to an empty value. A later version may add such a
+ * key, whose default is empty, to a table. */
 static bool is_nothing(const char *line) {
   static const char *const nothing[] = {": 0", ": 0.0", ": false", ": \"\"", ": auto", ": []"};
   for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
@@ -76,8 +76,8 @@ static bool is_nothing(const char *line) {
   return line[0] == '\0';
 }
 
-/* Returns a hash of the part of a study that was read from the file `name`; 0 if `name` is empty. Comments and keys
- * with empty values are skipped, so that tables of other versions give the same hash. */
+/* Returns a hash of the part of a study that was read from the file `name`; 0 if `name` is empty. Skips comments and
+ * keys with empty values, so that the tables of other versions give the same hash. */
 static uint64_t sum_of_values(const char *name, const tri_config_table *table, const void *values) {
   char *text = NULL, *rest = NULL;
   uint64_t sum = TRI_FNV1A_BEGIN;
@@ -99,10 +99,11 @@ static uint64_t sum_of_file(const char *path) {
   return sum;
 }
 
-/* Prefix of the line with the steps of a validation loss, which the study's file may leave to the run file. */
+/* Prefix of the line with the steps of a study of validation losses. The study's file may leave these steps to the run
+ * file. */
 #define STEPS_LINE "steps "
 
-/* Writes the facts that must be equal for trials to be comparable. */
+/* Writes the facts of a study that must be equal for trials to be comparable. */
 static void store_describe(const tri_study *study, char *text, size_t bytes) {
   const char *cluster = tri_study_calibrates(study) ? "" : study->cluster_name;
   size_t held = (size_t)snprintf(text, bytes,
@@ -136,7 +137,7 @@ static void store_describe(const tri_study *study, char *text, size_t bytes) {
   }
 }
 
-/* Returns whether two descriptions are equal except for hashes of an earlier version, which included help texts. */
+/* Returns whether two descriptions are equal, apart from hashes of an earlier version, which included help texts. */
 static bool is_same_but_for_sums(const char *theirs, const char *mine) {
   while (*theirs != '\0' && *mine != '\0') {
     const bool sum = strncmp(mine, " v2:", 4) == 0 && strncmp(theirs, " v2:", 4) != 0 && *theirs == ' ';
@@ -159,7 +160,7 @@ static tri_status accept_sums(tri_store *s, const char *mine) {
   return status;
 }
 
-/* Reads the description in the store; "" if there is none. */
+/* Reads the description in the store; "" if it has none. */
 static tri_status read_description(tri_store *s, char *text, size_t bytes) {
   sqlite3_stmt *query = NULL;
   TRI_TRY(tri_store_prepare(s, "SELECT text FROM study WHERE id = 1", &query));
@@ -202,7 +203,8 @@ static tri_status check_study(tri_store *s, const char *text) {
     status = accept_sums(s, mine);
     if (status == TRI_OK) status = read_description(s, theirs, ROOM);
   }
-  /* The study is the same: reports use the remaining keys of the current file (budget, recipes). */
+  /* The study is the same. Its stored file is replaced, so that reports use the other keys of the current file (budget,
+   * recipes). */
   if (status == TRI_OK)
     status = tri_store_prepare(s, "UPDATE study SET file = ? WHERE id = 1 AND text = ? AND file <> ?", &query);
   if (status == TRI_OK) {
@@ -224,8 +226,8 @@ void tri_store_host(char host[TRI_HOST_BYTES]) {
   host[TRI_HOST_BYTES - 1] = '\0';
 }
 
-/* Removes running rows of dead processes: on this host those whose process is gone, on others those without a heartbeat
- * for MOST_SILENT_S. */
+/* Removes running rows of dead processes. A process on this host is dead if it is gone; one on another host is dead if
+ * it has had no heartbeat for MOST_SILENT_S. */
 static tri_status forget_the_dead(tri_store *s, const char *table) {
   char host[TRI_HOST_BYTES], text[160];
   sqlite3_stmt *query = NULL, *drop = NULL;
@@ -278,8 +280,9 @@ tri_status tri_store_beat(tri_store *s) {
   return TRI_OK;
 }
 
-/* Returns whether a file is on a local file system. A write-ahead log is shared through memory, so all its users must
- * be on one machine. On a file system that several machines may have mounted, SQLite's rollback journal is used. */
+/* Returns whether a file is on a local file system. A write-ahead log is shared through memory, so all processes that
+ * use it must be on one machine. On a file system that several machines may have mounted, the store uses SQLite's
+ * rollback journal instead. */
 static bool is_local(const char *path) {
   static const long local[] = {0xEF53 /* ext */,       0x58465342 /* XFS */,     0x9123683E /* btrfs */,
                                0x01021994 /* tmpfs */, 0x794C7630 /* overlay */, 0x2FC12FC1 /* ZFS */};
@@ -291,7 +294,7 @@ static bool is_local(const char *path) {
   return false;
 }
 
-/* Checks that the file has our format number. A new file, which has no tables, gets the number. */
+/* Checks that the file has our format number. A new file, which has no tables, gets this number. */
 static tri_status check_format(tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
@@ -328,8 +331,8 @@ static const struct {
      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round)"},
 };
 
-/* Creates a table if it is missing, and checks that an existing one has the same definition. In a table with other keys
- * a tuner would not find its own trials, and would never end. */
+/* Creates a table if it is missing. Checks that an existing table has the same definition: if a table had other keys, a
+ * tuner would not find its own trials, and would never end. */
 static tri_status make_table(tri_store *s, const char *name, const char *columns) {
   char sql[1024];
   sqlite3_stmt *query = NULL;
@@ -349,8 +352,8 @@ static tri_status make_table(tri_store *s, const char *name, const char *columns
                   s->path, name);
 }
 
-/* Removes trials whose key or file was refused, so that they are repeated: the file may exist now. A member's round
- * stays if any member has a later round. */
+/* Removes the trials in which a key or a file was refused, so that they are repeated: the file may exist now. A round
+ * of a member stays if any member has a later round. */
 static tri_status forget_the_refused(tri_store *s) {
   char sql[512];
   snprintf(sql, sizeof sql,
@@ -450,7 +453,7 @@ static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *o
   return read_point(s, row, 1, out);
 }
 
-/* Reads the rows that follow the first num_ended trials in memory, which have ended and no longer change. */
+/* Reads the rows after the first num_ended trials. Those are in memory, have ended and no longer change. */
 static tri_status read_on(tri_store *s) {
   sqlite3_stmt *query = NULL;
   int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : INT64_MIN;
@@ -560,7 +563,7 @@ tri_status tri_store_rung(tri_store *s, int64_t number, int64_t rung, double val
   return status;
 }
 
-/* Binds the text of a recipe, which identifies it independently of its place in the file. */
+/* Binds the text of a recipe to a query. The text identifies the recipe, whatever its place in the study's file. */
 static void bind_recipe(sqlite3_stmt *query, const tri_recipe *recipe) {
   char text[sizeof recipe->layout + 64];
   snprintf(text, sizeof text, "%s devices=%lld global_batch=%lld", recipe->layout, (long long)recipe->devices,
@@ -628,7 +631,7 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
   if (!tri_path_exists(path)) return tri_fail(TRI_BAD_FILE, "the store %s does not exist", path);
   tri_status status = open_guarded(&s, SQLITE_OPEN_READWRITE);
   if (status == TRI_OK && sqlite3_prepare_v2(s.db, sql, -1, &query, NULL) != SQLITE_OK) {
-    bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* a database without our tables */
+    bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* the database does not have our tables */
     status = other ? tri_fail(TRI_BAD_FILE, "%s is not a store of trireme tune: %s", path, sqlite3_errmsg(s.db))
                    : tri_store_failed(&s, "read it");
   }
@@ -643,7 +646,8 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
   return status;
 }
 
-/* Reads the steps of a trial from the description. `text`: scratch of TRI_STUDY_TEXT_BYTES. */
+/* Reads the steps of a trial from the store's description of its study. `text` is scratch of TRI_STUDY_TEXT_BYTES
+ * bytes. */
 static tri_status read_steps(const char *path, char *text, tri_study *out) {
   TRI_TRY(text_of(path, "SELECT text FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES));
   const char *line = strstr(text, "\n" STEPS_LINE);

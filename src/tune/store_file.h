@@ -12,13 +12,13 @@ struct tri_store {
   tri_store_guard guard;
   const tri_study *study;
   char path[TRI_PATH_BYTES];
-  tri_trial *trials; /* as last read; the first num_ended have ended */
+  tri_trial *trials; /* trials as they were last read; the first num_ended trials have ended */
   int64_t num_trials, num_ended, room;
-  tri_member *members; /* as last read */
+  tri_member *members; /* members as they were last read */
   double beat_s;       /* time of the last write by tri_store_beat */
 };
 
-/* Fails with SQLite's message about the last call; `what`: the action that failed. */
+/* Fails with SQLite's message about the last call. `what` is the action that failed, for the message. */
 tri_status tri_store_failed(const tri_store *s, const char *what);
 tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out);
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stddef.h>
 
-/* Limits with room for a store of a million trials. */
+/* Limits. A store of a million trials is within them. */
 enum { MOST_VALUE_BYTES = 1 << 20, MOST_SQL_BYTES = 1 << 16, MOST_HEAP_BYTES = 64 << 20, ASK_EVERY = 2000 };
 
 static const struct {
@@ -46,15 +46,15 @@ void tri_store_guard_begin(tri_store_guard *guard, sqlite3 *db, double most_s) {
   tri_store_guard_renew(guard);
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) sqlite3_limit(db, limits[i].what, limits[i].most);
   for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
-    /* A switch that this SQLite does not know fails, and is not needed. */
+    /* If this SQLite does not know a switch, the call fails, and the switch is not needed. */
     (void)sqlite3_db_config(db, switches[i].what, switches[i].on, NULL);
   }
   sqlite3_hard_heap_limit64(MOST_HEAP_BYTES);
   sqlite3_progress_handler(db, ASK_EVERY, is_late, guard);
 }
 
-/* Checks types and texts, because SQLite uses the text: a row of sqlite_schema may have the type `table` and be a view.
- */
+/* Checks the types and the texts of the schema. SQLite uses the text: a row of sqlite_schema may have the type `table`
+ * and define a view. */
 tri_status tri_store_check_schema(sqlite3 *db, const char *path, int *code) {
   static const char sql[] =
       "SELECT CASE WHEN type IN ('table', 'index') THEN 'view or virtual table' ELSE type END, name"
@@ -97,7 +97,7 @@ tri_status tri_store_check_state(const char *path, const char *what, int64_t num
 }
 
 tri_status tri_store_check_real(const char *path, const char *what, int64_t number, const char *column, double value) {
-  const double most = 1e30; /* its square is finite */
+  const double most = 1e30; /* the square of this number is finite */
   if (fabs(value) <= most) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s: %s %lld: its `%s` is %g, but %g is the maximum; name another file", path, what,
                   (long long)number, column, value, most);

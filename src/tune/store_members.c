@@ -1,4 +1,4 @@
-/* The rounds of members in the store (rounds.h). */
+/* The rounds of members in the store; rounds.h has their functions. */
 #include "base/memory.h"
 #include "tune/rounds.h"
 #include "tune/store_file.h"
@@ -15,8 +15,8 @@ static bool has_points(const tri_study *study) {
   return method != NULL && method->of_points;
 }
 
-/* Writes the parameters as "lr=0.001,clip=1" with all significant digits; for a method whose members are points of the
- * space, writes the point. */
+/* Writes the parameters of a row, such as "lr=0.001,clip=1", with all significant digits. If the members of the method
+ * are points of the space, writes the point. */
 static void write_params(const tri_study *study, const tri_member *row, char text[PARAMS_BYTES]) {
   const double *values = row->values;
   size_t held = 0;
@@ -45,7 +45,7 @@ static tri_status read_params(const tri_study *study, const char *text, tri_memb
   return TRI_OK;
 }
 
-/* Checks the numbers of a row; `before` is the preceding row, or NULL. */
+/* Checks the numbers of a row. `before` is the row before it; NULL for the first row. */
 static tri_status check_member(const tri_store *s, int64_t state, const tri_member *row, const tri_member *before) {
   TRI_TRY(tri_store_check_number(s->path, "member", row->member, TRI_MOST_MEMBERS));
   TRI_TRY(tri_store_check_number(s->path, "round", row->round, TRI_MOST_ROUNDS));

@@ -17,10 +17,10 @@
 
 enum {
   PEEK_BUSY_MS = 300,
-  MOST_PEEK_S = 1, /* seconds of a statement */
+  MOST_PEEK_S = 1, /* maximum duration of a statement in seconds */
   MOST_FILE_BYTES = 512 << 20,
   MOST_SHOWN_ROWS = 50000,
-  MOST_SHOWN_BYTES = 32 << 20, /* bytes of all texts */
+  MOST_SHOWN_BYTES = 32 << 20, /* maximum bytes of all texts together */
   URI_BYTES = 3 * TRI_PATH_BYTES + 64,
   JOURNAL_KIND_AT = 18,
   JOURNAL_IS_WAL = 2
@@ -30,11 +30,11 @@ typedef struct peek {
   sqlite3 *db;
   tri_store_guard guard;
   char path[TRI_PATH_BYTES];
-  int64_t bytes; /* bytes of the texts read so far */
+  int64_t bytes; /* number of bytes of the texts read so far */
 } peek;
 
-/* Opens a file for SQLite in place of open(2), without following links. SQLite opens by whole paths, so a folder could
- * be replaced by a link between SQLite's check and its open. */
+/* Opens a file for SQLite in place of open(2), without following links. SQLite checks and opens a file by its whole
+ * path, so a folder of this path could be replaced by a link between the check and the opening. */
 static int open_plain(const char *path, int flags, int mode) {
   const char *name = NULL;
   struct stat about;
@@ -64,8 +64,9 @@ tri_status tri_store_peek_prepare(void) {
   return tri_fail(TRI_UNSUPPORTED, "this SQLite has no hook for opening files");
 }
 
-/* Checks the file before SQLite opens it. *at_rest: the store uses a write-ahead log and none exists, so no process
- * writes and the file alone is complete. SQLite itself would create such a log, and remove it afterwards. */
+/* Checks the file before SQLite opens it. Sets *at_rest to whether the store uses a write-ahead log, and the log does
+ * not exist: then no process writes, and the file alone is complete. SQLite itself would create such a log, and remove
+ * it afterwards. */
 static tri_status check_store(const char *root, const char *relative, bool *at_rest) {
   char log[TRI_PATH_BYTES], kind = 0;
   struct stat about;
@@ -86,7 +87,7 @@ static tri_status check_store(const char *root, const char *relative, bool *at_r
                   relative, MOST_FILE_BYTES >> 20);
 }
 
-/* Writes the path as a URI, with special characters escaped. */
+/* Writes a path as a URI with its special characters escaped. */
 static void uri_of(const char *path, bool at_rest, char uri[URI_BYTES]) {
   size_t at = (size_t)snprintf(uri, URI_BYTES, "file:");
   for (const char *c = path; *c != '\0' && at + 40 < URI_BYTES; c++) {
@@ -112,7 +113,7 @@ static tri_status peek_prepare(peek *p, const char *sql, sqlite3_stmt **out) {
   return sqlite3_prepare_v2(p->db, sql, -1, out, NULL) == SQLITE_OK ? TRI_OK : peek_failed(p);
 }
 
-/* Returns the value of a column; states as words. */
+/* Returns the value of a column; for a state its word. */
 static json_t *json_of_value(sqlite3_stmt *row, int column) {
   if (strcmp(sqlite3_column_name(row, column), "state") == 0) {
     int state = sqlite3_column_int(row, column);
@@ -159,7 +160,8 @@ static tri_status peek_rows(peek *p, const char *sql, json_t *document, const ch
   return status;
 }
 
-/* Returns the rest of the line "KEY ..." in a store's description of its study, up to the first space if `one_word`. */
+/* Returns the rest of the line that begins with KEY in a store's description of its study; with `one_word` only up to
+ * the first space. */
 static json_t *json_of_line(const char *text, const char *key, bool one_word) {
   size_t bytes = strlen(key);
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -171,7 +173,7 @@ static json_t *json_of_line(const char *text, const char *key, bool one_word) {
   return json_null();
 }
 
-/* Adds the description of the study to the document. Returns the objective. */
+/* Adds the description of the study to the document. Returns the objective of the study. */
 static tri_objective describe(const char *text, json_t *document) {
   static const char key[] = "\nobjective ";
   const char *line = strstr(text, key);

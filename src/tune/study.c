@@ -42,7 +42,7 @@ TRI_CONFIG_WORDS(priors, tri_prior, PRIORS)
 #define ROOM(STRUCT, NAME) .bytes = sizeof(((STRUCT *)0)->NAME)
 #define TEXT(STRUCT, NAME) KEY(STRUCT, NAME, TRI_CONFIG_STRING), ROOM(STRUCT, NAME)
 
-enum { MOST_COUNTED = 1 << 24 }; /* devices, nodes, sequences of a step */
+enum { MOST_COUNTED = 1 << 24 }; /* maximum number of devices, of nodes, or of sequences of a step */
 
 static const tri_config_key trial_keys[] = {
     {AT("warmup", trial.warmup, TRI_CONFIG_INT), .range = {.low = 0, .high = 10000}, .fallback = "2",
@@ -161,7 +161,7 @@ static const tri_config_key *layout_key(const char *name) {
   return NULL;
 }
 
-/* Choices of the optimizer that can be parameters, and their offsets in the optimizer's settings. */
+/* Choices of the optimizer that can be parameters of a space, with their offsets in the optimizer's settings. */
 static const struct {
   const char *name;
   const tri_config_word *words;
@@ -172,7 +172,7 @@ static const struct {
 };
 enum { OPTIMIZER_KNOBS = sizeof optimizer_knobs / sizeof *optimizer_knobs };
 
-/* Returns the index of a parameter in optimizer_knobs; -1: none. */
+/* Returns the index of a parameter in optimizer_knobs; -1 if it is not one of them. */
 static int optimizer_knob(const char *name) {
   for (int i = 0; i < OPTIMIZER_KNOBS; i++) {
     if (strcmp(optimizer_knobs[i].name, name) == 0) return i;
@@ -303,7 +303,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
 
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out) {
   tri_status status = plan_of(study, point, out);
-  if (status == TRI_BAD_CONFIG) return TRI_BAD_LAYOUT; /* a key that is refused for a point is a bad combination, too */
+  if (status == TRI_BAD_CONFIG) return TRI_BAD_LAYOUT; /* a refused key, too, is a bad combination */
   return status;
 }
 
@@ -348,8 +348,8 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
   return 0;
 }
 
-/* The objective of AlgoPerf (Dahl et al. 2023): a fixed target within a fixed budget. Any run that reaches the target
- * is better than any that does not. */
+/* Returns the value of a run under the objective of AlgoPerf (Dahl et al. 2023): a fixed target within a fixed budget.
+ * Any run that reaches the target is better than any run that does not. */
 double tri_study_value_of_loss(const tri_study *study, bool reached, double seconds, double loss) {
   if (reached) return 1 + 3600 / fmax(seconds, 1e-9);
   return fmin(study->trial.target_loss / loss, 1);
@@ -376,7 +376,7 @@ static tri_status check_names(const tri_study *study) {
   return TRI_OK;
 }
 
-/* Checks whether a value is possible by itself; the message lists the possible ones. */
+/* Checks whether a value is possible by itself. The message lists the possible values. */
 static tri_status check_value(const tri_study *study, const tri_knob *knob, int64_t v) {
   char text[80];
   tri_layout layout;
@@ -421,7 +421,7 @@ tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *co
   tri_trial_plan plan;
   char why[512] = "no point satisfies the constraints";
   TRI_TRY(tri_space_points(&study->space, &points, &all));
-  for (int64_t i = 0; i < all; i++) { /* a point that is not a valid layout needs no trial */
+  for (int64_t i = 0; i < all; i++) { /* only points that are valid layouts are tried */
     if (tri_point_plan(study, &points[i], &plan) == TRI_OK) {
       points[legal++] = points[i];
     } else if (i == 0) {
@@ -447,7 +447,7 @@ static tri_status precision_of(tri_study *study) {
   return tri_fail(TRI_BAD_CONFIG, "`precision` must be one of bf16, fp32, fp64, not `%s`", study->precision_name);
 }
 
-/* Checks that a run whose loss is the objective has one, and that the reader accepts all values of `optimizer.*`. */
+/* Checks that a run has the loss that is the objective, and that the reader accepts all values of `optimizer.*`. */
 static tri_status check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
   const bool to_target = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
   if (!tri_objective_is_of_loss(study->objective)) return TRI_OK;
@@ -462,7 +462,7 @@ static tri_status check_run(const tri_study *study, const tri_run_config *config
     const tri_knob *knob = &study->space.knobs[k];
     for (int64_t v = 0; v < knob->count && strncmp(knob->name, "optimizer.", 10) == 0; v++) {
       char text[80], steps[64];
-      const char *const overrides[] = {steps, text}; /* as many steps as a trial has */
+      const char *const overrides[] = {steps, text}; /* the run has as many steps as a trial */
       snprintf(steps, sizeof steps, "optimizer.steps=%lld", (long long)tri_study_trial_steps(study));
       snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
       if (tri_run_config_load(study->run, overrides, 2, scratch) == TRI_OK) continue;
@@ -474,7 +474,7 @@ static tri_status check_run(const tri_study *study, const tri_run_config *config
   return TRI_OK;
 }
 
-/* Reads the run file: what all trials share, and sequence and global batch unless the study sets them. */
+/* Reads from the run file what all trials share, and the sequence and the batch unless the study sets them. */
 static tri_status read_run_file(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
@@ -496,7 +496,7 @@ static tri_status read_run_file(tri_study *study) {
   return status;
 }
 
-/* Checks that every point has devices and a batch, from the study or from a parameter. */
+/* Checks that every point has a number of devices and a batch, which the study or a parameter sets. */
 static tri_status check_given(const tri_study *study) {
   if (study->search.method == TRI_METHOD_POPULATION) return TRI_OK;
   bool nodes = tri_space_find(&study->space, "nodes", 5) >= 0;
@@ -573,7 +573,7 @@ tri_status tri_study_set_method(tri_study *study, const char *name) {
 
 int64_t tri_study_trial_steps(const tri_study *study) { return study->trial.warmup + study->trial.steps; }
 
-/* Parameters that population-based training can vary, because they may change in the middle of a run. */
+/* Parameters that population-based training can vary: they may change in the middle of a run. */
 static const char *const population_knobs[] = {"lr", "min_lr", "weight_decay", "clip"};
 
 static tri_status check_population(const tri_study *study) {
@@ -603,7 +603,7 @@ static tri_status check_space(tri_study *study, const tri_yaml *root) {
   return status == TRI_OK ? TRI_OK : tri_objective_add_line(status, root);
 }
 
-/* Refuses a run file in place of a study. */
+/* Refuses a run file that was given in place of a study file. */
 static tri_status check_is_study(const tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "data") == NULL || tri_yaml_find(root, "space") != NULL) {
     return TRI_OK;

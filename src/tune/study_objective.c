@@ -53,8 +53,8 @@ static const tri_yaml *find(const tri_yaml *mapping, const char *key) {
   return mapping != NULL && mapping->kind == TRI_YAML_MAPPING ? tri_yaml_find(mapping, key) : NULL;
 }
 
-/* Returns the node with the name of the entry `name` of `space`, for its line in messages; otherwise `space` or the
- * root. */
+/* Returns the node with the name of the entry `name` of `space`, whose line messages name. If there is no such entry,
+ * returns the node of `space`, or the root. */
 static const tri_yaml *entry_of(const tri_yaml *root, const char *name) {
   const tri_yaml *space = find(root, "space");
   for (const tri_yaml *entry = space == NULL ? NULL : space->first; entry != NULL; entry = entry->next) {
@@ -98,10 +98,10 @@ tri_status tri_objective_add_line(tri_status status, const tri_yaml *root) {
 
 static bool is_of_optimizer(const char *name) { return strncmp(name, "optimizer.", 10) == 0; }
 
-/* Returns whether a parameter changes the loss after the same number of steps. */
+/* Returns whether a parameter has an effect on the loss after a given number of steps. */
 static bool changes_loss(const char *name) { return is_of_optimizer(name) || strcmp(name, "accumulation") == 0; }
 
-/* Returns whether `name` is a key of run files. Sets `meant` to the nearest key, or "". */
+/* Returns whether `name` is a key of run files. Sets `meant` to the nearest key; to "" if there is none. */
 static bool is_key(const char *name, char meant[128]) {
   if (!tri_config_meant(tri_run_config_table(), name, meant, 128)) meant[0] = '\0';
   return strcmp(meant, name) == 0;
@@ -136,7 +136,7 @@ static tri_status check_space(const tri_study *study, const tri_yaml *root) {
   return TRI_OK;
 }
 
-/* Refuses keys of `trial` and of the study that this objective or method does not read. */
+/* Refuses the keys of `trial` and of the study that this objective or this method does not read. */
 static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
   const struct {
     const char *section, *key, *reason;
@@ -176,7 +176,8 @@ static tri_status check_target(const tri_study *study) {
                   "example `target_loss: 3.2`");
 }
 
-/* Sets the defaults of a trial of a validation loss, which is a whole run: the run file's steps, and no time limit. */
+/* Sets the defaults of a trial of a validation loss: it is a whole run, with the steps of the run file and without a
+ * time limit. */
 static void complete_trial(tri_study *study, const tri_yaml *root) {
   const tri_yaml *trial = find(root, "trial");
   if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS || study->search.method == TRI_METHOD_POPULATION) return;

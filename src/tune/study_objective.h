@@ -16,32 +16,32 @@
 /* Returns the unit of a value, for reports. */
 const char *tri_objective_unit(tri_objective objective);
 
-/* Returns whether the objective uses the validation loss: trials are real, and `space` may name keys of the optimizer.
- */
+/* Returns whether the objective uses the validation loss. The trials of such a study are real, and its `space` may name
+ * keys of the optimizer. */
 bool tri_objective_is_of_loss(tri_objective objective);
 
-/* Converts a trial's value (higher is better) to the value in reports, and back; for a validation loss that is the loss
- * itself. */
+/* Converts a trial's value (higher is better) to the value in reports, or a value in reports to a trial's value: the
+ * conversion is its own inverse. For a validation loss the value in reports is the loss itself. */
 double tri_objective_shown(tri_objective objective, double value);
 
 /* Returns whether a parameter of `space` is a key of the run file's `optimizer` other than name and state. Only the
  * run file's reader knows these keys. */
 bool tri_objective_is_setting(const char *name);
 
-/* Checks the study file's objective, trials and space against the needs of the objective; `root` is the file's tree,
- * for lines and for missing keys. Completes the defaults of `trial`: for a validation loss, trial.steps is then 0 if
- * the file does not set it. */
+/* Checks the objective, the trials and the space of a study file against the needs of the objective. `root` is the
+ * file's tree, which is used for lines in messages and to find missing keys. Completes the defaults of `trial`. For a
+ * validation loss, trial.steps is 0 afterwards if the file does not set it. */
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root);
 
-/* Checks, before the table of keys is applied, that a study of a loss has a space: the example in the table's message
- * is for speed. */
+/* Checks that a study of a loss has a space. Call it before the table of keys is applied, because the example in that
+ * table's message is for studies of speed. */
 tri_status tri_objective_check_space(const char *source, const tri_yaml *root);
 
-/* Appends a line number to an error message "`space`: `NAME` ...": that of the parameter NAME. Returns `status`. */
+/* Appends to an error message "`space`: `NAME` ..." the number of the line of the parameter NAME. Returns `status`. */
 tri_status tri_objective_add_line(tri_status status, const tri_yaml *root);
 
-/* Sets trial.steps of a study of validation losses, if its file does not, to the run file's `steps`. TRI_BAD_CONFIG if
- * that is 0 (the run file has epochs), or too few for halving. */
+/* Sets trial.steps of a study of validation losses to `steps`, which is the run file's, unless the study's file sets
+ * it. Fails with TRI_BAD_CONFIG if `steps` is 0, because the run file has epochs, or too few for halving. */
 tri_status tri_objective_set_steps(tri_study *study, int64_t steps);
 
 #endif

@@ -4,7 +4,7 @@
 #include "config/yaml.h"
 
 /* Replaces `values: [1, 2, 4]` in the entries of a study's `space` by `values: 1 2 4`, which the table of keys reads.
- * TRI_BAD_CONFIG, with the line, for a list with other entries than scalars, or scalars with a blank or a comma. */
+ * Fails with TRI_BAD_CONFIG, with the line, if an entry of a list is not a scalar, or has a blank or a comma. */
 tri_status tri_study_join_values(tri_yaml_tree *tree, tri_yaml *root);
 
 #endif

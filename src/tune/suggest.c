@@ -81,15 +81,16 @@ static tri_status fit(const tri_space *space, const samples *s, int evaluations,
   return tri_gaussian_create(space->num_knobs, categories, s->count, s->x, s->y, evaluations, state, out);
 }
 
-/* Returns the number of evaluations of the likelihood for a fit. Their cost grows with the cube of the trials, while
- * the hyperparameters change less. With more than a hundred trials the models take turns. */
+/* Returns the number of evaluations of the likelihood for a fit. Their cost grows with the cube of the number of
+ * trials, while the hyperparameters change less and less. With more than a hundred trials, the models are fitted in
+ * turn. */
 static int effort(int64_t count, int64_t turn) {
   if (count <= 60) return 30;
   if (count <= 100) return 8;
   return count % 6 == turn ? 3 : 0;
 }
 
-/* Returns the index of a point in the sorted list; -1 if it is not in it. */
+/* Returns the index of a point in the sorted list; -1 if the list does not have it. */
 static int64_t find_point_index(const tri_suggester *s, const tri_point *point) {
   int64_t low = 0, high = s->num_points - 1;
   while (low <= high) {
@@ -111,7 +112,8 @@ static double prior_of(const tri_suggester *s, const tri_point *point) {
   return place < 0 ? 0 : s->prior[place];
 }
 
-/* Returns the factor by which the prior's values are multiplied to match the measured ones. */
+/* Returns the factor that makes the sum of the prior's values of finished trials equal to the sum of their measured
+ * values; 0 without a prior; 1 if no finished trial has a prior's value. */
 static double prior_scale(const tri_suggester *s, const tri_trial *trials, int64_t count) {
   double measured = 0, expected = 0;
   if (s->prior == NULL) return 0;
@@ -134,7 +136,7 @@ static bool counts_in(const tri_trial *trial, bool failures) {
   return trial->state == TRI_TRIAL_DONE || (failures && trial->state == TRI_TRIAL_FAILED);
 }
 
-/* Returns the value of a trial for models; failures have 0. */
+/* Returns the value of a trial for the models. A failed trial has the value 0. */
 static double worth_of(const tri_trial *trial) {
   switch (trial->state) {
     case TRI_TRIAL_DONE: return trial->value;
@@ -163,8 +165,8 @@ tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, in
 
 typedef struct models {
   tri_gaussian *value, *success, *memory;
-  double best, scale; /* best value as it is modelled; factor of the prior */
-  int64_t all;        /* number of all trials; the models may use only some */
+  double best, scale; /* best: best value on the scale of the model; scale: factor of the prior */
+  int64_t all;        /* number of all trials; the models may use only some of them */
 } models;
 
 static void release_models(models *m) {
@@ -173,8 +175,9 @@ static void release_models(models *m) {
   tri_gaussian_destroy(m->memory);
 }
 
-/* Compresses values below the median logarithmically: differences between bad points have little information about the
- * best, and an extreme value would flatten all others. Sets *best to the best value on the new scale. */
+/* Compresses the values below the median by a logarithm. Differences between bad points say little about the best
+ * point, and a single extreme value would make all other values nearly equal. Sets *best to the best value on the new
+ * scale. */
 static tri_status draw_together(samples *values, double *best) {
   double *sorted = NULL;
   int64_t n = values->count;
@@ -205,8 +208,8 @@ static tri_status model_values(tri_suggester *s, const tri_trial *trials, int64_
     m->best = fmax(m->best, trials[i].value);
     worst = fmin(worst, trials[i].value);
   }
-  /* The constant liar: running trials count as the worst value so far, so that others search elsewhere. Trials that
-   * failed for a reason that no model covers count the same. */
+  /* The constant liar: a running trial counts as the worst value so far, so that the next trials search elsewhere. A
+   * trial that failed for a reason that no model covers counts the same. */
   for (int64_t i = 0; i < count && isfinite(worst); i++) {
     if (trials[i].state == TRI_TRIAL_DONE || wanted_too_much(&trials[i])) continue;
     add_sample(s->space, &values, &trials[i].point, worst - m->scale * prior_of(s, &trials[i].point));
@@ -242,7 +245,7 @@ static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64
     add_sample(s->space, &ends, &trials[i].point, trials[i].state == TRI_TRIAL_DONE);
     done += trials[i].state == TRI_TRIAL_DONE;
   }
-  /* Failures alone have no information about lengths; then the model only avoids the points tried. */
+  /* Failures alone say nothing about the lengths, so the model then only avoids the points that were tried. */
   bool matters = ends.count > 1 && done < ends.count;
   tri_status status =
       matters ? fit(s->space, &ends, done == 0 ? 0 : effort(m->all, 4), &s->success, &m->success) : TRI_OK;
@@ -252,7 +255,7 @@ static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* Marks the points that have a trial. The trials usually are those of the last call and some more. */
+/* Marks the points that have a trial. Usually the trials are those of the last call and a few more. */
 static tri_status mark_tried(tri_suggester *s, const tri_trial *trials, int64_t count) {
   if (s->tried == NULL) TRI_TRY(tri_alloc("points", (size_t)s->num_points, sizeof *s->tried, &s->tried));
   bool same = s->marked > 0 && s->marked <= count && trials[s->marked - 1].number == s->last_marked;
@@ -271,8 +274,8 @@ static uint64_t suggest_draw(const tri_suggester *s, uint64_t purpose, uint64_t 
   return (uint64_t)tri_random_u32(key, 2 * index) << 32 | tri_random_u32(key, 2 * index + 1);
 }
 
-/* Returns the index of a random point without a trial; after DRAWS draws of points with trials, that of the next point
- * without one, beginning at a random place; -1: none. */
+/* Returns the index of a random point without a trial. After DRAWS draws of points that have a trial, returns the next
+ * point without one from a random place on. Returns -1 if there is none. */
 static int64_t at_random(const tri_suggester *s, int64_t count) {
   uint64_t from = suggest_draw(s, FOR_RANDOM_POINTS, (uint64_t)count) % (uint64_t)s->num_points;
   for (uint64_t i = 0; i < DRAWS; i++) {
@@ -286,8 +289,8 @@ static int64_t at_random(const tri_suggester *s, int64_t count) {
   return -1;
 }
 
-/* Returns the first point without a trial, of `trials` points that are spread evenly over the list, or of all points;
- * -1: none. */
+/* Returns the first point without a trial. Looks at `trials` points that are spread evenly over the list, then at all
+ * points. Returns -1 if there is none. */
 static int64_t in_order(const tri_suggester *s) {
   int64_t wanted = s->search->trials;
   bool all = s->search->method == TRI_METHOD_EXHAUSTIVE || wanted >= s->num_points;
@@ -310,7 +313,7 @@ static double chance_above(double mean, double deviation, double edge) {
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-/* Candidate points, as indices of the list, and their scores. */
+/* Candidates for the next point, as indices of points in the list, with their scores. */
 typedef struct field {
   const tri_suggester *s;
   const models *m;
@@ -344,20 +347,21 @@ static void add_place(field *f, int64_t place) {
   if (!f->s->tried[place]) f->at[f->num_points++] = (int32_t)place;
 }
 
-/* Computes the scores of all points of the field. */
+/* Computes the scores of all candidates in the field. */
 static tri_status weigh(field *f) {
   const models *m = f->m;
   int64_t n = f->num_points, dims = f->s->space->num_knobs;
   double *mean = f->numbers, *deviation = mean + n, *more = deviation + n, *spread = more + n, *scores = f->scores;
   for (int64_t i = 0; i < n; i++) tri_point_place(f->s->space, &f->s->points[f->at[i]], f->x + i * dims);
-  /* Every other trial exploits: it lowers the weight of uncertainty, and refines the best known points. */
+  /* Every second trial exploits the known: it has a lower weight of the uncertainty, and refines the best known
+   * points. */
   double daring = f->count % 2 == 1 ? 0.3 : 1;
   for (int64_t i = 0; i < n; i++) scores[i] = 1;
   if (m->memory != NULL) {
     TRI_TRY(tri_gaussian_predict(m->memory, n, f->x, more, spread));
     for (int64_t i = 0; i < n; i++) scores[i] *= chance_above(-more[i], spread[i], 0);
   }
-  if (m->success != NULL) { /* probability that success is above one half */
+  if (m->success != NULL) { /* multiplies the score by the probability that success is above one half */
     TRI_TRY(tri_gaussian_predict(m->success, n, f->x, more, spread));
     for (int64_t i = 0; i < n; i++) scores[i] *= chance_above(more[i], spread[i], 0.5);
   }
@@ -379,8 +383,8 @@ static int64_t best_in(const field *f) {
   return best;
 }
 
-/* Fills the field with all untried points that differ from `point` in one parameter, and in parameters whose condition
- * depends on that parameter. */
+/* Fills the field with all untried points that differ from `point` in one parameter, and otherwise only in parameters
+ * whose condition depends on it. */
 static void add_neighbours(field *f, const tri_point *point) {
   const tri_space *space = f->s->space;
   f->num_points = 0;
@@ -394,7 +398,7 @@ static void add_neighbours(field *f, const tri_point *point) {
   }
 }
 
-/* Moves to the best neighbour as long as the score rises. */
+/* Moves to the neighbour with the highest score as long as the score rises. */
 static tri_status climb(field *f, tri_point from, double *score, tri_point *out) {
   for (;;) {
     add_neighbours(f, &from);
@@ -406,7 +410,8 @@ static tri_status climb(field *f, tri_point from, double *score, tri_point *out)
   }
 }
 
-/* Adds an even sample of all points: a random one of each `stride` adjacent points, different for each trial. */
+/* Adds an even sample of all points to the field: a random point of each `stride` adjacent points. Each trial has
+ * another sample. */
 static void add_sample_of_all(field *f) {
   const tri_suggester *s = f->s;
   int64_t stride = (s->num_points + f->room - 1) / f->room;
@@ -416,8 +421,8 @@ static void add_sample_of_all(field *f) {
   }
 }
 
-/* Chooses the point with the highest score: the best of a sample, or the result of climbing from it or from the best
- * trial. */
+/* Chooses the point with the highest score. The candidates are the best point of a sample, and the points that are
+ * reached by climbing from it and from the best trial. */
 static tri_status choose_next_point(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
                                     tri_point *out, bool *found) {
   field all = {0}, near = {0};
@@ -457,8 +462,9 @@ static int better_first(const void *left, const void *right) {
   return (a->number > b->number) - (a->number < b->number);
 }
 
-/* Chooses the trials to model if there are very many, because the cost grows with their cube: the newest, which include
- * those that are running, and the best of the others. Release *out with tri_free. */
+/* Chooses the trials to model if there are very many, because the cost grows with the cube of their number. The chosen
+ * trials are the newest ones, which include the running ones, and the best of the others. Release *out with
+ * tri_free. */
 static tri_status pick_modelled(const tri_trial *trials, int64_t count, tri_trial **out, int64_t *kept) {
   const tri_trial **before = NULL;
   const int64_t newest = MOST_LEARNT_FROM / 2, older = count - newest;

@@ -22,7 +22,7 @@ struct tri_attempt {
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   tri_child process;
   double begin_s;
-  tri_trial simulated; /* result of a trial without a process */
+  tri_trial simulated; /* result of a simulated trial, which has no process */
 };
 
 static void fail_trial(tri_trial *trial, const char *reason) {
@@ -103,7 +103,8 @@ tri_status tri_trial_seconds(const tri_study *study, const tri_point *points, in
 
 /* ---- real -------------------------------------------------------------------------------------------------------- */
 
-/* Returns the memory limit of a rank, or its share of this machine's memory if the study sets none. */
+/* Returns the memory limit of a rank in bytes. If the study sets none, returns the rank's share of this machine's
+ * memory. */
 static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
   double given = (double)tri_short_run_limits(study, 0).memory_bytes;
   if (given > 0) return given;
@@ -111,8 +112,8 @@ static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
   return (double)tri_system_memory_of_node() / here;
 }
 
-/* Returns the memory of the fullest rank by the memory plan, as a share of limit_bytes; 0: unknown. It does not depend
- * on the outcome of the trial. */
+/* Returns the memory that the memory plan computes for the fullest rank, as a fraction of limit_bytes; 0 if it is not
+ * known. The number does not depend on the outcome of the trial. */
 static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
   tri_simulation_request request = tri_study_request(study, plan);
   tri_memory_parts memory;
@@ -124,16 +125,16 @@ static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
 static bool goes_by_loss(const tri_attempt *a) { return tri_objective_is_of_loss(a->study->objective); }
 static bool has_target(const tri_attempt *a) { return a->study->objective == TRI_OBJECTIVE_TIME_TO_LOSS; }
 
-/* Sets the keys for training. A trial of speed has no warm-up and no evaluation; a trial of a loss trains as its file
- * says. */
+/* Sets the keys for training. A trial of speed has no warm-up and no evaluation; a trial of a loss trains as its run
+ * file says. */
 static void set_learning(const tri_attempt *a, tri_short_run *run) {
   if (goes_by_loss(a)) {
     tri_short_run_learn(run, &a->plan);
-    if (!has_target(a)) /* a single evaluation, at the end */
+    if (!has_target(a)) /* the run is only evaluated at its end */
       tri_short_run_set(run, "evaluation.every", "%ld", (long)tri_study_trial_steps(a->study));
     return;
   }
-  tri_short_run_set(run, "optimizer.warmup", "0"); /* the file's warm-up may be longer than the trial */
+  tri_short_run_set(run, "optimizer.warmup", "0"); /* the run file's warm-up may be longer than the trial */
   tri_short_run_set(run, "data.validation", "%s", "");
 }
 
@@ -170,7 +171,7 @@ double tri_attempt_value(const tri_attempt *a, int64_t *steps) {
   return *steps > 0 ? tri_study_value(a->study, &a->plan, step_s) : 0;
 }
 
-/* Sets the result of an ended process by the loss at its end. */
+/* Sets the result of an ended process from its loss after the last step. */
 static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const double loss = good ? tri_short_run_loss(a->folder, tri_study_trial_steps(a->study)) : NAN;
   if (!isfinite(loss)) {
@@ -183,8 +184,8 @@ static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial
   trial->value = -loss;
 }
 
-/* Sets the result of an ended process by the time to the target loss, or without a target by the loss at its end.
- * `good`: the process did not fail. */
+/* Sets the result of an ended process from the time to the target loss; if there is no target, from the loss at the
+ * end. `good`: whether the process succeeded. */
 static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const tri_study *study = a->study;
   if (!has_target(a)) {
@@ -207,7 +208,7 @@ static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   snprintf(trial->reason, sizeof trial->reason, "not reached: the loss is %.17g at step %ld", way.loss, (long)way.step);
 }
 
-/* Sets the result of an ended process. */
+/* Sets the result of a trial whose process has ended. */
 static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   int64_t steps = 0;
   double value = tri_attempt_value(a, &steps), share = memory_share(a->study, &a->plan);
@@ -220,7 +221,7 @@ static void judge(tri_attempt *a, bool early, tri_trial *trial) {
     trial->state = TRI_TRIAL_DONE;
     trial->early = early;
     trial->value = value;
-    trial->memory = fmin(share, 1); /* at most 1, since it did fit */
+    trial->memory = fmin(share, 1); /* at most 1, since the trial did fit into the memory */
     if (early) {
       snprintf(trial->reason, sizeof trial->reason, "stopped early after %ld step%s: in the worse half, and slower",
                (long)steps, TRI_PLURAL(steps));
@@ -230,7 +231,7 @@ static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   trial->state = TRI_TRIAL_FAILED;
   tri_short_run_reason(&a->process, a->log, trial->reason, sizeof trial->reason);
   if (strncmp(trial->reason, "out of memory", 13) == 0)
-    trial->memory = share > 1 ? share : 0; /* 0 if the plan does not explain the failure */
+    trial->memory = share > 1 ? share : 0; /* 0 if the memory plan does not explain the failure */
 }
 
 /* ---- the object -------------------------------------------------------------------------------------------------- */
@@ -272,7 +273,7 @@ void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
   trial_measure(a, trial);
 }
 
-/* Returns whether the trial has reached its target, so that more steps have no information. */
+/* Returns whether the trial has reached its target. Further steps would add no information. */
 static bool is_at_target(const tri_attempt *a) {
   return has_target(a) && tri_short_run_way_to_loss(a->folder, a->study->trial.target_loss).reached;
 }

@@ -16,13 +16,14 @@ int64_t tri_trial_schedule_steps(const tri_study *study) {
   return is_population(study) ? study->population.rounds * study->population.steps : tri_study_trial_steps(study);
 }
 
-/* Returns the first step at which trials are compared and some are ended; INT64_MAX if all are trained to their end. */
+/* Returns the first step after which trials are compared and some of them end; INT64_MAX if all trials are trained to
+ * their end. */
 static int64_t first_comparison(const tri_study *study) {
   if (is_population(study)) return study->population.steps;
   return is_halving(study) ? tri_halving_last_step(study, 1) : INT64_MAX;
 }
 
-/* Returns the longest warm-up of a trial, because `optimizer.warmup` may be a parameter of the space. */
+/* Returns the longest warm-up that any trial may have, because `optimizer.warmup` may be a parameter of the space. */
 static int64_t longest_warmup(const tri_study *study) {
   const int64_t k = tri_space_find(&study->space, "optimizer.warmup", strlen("optimizer.warmup"));
   double longest = (double)study->warmup;
@@ -54,7 +55,7 @@ static tri_status set_warmup(tri_study *study) {
   return status;
 }
 
-/* Refuses a run whose steps a study cannot time. */
+/* Refuses a run of a kind whose steps a study cannot time. */
 static tri_status check_run_kind(const tri_study *study, const tri_run_config *run) {
   if (run->data.prompts[0] == '\0') return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,
@@ -82,7 +83,7 @@ void tri_trial_schedule_announce(const tri_study *study) {
           (long long)study->warmup, (long long)study->run_warmup);
 }
 
-/* Prints that a value is the highest (`is_high`) or lowest of the space. */
+/* Prints that a value is the highest of the space, or the lowest if `is_high` is false. */
 static void print_end(const char *name, double value, bool is_high, FILE *to) {
   fprintf(to, "\n%s %g is the %s value of the space: try %s ones too\n", name, value, is_high ? "highest" : "lowest",
           is_high ? "higher" : "lower");

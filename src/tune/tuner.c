@@ -24,15 +24,15 @@
 
 enum { MOST_RANKED = 20000, FEW = 2, MOST_AT_ONCE = 256, RUNGS = 2, USUAL_TRIALS = 64, FOR_TOKENS = 1 << 24 };
 
-/* Pauses between two checks of running trials; the longer one if there is nothing left to begin. */
+/* Pauses between two checks of running trials, in seconds. The longer one is used if no further trial can begin. */
 static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
 
 /* A trial in progress. */
 typedef struct trial_slot {
-  tri_attempt *attempt; /* NULL: unused */
+  tri_attempt *attempt; /* NULL: the slot is not in use */
   tri_trial trial;
   tri_trial_plan plan;
-  int64_t rung; /* the next rung that the trial reaches */
+  int64_t rung; /* index of the next rung that the trial reaches */
 } trial_slot;
 
 typedef struct tuner {
@@ -41,7 +41,8 @@ typedef struct tuner {
   const char *folder;
   tri_suggester suggester;
   trial_slot slots[MOST_AT_ONCE];
-  double begin_s, best; /* best: the best value known to this tuner */
+  double begin_s, best; /* begin_s: begin of the study in this process, on tri_clock_s; best: the best value that this
+                           tuner knows */
 } tuner;
 
 /* ---- beginning and ending trials --------------------------------------------------------------------------------- */
@@ -58,8 +59,8 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
   }
 }
 
-/* Stores the result of a trial. Fails if the trial lacks a file and no trial has succeeded, because the other trials
- * lack the file, too. */
+/* Stores the result of a trial. Fails if the trial lacks a file and no trial has succeeded yet, because the other
+ * trials lack the file, too. */
 static tri_status finish(tuner *t, trial_slot *s) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
   const bool lacks_file = tri_attempt_lacks_file(s->attempt);
@@ -83,7 +84,7 @@ static bool may_go_on(const tuner *t, const tri_trial *trials, int64_t count) {
   return count < study->search.trials;
 }
 
-/* Chooses, claims and begins a trial. *none: there is nothing left to do. */
+/* Chooses, claims and begins a trial. Sets *none if there is nothing left to begin. */
 static tri_status tuner_begin(tuner *t, int at, bool *none) {
   trial_slot *s = &t->slots[at];
   const tri_trial *trials = NULL;
@@ -100,7 +101,7 @@ static tri_status tuner_begin(tuner *t, int at, bool *none) {
   if (status != TRI_OK || !found) return status;
   TRI_TRY(tri_point_plan(t->study, &s->trial.point, &s->plan));
   TRI_TRY(tri_store_begin(t->store, &s->trial.point, &s->trial.number));
-  if (s->trial.number < 0) return TRI_OK; /* another tuner has claimed the point; the next call reads its trial */
+  if (s->trial.number < 0) return TRI_OK; /* another tuner has claimed the point; the next call reads that trial */
   snprintf(name, sizeof name, "trial-%ld", (long)s->trial.number);
   status = tri_path_join(own, t->folder, name);
   if (status == TRI_OK) status = tri_attempt_start(t->study, &s->plan, own, at, &s->attempt);
@@ -110,15 +111,15 @@ static tri_status tuner_begin(tuner *t, int at, bool *none) {
 
 /* ---- checking trials --------------------------------------------------------------------------------------------- */
 
-/* Applies successive halving (Jamieson and Talwalkar 2016) without waiting for a whole round: at a quarter and at half
- * of its measured steps a trial is compared with all trials that got as far, if these are more than FEW. It is hopeless
- * if it is in the worse half and `worse` times slower than the best. */
+/* Applies successive halving (Jamieson and Talwalkar 2016) without waiting for a whole round. At a quarter and at half
+ * of its measured steps a trial is compared with all trials that got as far, if these are more than FEW. The trial is
+ * hopeless if it is in the worse half and `worse` times slower than the best. */
 static tri_status is_hopeless(const tuner *t, trial_slot *s, bool *hopeless) {
   int64_t steps = 0, place = 0, count = 0, wanted = (t->study->trial.steps << s->rung) / (1 << RUNGS);
   double best = 0;
   *hopeless = false;
   if (!tri_study_is_real(t->study) || s->rung >= RUNGS) return TRI_OK;
-  if (tri_objective_is_of_loss(t->study->objective)) return TRI_OK; /* each trial has its whole budget */
+  if (tri_objective_is_of_loss(t->study->objective)) return TRI_OK; /* a trial of a loss always has its whole budget */
   double value = tri_attempt_value(s->attempt, &steps);
   if (steps < wanted || steps == 0 || steps >= t->study->trial.steps) return TRI_OK;
   TRI_TRY(tri_store_rung(t->store, s->trial.number, s->rung, value, &place, &count, &best));
@@ -160,7 +161,7 @@ static tri_status go_on(tuner *t) {
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
-/* Measures this machine, once, and stores the description next to the trials. */
+/* Measures this machine, unless the folder has its description, and stores the description next to the trials. */
 static tri_status calibrate(tri_study *study, const char *folder) {
   char path[TRI_PATH_BYTES], log[TRI_PATH_BYTES], program[TRI_PATH_BYTES], ranks[32], reason[256];
   snprintf(ranks, sizeof ranks, "%lld", (long long)study->devices);
@@ -204,7 +205,7 @@ static tri_status draw_tokens(const tri_study *study, tri_corpus_writer *writer)
   return tri_corpus_writer_commit(writer);
 }
 
-/* Writes a corpus of random tokens, once. A step takes the same time with any tokens. */
+/* Writes a corpus of random tokens, unless it exists. A step takes the same time with any tokens. */
 static tri_status write_tokens(const tri_study *study, const char *folder) {
   char prefix[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   tri_corpus_writer *writer = NULL;
@@ -217,19 +218,20 @@ static tri_status write_tokens(const tri_study *study, const char *folder) {
   return status;
 }
 
-/* Creates the corpus of random tokens and the description of the cluster, if real trials need them. Holds a lock, so
- * that other tuners of the study wait. */
+/* Creates the corpus of random tokens and the description of the cluster, if real trials need them. Holds a lock
+ * meanwhile, so that other tuners of the study wait. */
 static tri_status furnish(tri_study *study, const char *folder) {
   TRI_TRY(tri_directory_create(folder));
   int lock = open(folder, O_RDONLY | O_DIRECTORY);
-  if (lock >= 0) (void)flock(lock, LOCK_EX); /* on a file system without locks each tuner prepares for itself */
+  if (lock >= 0)
+    (void)flock(lock, LOCK_EX); /* on a file system without locks, each tuner prepares these files by itself */
   tri_status status = study->trial.random_tokens ? write_tokens(study, folder) : TRI_OK;
   if (status == TRI_OK && tri_study_calibrates(study)) status = calibrate(study, folder);
   if (lock >= 0) close(lock);
   return status;
 }
 
-/* Resolves method `auto` and a budget of 0. */
+/* Decides the method if it is `auto`, and the number of trials if it is 0. */
 static tri_status settle_method(tri_study *study, const tri_point *points, int64_t count) {
   tri_point_search *search = &study->search;
   double seconds = 0;
@@ -250,8 +252,8 @@ static tri_status settle_method(tri_study *study, const tri_point *points, int64
   return TRI_OK;
 }
 
-/* Computes the prior: by simulation for real trials, if the points are not too many; otherwise by the planner's bounds.
- */
+/* Computes the prior. For real trials it is computed by simulation, if there are not too many points; otherwise from
+ * the planner's bounds. */
 static tri_status expect(const tri_study *study, const tri_point *points, int64_t count, double **out) {
   bool simulates = tri_study_is_real(study) && count <= MOST_RANKED;
   double *prior = NULL;
@@ -284,7 +286,7 @@ static tri_status tuner_prepare(tuner *t) {
   return TRI_OK;
 }
 
-/* Tries a known recipe like a trial, outside of the budget, unless the store has its result. */
+/* Tries a known recipe like a trial, unless the store has its result. The budget does not count it. */
 static tri_status try_recipe(tuner *t, int64_t place) {
   const tri_recipe *recipe = &t->study->known[place];
   tri_trial_plan plan;

@@ -5,7 +5,8 @@
 #include "tune/store.h"
 
 /* Runs trials until the study's budget is spent or no point is left. Real trials write below `folder`. Logs the
- * progress. TRI_INTERRUPTED if it is asked to stop (base/stop.h); running trials are then ended and removed. */
+ * progress. If this process is asked to stop (base/stop.h), ends and removes the running trials and fails with
+ * TRI_INTERRUPTED. */
 tri_status tri_tune(tri_study *study, tri_store *store, const char *folder);
 
 #endif

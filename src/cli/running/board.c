@@ -1,4 +1,4 @@
-/* `trireme board`: reads the runs, studies and timelines below folders, and serves them to a browser. */
+/* `trireme board`: reads the runs, studies and timelines in folders and below them, and serves them to a browser. */
 #include "board/board.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -27,7 +27,7 @@ static const tri_option board_options[] = {
      .help = "  --token         require a secret token on 127.0.0.1 too, if others have accounts on this machine\n"},
     {0}};
 
-/* Parses the options; the folders are given[*first] and the words after it. */
+/* Parses the options. The folders are given[*first] and the words after it. */
 static tri_status board_parse(int count, char **given, tri_server_options *out, int *first) {
   const tri_option_table table = {.command = "board", .rows = board_options};
   TRI_TRY(tri_options_parse(&table, count, given, out, first));
@@ -35,8 +35,8 @@ static tri_status board_parse(int count, char **given, tri_server_options *out, 
   return tri_fail(TRI_BAD_USAGE, "board: which folders? For example: trireme board out");
 }
 
-/* Reads new lines twice a second and looks for new files every two seconds, until a stop is requested. While lines
- * remain to be read, as at the start, they are read without a pause. */
+/* Reads new lines twice a second, and looks for new files every two seconds, until a stop is requested. As long as
+ * there are more lines to read, as at the start, reads them without a pause. */
 static tri_status keep_up(tri_board *board) {
   const double look_every_s = 2, read_every_s = 0.5, nap_s = 0.05;
   double look_s = tri_clock_s() + look_every_s, read_s = 0;
@@ -64,7 +64,7 @@ static tri_status board_run(int count, char **given) {
   TRI_TRY(board_parse(count, given, &options, &first));
   TRI_TRY(tri_stop_listen("the board is closed"));
   tri_stop_defer("interrupted twice, so it ends at once");
-  signal(SIGPIPE, SIG_IGN); /* a browser that closes its connection does not end the board */
+  signal(SIGPIPE, SIG_IGN); /* so that a browser which closes its connection does not end the board */
   TRI_TRY(tri_board_create((const char *const *)given + first, count - first, &board));
   TRI_TRY_GOTO(tri_board_look(board), destroy);
   TRI_TRY_GOTO(tri_server_start(&options, board, &server), destroy);

@@ -37,7 +37,7 @@ typedef struct arguments {
   char **given;
 } arguments;
 
-static const double PATIENCE_S = 600; /* time to wait for ranks that give no sign of life */
+static const double PATIENCE_S = 600; /* time to wait for ranks that give no sign of life, in seconds */
 
 static tri_status read_precision(void *values, const char *text) {
   arguments *out = values;
@@ -153,12 +153,12 @@ static tri_status write_cluster(const arguments *given, const tri_calibration *f
   return status;
 }
 
-/* Longest time of one product of the grid, estimated at the device's peak, for kernels on the host and on a GPU; and
- * the time to spend on each measurement. */
+/* HOST_LONGEST_S, DEVICE_LONGEST_S: longest time of one product of the grid, estimated at the device's peak, for
+ * kernels on the host and on a GPU. EACH_S: time to spend on each measurement. */
 static const double HOST_LONGEST_S = 0.06, DEVICE_LONGEST_S = 0.02, EACH_S = 0.03;
 static const int64_t USUAL_TIME_S = 60;
 
-/* COLLECTIVE. Measures all tables. The first rank writes the description. */
+/* COLLECTIVE. Measures all tables; the first rank writes the description. */
 static tri_status measure_and_write(const arguments *given, tri_device *device, const tri_group *world,
                                     tri_measured *tables) {
   tri_measure *measure = NULL;
@@ -179,7 +179,8 @@ static tri_status measure_and_write(const arguments *given, tri_device *device, 
   if (status == TRI_OK) status = tri_calibrate_tables(&wanted, tables);
   tri_measure_destroy(measure);
   TRI_TRY(status);
-  for (int64_t i = 0; i < tables->num_products; i++) { /* `peak` is one product's; others may be faster */
+  for (int64_t i = 0; i < tables->num_products;
+       i++) { /* `peak` is the rate of one product; other products may be faster */
     const tri_measured_product *p = &tables->products[i];
     double rate = 2 * (double)p->rows * (double)p->inner * (double)p->columns / p->seconds;
     if (rate > peak) peak = rate;

@@ -8,8 +8,8 @@ typedef struct tables {
   tri_measured *out;
 } tables;
 
-/* Longest time of one measurement other than a product, in seconds. Larger sizes are left out, so slow devices are
- * measured at small sizes only. */
+/* Longest time of one measurement, other than that of a product, in seconds. Larger sizes are left out, so a slow
+ * device is only measured at small sizes. */
 static const double MOST_S = 0.2;
 
 static bool is_too_long(const tables *t, double flops) {
@@ -41,7 +41,7 @@ static tri_status measure_product(const tables *t, const tri_measure_product *of
 static const int64_t sides[] = {64, 256, 1024, 4096, 16384};
 enum { SIDES = sizeof sides / sizeof sides[0] };
 
-/* COLLECTIVE. Sets *out to whether the deadline has passed on any rank. */
+/* COLLECTIVE. Sets *out to whether the deadline has passed on any of the ranks. */
 static tri_status is_over(const tables *t, bool *out) {
   double late = tri_clock_s() > t->request->until_s ? 1 : 0;
   TRI_TRY(tri_all_maximum(t->request->world, TRI_FP64, 1, &late));
@@ -49,12 +49,12 @@ static tri_status is_over(const tables *t, bool *out) {
   return TRI_OK;
 }
 
-/* Returns whether all three sides have even indices. These products are measured first, so that a grid that is cut
- * short by the deadline has gaps and still covers its whole range. */
+/* Returns whether all three sides of product i of the grid have even indices. These products are measured first. If the
+ * deadline cuts the grid short, it has gaps then, but still covers its whole range. */
 static bool is_coarse(int i) { return i / SIDES / SIDES % 2 == 0 && i / SIDES % SIDES % 2 == 0 && i % SIDES % 2 == 0; }
 
-/* Measures products of all combinations of sides that do not take longer than longest_s. With `passing` (weights that
- * are not packed ahead), only two numbers of rows are measured. */
+/* Measures the products of all combinations of sides that do not take longer than longest_s. `passing` means weights
+ * that are not packed ahead; then only two numbers of rows are measured. */
 static tri_status measure_grid(const tables *t, tri_gemm_form form, bool passing, bool coarse) {
   const tri_calibrate_request *r = t->request;
   for (int i = 0; i < SIDES * SIDES * SIDES; i++) {
@@ -102,7 +102,8 @@ static tri_status measure_all_attention(const tables *t) {
   static const int64_t sequences[] = {128, 512, 2048}, dims[] = {64, 128}, heads[] = {2, 16};
   for (int i = 0; i < 12; i++) {
     const int64_t of[] = {sequences[i / 4], dims[i / 2 % 2], heads[i % 2]};
-    double flops = 5 * (double)of[0] * (double)of[0] * (double)of[1] * (double)of[2]; /* operations of the backward */
+    double flops =
+        5 * (double)of[0] * (double)of[0] * (double)of[1] * (double)of[2]; /* number of operations of the backward */
     if (i > 0 && is_too_long(t, flops)) continue;
     TRI_TRY(measure_attention(t, of[0], of[1], of[2]));
   }
@@ -117,7 +118,7 @@ static tri_status measure_call(const tables *t, const tri_op_call *call, tri_pas
   int count = tri_measured_products_of(call, &cost, products);
   for (int i = 0; i < count; i++) {
     const tri_cost *p = &products[i];
-    if (p->rows < 1 || p->inner < 1) continue; /* no rows if there are fewer rows than experts */
+    if (p->rows < 1 || p->inner < 1) continue; /* if there are fewer rows than experts, this product has no rows */
     const tri_measure_product of = {p->form, false, (int64_t)p->rows, (int64_t)p->inner, (int64_t)p->columns};
     TRI_TRY(measure_product(t, &of));
   }
@@ -155,7 +156,7 @@ static tri_status measure_model(const tables *t) {
 
 /* ---- elements ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the work has this pass: a forward, and for some a backward of inputs or of weights. */
+/* Returns whether the work has this pass. All works have a forward; some have a backward of inputs, or of weights. */
 static bool has_pass(tri_work work, tri_pass pass) {
   switch (work) {
     case TRI_WORK_LAYER_NORM:
@@ -181,7 +182,7 @@ static bool has_pass(tri_work work, tri_pass pass) {
   return false;
 }
 
-/* Measures at sizes that fit into the caches and at sizes beyond them. */
+/* Measures a pass at sizes that fit into the caches, and at sizes beyond them. */
 static tri_status measure_elements(const tables *t, tri_work work, tri_pass pass) {
   static const int64_t sizes[] = {1 << 16, 1 << 19, 1 << 22, 1 << 24};
   double last_s = 0;
@@ -230,8 +231,8 @@ static tri_status measure_collectives(const tables *t, int64_t ranks, tri_collec
   return TRI_OK;
 }
 
-/* Measures exchanges between ranks that share a sequence, in shared memory if the ranks can use it, and all-gathers in
- * shared memory. */
+/* Measures exchanges between ranks that share a sequence, and all-gathers in shared memory. The exchanges use shared
+ * memory if the ranks can use it. */
 static tri_status measure_exchanges(const tables *t, int64_t ranks) {
   static const tri_collective kinds[] = {TRI_COLLECTIVE_ALL_TO_ALL, TRI_COLLECTIVE_PASS};
   for (int k = 0; k < 2; k++) {
@@ -261,7 +262,7 @@ static tri_status measure_links(const tables *t) {
   return TRI_OK;
 }
 
-/* Measures what every plan needs first, and the rest of the grid while time remains. */
+/* Measures first what every plan needs, then the rest of the grid as long as there is time. */
 tri_status tri_calibrate_tables(const tri_calibrate_request *request, tri_measured *out) {
   const tables t = {request, out};
   *out = (tri_measured){.precision = (int)request->precision};

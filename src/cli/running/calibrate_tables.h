@@ -11,10 +11,11 @@ typedef struct tri_calibrate_request {
   const tri_group *world;
   tri_dtype precision;
   int64_t ranks;
-  double peak;            /* FLOP/s */
-  double longest_s;       /* products of the grid that would take longer are left out */
-  double until_s;         /* deadline on tri_clock_s of any rank; then the rest of the fine grid is left out */
-  const tri_model *model; /* its shapes are measured, too, with each possible number of tensor ranks; NULL: none */
+  double peak;      /* peak of a rank, in FLOP/s */
+  double longest_s; /* maximum duration of a product of the grid; longer products are left out */
+  double until_s;   /* deadline on tri_clock_s of any rank; after it the rest of the fine grid is left out */
+  const tri_model
+      *model; /* model whose shapes are measured, too, with each possible number of tensor ranks; NULL: no model */
   int64_t sequence, micro_batch;
 } tri_calibrate_request;
 

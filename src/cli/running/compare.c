@@ -1,4 +1,4 @@
-/* `trireme compare`: shows several runs, in progress or ended, in one table, picture or page. */
+/* `trireme compare`: shows several runs, which are in progress or have ended, in one table, picture or page. */
 #include "base/format.h"
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -59,7 +59,8 @@ typedef struct compared_run {
   char model[128];
 } compared_run;
 
-/* Reads the model's name from summary.json of a run that has ended; leaves `model` as it is if there is none. */
+/* Reads the model's name from the summary.json of a run that has ended. Leaves `model` unchanged if there is no such
+ * file. */
 static void read_model(const char *folder, char model[128]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -86,7 +87,7 @@ static tri_status read_run(const char *folder, compared_run *run) {
   double sum = 0;
   for (int64_t i = 0; i < h->count; i++) {
     const double step_s = h->steps[i].step_s;
-    if (step_s >= 0 && step_s <= MOST_STEP_S) sum += step_s; /* larger values were not written by a run */
+    if (step_s >= 0 && step_s <= MOST_STEP_S) sum += step_s; /* a run writes no larger values */
     run->seconds[i] = sum;
   }
   run->summary.peak_bytes_measured = h->steps[h->count - 1].peak_bytes;

@@ -24,11 +24,11 @@
 
 enum { MOST_KINDS = 24, JSON_LIMIT_BYTES = 1 << 30, MOST_SECONDS = 1 << 30, CELL_BYTES = 48 };
 
-/* Sums over all instructions of one name. */
+/* Sums over all instructions with the same name. */
 typedef struct kind {
   char name[TRI_EVENT_NAME_BYTES];
-  double predicted_s, measured_s; /* sums in seconds */
-  double predicted, measured;     /* numbers of instructions */
+  double predicted_s, measured_s; /* total time of the instructions in seconds */
+  double predicted, measured;     /* number of instructions */
 } kind;
 
 typedef struct comparison {
@@ -36,7 +36,7 @@ typedef struct comparison {
   const tri_cluster *cluster;
   tri_system system;
   tri_simulation_request request;
-  tri_length_draws drawn; /* draws of the lengths of the run's documents */
+  tri_length_draws drawn; /* micro-batches drawn with the lengths of the run's documents */
   tri_prediction prediction;
   tri_memory_parts memory; /* memory of the first rank */
   json_t *summary;
@@ -60,7 +60,8 @@ static kind *kind_of(comparison *c, const char *name) {
   return made;
 }
 
-/* Returns whether an instruction computes. Communication is reported in the shares. */
+/* Returns whether an instruction computes. Communication is not among the kinds, because it is reported in the
+ * shares. */
 static bool is_work(const char *category) { return strcmp(category, "communication") != 0; }
 
 static void add_measured(comparison *c, const json_t *trace) {
@@ -73,7 +74,7 @@ static void add_measured(comparison *c, const json_t *trace) {
     kind *of = kind_of(c, name);
     if (of == NULL) continue;
     const double length_s = json_number_value(json_object_get(event, "dur")) / 1e6;
-    if (!(length_s >= 0 && length_s <= MOST_SECONDS)) continue; /* larger values were not written by a run */
+    if (!(length_s >= 0 && length_s <= MOST_SECONDS)) continue; /* a run writes no larger values */
     of->measured_s += length_s;
     of->measured += 1;
   }
@@ -99,7 +100,7 @@ static bool has_rollouts(const tri_run_config *config) { return config->data.pro
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-/* Returns a number of the summary; NaN if it is missing or not a number, which happens if the file was edited. */
+/* Returns a number of the summary; NaN if it is missing or not a number, as it may be after the file was edited. */
 static double measured_of(const json_t *object, const char *name) {
   const json_t *value = json_object_get(object, name);
   const double most = 1e30, number = json_is_number(value) ? json_number_value(value) : NAN;
@@ -115,9 +116,9 @@ static double measured_step_s(const comparison *c) {
   return step_s > 0 ? step_s : measured_of(c->summary, "step_s");
 }
 
-/* Formats a value; "-" for NaN (not measured, and so without an error either). */
+/* Formats a value. A NaN becomes "-": it was not measured, and therefore has no error either. */
 static const char *cell(const char *format, double value, char out[CELL_BYTES]) {
-  snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* all formats are in this file */
+  snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* a format is always one of this file */
   return out;
 }
 
@@ -139,15 +140,15 @@ static void shares_of(const comparison *c, share out[SHARES]) {
     const char *name = tri_axis_name(tri_step_axis(i));
     *out++ = (share){name, t->along[tri_step_axis(i)] / step, measured_share(c, name)};
   }
-  const double all = measured_share(c, "all"); /* NaN for summaries of older versions, which lack it */
+  const double all = measured_share(c, "all"); /* NaN for a summary of an older version, which lacks this share */
   *out++ = (share){"bubble", t->bubble / step, measured_share(c, "bubble") + (isfinite(all) ? all : 0)};
   *out++ = (share){"optimizer", t->optimizer / step, measured_share(c, "optimizer")};
 }
 
 static double mean_ms(double seconds, double count) { return count > 0 ? 1e3 * seconds / count : 0; }
 
-/* Warns that computation took more than 1.5 times as long as predicted. The usual cause is other work on these cores:
- * the cluster's file describes the idle machine, so the error is not the model's. */
+/* Warns if computation took more than 1.5 times as long as predicted. The usual cause is other work on these cores: the
+ * cluster's file describes the idle machine, so the error is not that of the model. */
 static void print_slow_computation(const comparison *c) {
   const double slow = 1.5, took = measured_share(c, "compute") * measured_step_s(c);
   const double ratio = took / c->prediction.time.compute;
@@ -222,8 +223,8 @@ static tri_status against_print_json(const comparison *c) {
   return tri_print_json(document);
 }
 
-/* Checks that the run's ranks resemble those that the description was measured with. Another number of threads per rank
- * is an error. Other differences, and facts that older files lack, are warnings. */
+/* Checks that the run's ranks resemble those with which the description was measured. Fails if the number of threads
+ * per rank differs. Warns of other differences, and of facts that older files lack. */
 static tri_status check_alike(const comparison *c, const char *run) {
   static const char *const calibrate = "`trireme calibrate OUT.yaml -n RANKS` as the run is started writes one";
   const tri_cluster *cluster = c->cluster;
@@ -257,8 +258,9 @@ static tri_status check_alike(const comparison *c, const char *run) {
   return TRI_OK;
 }
 
-/* With rollouts, an update has as many sequences as its completions are packed into: sets the number to the mean of the
- * run, in whole micro-batches. optimizer.global_batch is then the most that memory is planned for. */
+/* Sets the number of sequences of an update for a run with rollouts. An update has as many sequences as its completions
+ * are packed into, so the number is the mean over the run, in whole micro-batches. optimizer.global_batch is the
+ * maximum, for which memory is planned. */
 static void find_batch(comparison *c) {
   const tri_layout *layout = &c->config->layout;
   const double steps = measured_of(c->summary, "steps"), tokens = measured_of(c->summary, "tokens");
@@ -284,8 +286,8 @@ static tri_status against_compare(comparison *c, const char *run, const char *ti
   return add_predicted(c);
 }
 
-/* Resolves and checks the layout as at the start of the run: config.yaml may leave `data` to the number of ranks, which
- * is in the summary, and may have been edited since. */
+/* Resolves and checks the layout as at the start of the run. config.yaml may leave `data` to the number of ranks, which
+ * the summary has; and the user may have edited the file since. */
 static tri_status resolve_layout(const comparison *c, tri_run_config *config) {
   tri_layout *layout = &config->layout;
   int64_t ranks = json_integer_value(json_object_get(c->summary, "ranks"));
@@ -295,8 +297,8 @@ static tri_status resolve_layout(const comparison *c, tri_run_config *config) {
   return tri_layout_resolve(layout, &config->model, config->data.sequence, config->optimizer.global_batch, ranks);
 }
 
-/* Creates a device with as many threads as a rank of the run had, assuming that all ranks ran on one machine such as
- * this. The size of scratch memory depends on the number of threads. */
+/* Creates a device with as many threads as a rank of the run had, because the size of scratch memory depends on the
+ * number of threads. Assumes that all ranks ran on one machine such as this one. */
 static tri_status create_device(const tri_run_config *config, tri_device **out) {
   const tri_layout *layout = &config->layout;
   int64_t ranks = layout->tensor * layout->context * layout->data * layout->pipeline;
@@ -309,8 +311,8 @@ static tri_status create_device(const tri_run_config *config, tri_device **out) 
   return tri_device_create("auto", threads < 1 ? 1 : (int)threads, out);
 }
 
-/* Computes the mean attention fraction of the corpora, weighted by their shares, and the document lengths of the last
- * corpus. */
+/* Computes the mean attention fraction of the corpora, weighted by their shares, and the lengths of the documents of
+ * the last corpus. */
 static tri_status sum_areas(const tri_run_config *config, double *out, tri_length_ranges *lengths) {
   const char *tokenizer = config->data.tokenizer[0] == '\0' ? NULL : config->data.tokenizer;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
@@ -326,8 +328,9 @@ static tri_status sum_areas(const tri_run_config *config, double *out, tri_lengt
   return TRI_OK;
 }
 
-/* Sets the fraction of attention that the masks leave. If a corpus is missing, attention is priced as if documents were
- * joined. Lengths of micro-batches are drawn only from a single corpus; for a mixture only the mean is known. */
+/* Sets the fraction of attention that the masks leave. If a corpus is missing, attention is predicted as if documents
+ * were joined. Lengths of micro-batches are only drawn if there is a single corpus; for a mixture only the mean is
+ * known. */
 static void find_fraction(comparison *c) {
   const tri_run_config *config = c->config;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
@@ -344,7 +347,7 @@ static void find_fraction(comparison *c) {
            tri_status_message());
 }
 
-/* Sets the imbalance of the experts to the one that the run has measured. */
+/* Sets the imbalance of the experts to the one that was measured in the run. */
 static tri_status find_imbalance(comparison *c, const char *run) {
   char path[TRI_PATH_BYTES];
   if (c->config->model.num_experts == 0) return TRI_OK;

@@ -6,9 +6,9 @@
 
 #include <stdbool.h>
 
-/* Predicts the run in the folder (config.yaml, summary.json) on the cluster, and prints both: the step, the parts of
- * its time, its memory, and, if the run has a timeline (timeline.json, or `timeline`, which may be NULL), each kind of
- * instruction. */
+/* Predicts the run in the folder `run` (config.yaml, summary.json) on a cluster, and prints the prediction and the
+ * measurements: the step, the parts of its time, and its memory. If the run has a timeline, also prints each kind of
+ * instruction. `timeline` is the path of the timeline; if it is NULL, timeline.json of the folder is used. */
 tri_status tri_compare_measured(const char *run, const tri_cluster *cluster, const char *timeline, bool json);
 
 #endif

@@ -48,8 +48,8 @@ static bool all_required(const tri_doctor *doctor) {
   return true;
 }
 
-/* Returns a JSON string. Bytes that are not ASCII become `?` if the text is not UTF-8, as names of folders may be.
- * Changes `text`. */
+/* Returns a text as a JSON string. If the text is not UTF-8, as names of folders may be, each byte that is not ASCII
+ * becomes `?`. Changes `text`. */
 static json_t *text_json(char *text) {
   json_t *string = json_string(text);
   if (string != NULL) return string;
@@ -59,8 +59,8 @@ static json_t *text_json(char *text) {
   return json_string(text);
 }
 
-/* Prints {"ok": true, "version": "...", "checks": [{"name", "mark", "required", "value", "advice", ...facts}]}. The
- * text output indents the names of checks that belong to the check above; here the fact `gpu` names the GPU. */
+/* Prints {"ok": true, "version": "...", "checks": [{"name", "mark", "required", "value", "advice", ...facts}]}. In the
+ * text output an indented name belongs to the check above it; here the fact `gpu` names the GPU. */
 static tri_status doctor_print_json(tri_doctor *doctor) {
   json_t *checks = json_array();
   int failed = checks == NULL;
@@ -73,7 +73,7 @@ static tri_status doctor_print_json(tri_doctor *doctor) {
     failed |= json_array_append_new(checks, check) != 0;
   }
   json_t *all = json_pack("{s:b, s:s, s:O}", "ok", all_required(doctor), "version", TRIREME_VERSION, "checks", checks);
-  /* If standard output cannot be written, main reports it. */
+  /* If standard output cannot be written, `main` reports it. */
   failed |= all == NULL || (json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) != 0 && !ferror(stdout));
   if (!failed) putchar('\n');
   json_decref(all);
@@ -81,7 +81,7 @@ static tri_status doctor_print_json(tri_doctor *doctor) {
   return failed ? tri_fail_internal("the findings cannot be written as JSON") : TRI_OK;
 }
 
-/* doctor_parse reads these words itself. */
+/* Rows for the help and for completion; doctor_parse reads these words itself. */
 static const tri_option doctor_options[] = {
     {.name = "json", .kind = TRI_OPTION_FLAG, .help = "  --json   one JSON document on standard output\n"},
     {.name = "quick", .kind = TRI_OPTION_FLAG, .help = "  --quick  without the matrix products\n"},
@@ -120,7 +120,7 @@ static void print_kernels(void *to, const char *architecture, const char *module
 
 enum { CHIP_BYTES = 32 };
 
-/* Copies the first chip of the list *chips, which is separated by commas, and moves *chips past it. */
+/* Copies the first chip of *chips, a list with commas, and moves *chips to the next chip. */
 static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
   const size_t length = strcspn(*chips, ",");
   if (length == 0 || length >= CHIP_BYTES) {
@@ -132,8 +132,8 @@ static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
   return TRI_OK;
 }
 
-/* Compiles all kernels for the chips into the folder. All names and the folder are checked first, because compiling
- * takes minutes for each chip. */
+/* Compiles all kernels for the chips into a folder. Checks all names and the folder first, because compilation takes
+ * minutes for each chip. */
 static tri_status doctor_compile(const char *chips, const char *folder) {
   char chip[CHIP_BYTES];
   for (const char *rest = chips; *rest != '\0';) {
@@ -149,7 +149,7 @@ static tri_status doctor_compile(const char *chips, const char *folder) {
   return TRI_OK;
 }
 
-/* Creates the doctor and allocates its findings, as many as the GPUs found can have. */
+/* Creates the doctor, with room for the findings of all GPUs that were found. */
 static tri_status doctor_create(double test_s, tri_doctor **out) {
   tri_doctor *doctor = NULL;
   TRI_TRY(tri_alloc("the doctor", 1, sizeof *doctor, &doctor));

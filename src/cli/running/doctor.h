@@ -1,4 +1,4 @@
-/* The checks of `trireme doctor`, and their findings; doctor.c prints them. */
+/* The checks of `trireme doctor` and their findings. doctor.c prints the findings. */
 #ifndef TRI_CLI_RUNNING_DOCTOR_H
 #define TRI_CLI_RUNNING_DOCTOR_H
 
@@ -14,29 +14,29 @@ typedef enum tri_mark { TRI_MARK_OK, TRI_MARK_WARNING, TRI_MARK_MISSING } tri_ma
 typedef struct tri_finding {
   char name[32];
   tri_mark mark;
-  bool required;     /* TRI_MARK_MISSING makes the exit status other than 0 */
+  bool required;     /* whether TRI_MARK_MISSING makes the exit status of the command other than 0 */
   char value[320];   /* the result, as text */
-  char advice[1024]; /* what to do about it; "": nothing */
+  char advice[1024]; /* advice to the user about the result; "": none */
   json_t *facts;     /* the value as a JSON object */
 } tri_finding;
 
-/* Maximum findings of any machine without GPUs, and further findings of each GPU. */
+/* Maximum number of findings on a machine without GPUs, and number of further findings for each GPU. */
 enum { TRI_DOCTOR_MOST_FINDINGS = 64, TRI_DOCTOR_FINDINGS_OF_GPU = 4 };
 
 typedef struct tri_doctor {
   tri_machine machine;
-  double test_s; /* seconds of each test of matrix products; 0: no tests */
+  double test_s; /* duration of each test of matrix products in seconds; 0: no tests */
   tri_gpu_seen *gpus;
   int num_gpus;
-  char no_gpus[1024]; /* attempts to find GPUs, as text, if num_gpus is 0 */
+  char no_gpus[1024]; /* if num_gpus is 0: the attempts to find GPUs, as text */
   tri_finding *findings;
   int count;
 } tri_doctor;
 
-/* Starts a finding with mark "ok". There is room for all checks below. */
+/* Starts a finding with the mark "ok", and returns it. There is room for the findings of all checks below. */
 tri_finding *tri_doctor_find(tri_doctor *doctor, const char *name);
 void tri_finding_value(tri_finding *finding, const char *format, ...) TRI_PRINTF(2, 3);
-/* Sets the mark and the advice. */
+/* Sets the mark and the advice of a finding. */
 void tri_finding_advise(tri_finding *finding, tri_mark mark, const char *format, ...) TRI_PRINTF(3, 4);
 
 void tri_doctor_check_processor(tri_doctor *doctor);

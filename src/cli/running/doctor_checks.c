@@ -231,15 +231,15 @@ void tri_doctor_check_libraries(tri_doctor *doctor) {
   found_library(doctor, "zstd", ZSTD_versionString());
   found_library(doctor, "jansson", jansson_version_str());
   found_library(doctor, "libyaml", yaml_get_version_string());
-  pcre2_config(PCRE2_CONFIG_VERSION, version); /* "10.42 2022-12-11", at most 24 bytes */
+  pcre2_config(PCRE2_CONFIG_VERSION, version); /* such as "10.42 2022-12-11"; at most 24 bytes */
   version[strcspn(version, " ")] = '\0';
   found_library(doctor, "PCRE2", version);
 }
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
-/* Returns the best peak that was ever measured on this device, and stores `measured` if it is higher. `train` uses the
- * same store. The current measurement may be low because other programs are running. */
+/* Returns the best peak that was ever measured on this device. Stores `measured` if it is higher. `train` uses the same
+ * store. The current measurement may be low because other programs are running. */
 static double best_peak(const tri_device *device, tri_dtype type, double measured) {
   char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
   if (!tri_cache_folder(folder)) return measured;
@@ -300,7 +300,7 @@ void tri_doctor_check_device(tri_doctor *doctor) {
 
 /* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
-static const double gpus_test_s = 4; /* seconds for the tests of all GPUs together */
+static const double gpus_test_s = 4; /* duration of the tests of all GPUs together, in seconds */
 
 /* Describes a GPU. A GPU that cannot be opened has no facts. */
 static void describe_gpu(const tri_gpu_seen *gpu, tri_finding *finding) {

@@ -1,5 +1,5 @@
-/* `trireme eval`: reads the options, and evaluates models on a corpus of texts (eval_text.c) or of preferences
- * (eval_preferences.c), or with questions (eval_choices.c, eval_answers.c). */
+/* `trireme eval`: reads the options, and evaluates models on a corpus of texts (eval_text.c), on a corpus of
+ * preferences (eval_preferences.c), or with questions (eval_choices.c, eval_answers.c). */
 #include "cli/cli.h"
 #include "cli/running/eval_preferences.h"
 #include "cli/running/eval_questions.h"
@@ -14,25 +14,25 @@
 #include <string.h>
 
 typedef struct eval_arguments {
-  const char *checkpoint, *data, *bigram; /* bigram: corpus to count the baseline on, or NULL */
-  char *const *models;                    /* [num_models]: an ensemble, or models to ask; the first is `checkpoint` */
-  int64_t sequence, batch;                /* 0: the sequence of training; the usual batch */
-  const char *documents, *packing;        /* NULL: as in training */
-  const char *reference;                  /* reference model for a corpus of preferences; NULL: none */
-  const char *system;                     /* system message before each question; NULL: none */
-  const char *choices, *answers;          /* files of questions, instead of a corpus; NULL: not given */
+  const char *checkpoint, *data, *bigram; /* bigram: corpus on which the baseline is counted, or NULL */
+  char *const *models;             /* [num_models]: an ensemble, or models to ask; the first model is `checkpoint` */
+  int64_t sequence, batch;         /* sequence: 0 means the sequence of training; batch: 0 means the usual batch */
+  const char *documents, *packing; /* NULL: the same as in training */
+  const char *reference;           /* reference model for a corpus of preferences; NULL: none */
+  const char *system;              /* system message before each question; NULL: none */
+  const char *choices, *answers;   /* files of questions, in place of a corpus; NULL: not given */
   const char *svg;
   tri_answer_rule rule;
-  int64_t samples; /* answers to each question */
+  int64_t samples; /* number of answers to each question */
   double temperature;
   int64_t seed;
-  int64_t ranks;          /* ranks to start */
-  int64_t tensor;         /* tensor ranks of each replica */
+  int64_t ranks;          /* number of ranks to start */
+  int64_t tensor;         /* number of tensor ranks of each replica */
   const tri_group *group; /* ranks that share the work */
   tri_model_options model;
   int num_models;
-  bool chat;  /* questions go through the chat template */
-  bool ruled; /* an option about generating or comparing answers was given */
+  bool chat;  /* whether questions go through the chat template */
+  bool ruled; /* whether an option about the generation or the comparison of answers was given */
   bool all_checkpoints;
   bool json;
 } eval_arguments;
@@ -140,7 +140,8 @@ static tri_status check_questions(const eval_arguments *given) {
   return tri_fail(TRI_BAD_USAGE, "eval: --svg draws quality over steps; it goes with --all-checkpoints");
 }
 
-/* Checks the number of names, and that options for a corpus and options for questions are not mixed. */
+/* Checks the number of names on the command line, and that options for a corpus and options for questions are not
+ * mixed. */
 static tri_status check_options(const eval_arguments *given, int named) {
   const bool of_corpus = given->documents != NULL || given->packing != NULL || given->bigram != NULL ||
                          given->sequence > 0 || given->reference != NULL;
@@ -242,7 +243,7 @@ static tri_status eval_corpus(const eval_arguments *given, const tri_corpus *cor
   return eval_text(given, corpus);
 }
 
-/* Refuses files of questions or of text that was not prepared, in place of a corpus. */
+/* Refuses a file of questions, or of text that was not prepared, in place of a corpus. */
 static tri_status check_corpus_name(const char *data) {
   static const char *const endings[] = {".jsonl", ".jsonl.zst", ".json", ".csv"};
   const size_t length = strlen(data);

@@ -1,4 +1,5 @@
-/* `eval MODEL --answers FILE`: the model generates an answer to each question, which is compared with the right one. */
+/* `eval MODEL --answers FILE`: the model generates an answer to each question, and the answer is compared with the
+ * right one. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/running/eval_chat.h"
@@ -25,13 +26,13 @@ typedef struct session {
   tri_texts texts;
   json_t *results;
   json_t *written;        /* answers to the current question */
-  int64_t right;          /* right answers */
-  int64_t solved;         /* questions with a right answer */
-  int64_t right_here;     /* right answers to the current question */
-  double shares, squares; /* sums over questions of the share of right answers, and of its square */
+  int64_t right;          /* number of right answers */
+  int64_t solved;         /* number of questions with at least one right answer */
+  int64_t right_here;     /* number of right answers to the current question */
+  double shares, squares; /* sums over the questions: of the share of right answers, and of the square of this share */
 } session;
 
-/* Removes the beginning of prompts that leave no room for an answer. */
+/* Removes the beginning of each prompt that leaves no room for an answer. */
 static tri_status shorten_prompts(session *s) {
   const int64_t positions = s->generation.model.max_sequence, tokens = s->asked->rule.tokens;
   int64_t shortened = 0, first = 0;
@@ -53,8 +54,8 @@ static tri_status shorten_prompts(session *s) {
   return TRI_OK;
 }
 
-/* Renders the questions with the chat template if requested, and adds the template's end of a turn to the texts that
- * end an answer. */
+/* Renders the questions with the chat template, if that is requested. Adds the text with which the template ends a turn
+ * to the texts that end an answer. */
 static tri_status apply_template(session *s) {
   const tri_eval_questions *asked = s->asked;
   const tri_generation *g = &s->generation;
@@ -109,13 +110,13 @@ static tri_status answers_set_up(session *s) {
   return begin_texts(s);
 }
 
-/* Returns a JSON string; null if the answer is not UTF-8. */
+/* Returns an answer as a JSON string; null if the answer is not UTF-8. */
 static json_t *json_of_answer(const tri_judge_text *text) {
   json_t *written = json_string(text->text);
   return written == NULL ? json_null() : written;
 }
 
-/* Adds a line to the results after all samples of a question are complete. */
+/* Adds a line to the results when all samples of a question are complete. */
 static void end_question(session *s, const tri_asked *a) {
   const int64_t samples = s->texts.samples;
   const double share = (double)s->right_here / (double)samples;

@@ -1,9 +1,9 @@
-/* Counts the bytes of labels. A token's bytes depend on the tokens before it: at the beginning of a document a decoder
- * removes the space that encoding has added. So the decoder reads all tokens in order, including those whose labels do
- * not count. */
+/* Counts the bytes of labels. The bytes of a token depend on the tokens before it: at the beginning of a document, a
+ * decoder removes the space that the encoder has added. So the decoder reads all tokens in order, including those whose
+ * labels do not count. */
 #include "cli/running/eval_bytes.h"
 
-/* Returns whether the label of token `i` is not the next token of the row, but exists only in the corpus. */
+/* Returns whether the label of token `i` is not the next token of the row, but only exists in the corpus. */
 static bool ends_here(const tri_label_rows *rows, int64_t i) {
   if (rows->packed && (i + 1) % rows->sequence == 0) return true;
   switch (rows->places[i + 1]) {
@@ -23,8 +23,8 @@ static tri_status count_label(tri_label_bytes *counter, int32_t id) {
   return TRI_OK;
 }
 
-/* Counts a token that is not a counted label. A piece that begins in the middle of a document begins with the last
- * label of the piece before it, which is not counted again. */
+/* Counts a token that is not a counted label. If a piece begins in the middle of a document, its first token is the
+ * last label of the piece before it, which is not counted again. */
 static tri_status count_other(tri_label_bytes *counter, int32_t id, bool is_label) {
   size_t bytes = 0;
   TRI_TRY(tri_decoder_count(counter->decoder, id, &bytes));

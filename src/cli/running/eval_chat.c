@@ -36,7 +36,7 @@ void tri_eval_chat_close(tri_eval_chat *chat) {
 
 static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a chat prompt"); }
 
-/* Adds the system message: the chat's system text, a blank line, and the description. */
+/* Adds the system message: the system text of the chat, a blank line, and the description. */
 static tri_status add_system(const tri_eval_chat *chat, const tri_judge_text *description, json_t *messages) {
   const char *own = chat->system == NULL ? "" : chat->system;
   const char *more = description->bytes > 0 ? description->text : "";
@@ -68,7 +68,7 @@ tri_status tri_eval_chat_apply(tri_eval_chat *chat, const tri_judge_text *descri
   return status;
 }
 
-/* Logs that the chat template is not applied. A template that cannot be read counts as absent. */
+/* Logs that the chat template is not applied. A template that cannot be read counts as missing. */
 void tri_eval_chat_warn_unused(const char *tokenizer_file, const char *model) {
   const tri_chat_format_options options = {.tokenizer = tokenizer_file, .optional = true};
   tri_chat_format format = {0};
@@ -78,8 +78,8 @@ void tri_eval_chat_warn_unused(const char *tokenizer_file, const char *model) {
   tri_chat_format_release(&format);
 }
 
-/* Logs the first prompt as a JSON string, so that it takes one line; only the end of a long prompt, which contains the
- * question. */
+/* Logs the first prompt as a JSON string, which takes one line. If the prompt is long, logs only its end, which
+ * contains the question. */
 void tri_eval_log_prompt(const char *form, const tri_judge_text *prompt) {
   size_t begin = prompt->bytes > SHOWN_BYTES ? prompt->bytes - SHOWN_BYTES : 0;
   while (begin < prompt->bytes && ((unsigned char)prompt->text[begin] & 0xC0) == 0x80) begin++;

@@ -24,12 +24,13 @@ enum { USUAL_BATCH = 16 };
 typedef struct session {
   const tri_eval_questions *asked;
   tri_questions questions;
-  tri_choice_set set;            /* created for the first model that can be read */
-  bool encoded, refused;         /* `set` is complete; encoding the questions has failed */
+  tri_choice_set set; /* questions as tokens; created for the first model that can be read */
+  bool encoded,
+      refused; /* encoded: whether `set` is complete; refused: whether the encoding of the questions has failed */
   int64_t vocabulary, positions; /* vocab_size and max_sequence of the first model */
   tri_device *device;
-  tri_replicas replicas; /* created for the first model */
-  bool grouped;          /* they are */
+  tri_replicas replicas; /* replicas of the models; created for the first model */
+  bool grouped;          /* whether `replicas` is created */
 } session;
 
 /* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
@@ -42,7 +43,7 @@ static void warn_of_shortened(const session *s) {
            s->asked->file, set->first_shortened, s->positions, set->shortened, set->num_texts);
 }
 
-/* Opens the tokenizer of a model's weights and its encoder of questions. The caller releases both, also after a
+/* Opens the tokenizer of a model's weights and an encoder of questions for it. The caller releases both, also after a
  * failure. */
 static tri_status open_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
                                  char source[TRI_PATH_BYTES], tri_tokenizer **tokenizer, tri_pair_encoder **encoder) {
@@ -58,7 +59,8 @@ static tri_status open_tokenizer(const tri_merged *weights, const tri_model *mod
   return tri_pair_encoder_create(*tokenizer, encoder);
 }
 
-/* Turns questions into prompts: with the description of their form, or through the model's chat template. */
+/* Turns questions into prompts. The prompt has the description of the question's form, or is rendered with the model's
+ * chat template. */
 static tri_status phrase_questions(session *s, const char *tokenizer_file, const tri_tokenizer *tokenizer,
                                    tri_pair_encoder *encoder) {
   const tri_eval_questions *asked = s->asked;
@@ -84,7 +86,7 @@ static tri_status phrase_questions(session *s, const char *tokenizer_file, const
   return status;
 }
 
-/* Encodes the questions with the first checkpoint's tokenizer; all checkpoints of a run use the result. */
+/* Encodes the questions with the tokenizer of the first checkpoint. All checkpoints of a run use the result. */
 static tri_status encode_questions(session *s, const tri_merged *weights, const tri_model *model) {
   tri_tokenizer *tokenizer = NULL;
   tri_pair_encoder *encoder = NULL;
@@ -114,7 +116,7 @@ static tri_status use_questions(session *s, const tri_merged *weights, const tri
                   tri_checkpoint_path(weights->named));
 }
 
-/* Creates a scorer for batches of `--batch` texts, or fewer if the set has fewer. */
+/* Creates a scorer for batches of `--batch` texts. If the set has fewer texts, a batch has as many as the set. */
 static tri_status create_scorer(const session *s, const tri_model *model, tri_scorer **out) {
   const int64_t batch = s->asked->batch > 0 ? s->asked->batch : USUAL_BATCH;
   return tri_scorer_create(model, s->asked->options->precision, batch < s->set.num_texts ? batch : s->set.num_texts,
@@ -125,14 +127,14 @@ static void show_progress(int64_t done, int64_t all) {
   tri_log_progress("%5.1f %%", 100.0 * (double)done / (double)all);
 }
 
-/* COLLECTIVE. Returns the common status of all ranks. A failure of one checkpoint need not end an evaluation of all, so
- * that all ranks then need its message. */
+/* COLLECTIVE. Returns the common status of all ranks. If all checkpoints are evaluated, the failure of one does not end
+ * the evaluation, so all ranks need its message. */
 static tri_status agree(const session *s, tri_status status) {
   return s->asked->all_checkpoints ? tri_common_failure(s->asked->group, status)
                                    : tri_ranks_agree(s->asked->group, status);
 }
 
-/* COLLECTIVE. Creates a scorer with the weights of a checkpoint. The caller destroys it, also after a failure. */
+/* COLLECTIVE. Creates a scorer with the weights of a checkpoint. The caller destroys *out, also after a failure. */
 static tri_status load_scorer(session *s, const tri_merged *weights, const tri_model *model, tri_scorer **out) {
   if (!s->grouped) TRI_TRY(tri_replicas_create(s->asked->group, s->asked->tensor, model, weights, &s->replicas));
   s->grouped = true;
@@ -299,8 +301,8 @@ static tri_status report_all(const session *s, const tri_judgement *judgements, 
   return status;
 }
 
-/* Evaluates each checkpoint. A damaged checkpoint is skipped with a warning, because the others can be evaluated
- * without it. */
+/* Evaluates each checkpoint. Skips a damaged checkpoint with a warning, because the others can be evaluated without
+ * it. */
 static tri_status judge_each(session *s, const tri_checkpoint_found *found, int64_t count, tri_judgement *judgements,
                              int64_t *steps, int64_t *done) {
   for (int64_t i = 0; i < count; i++) {
@@ -359,7 +361,8 @@ static void close_session(session *s) {
   if (s->grouped) tri_replicas_destroy(&s->replicas);
 }
 
-/* Evaluates one of several models. Each has its own tokenizer and chat template, so the questions are read again. */
+/* Evaluates one of several models. Each model has its own tokenizer and chat template, so the questions are read for
+ * each model. */
 static tri_status judge_model(const tri_eval_questions *asked, const char *model, tri_judgement *out) {
   tri_eval_questions own = *asked;
   own.model = model;

@@ -8,7 +8,7 @@
 #include "engine/model_files.h"
 #include "engine/rank_device.h"
 
-/* Adds to the message of an executor that does not fit into memory what can be changed. */
+/* Adds advice to the message of an executor that does not fit into memory. */
 static tri_status suggest_less(tri_status status) {
   if (status != TRI_OUT_OF_MEMORY) return status;
   return tri_fail(status,

@@ -12,7 +12,7 @@
 typedef struct tri_eval_shape {
   tri_list_purpose purpose; /* TRI_LIST_EVALUATE or TRI_LIST_SCORE */
   int64_t batch, sequence;
-  bool masked; /* documents of a sequence do not attend to each other */
+  bool masked; /* whether documents of a sequence do not attend to each other */
 } tri_eval_shape;
 
 /* Starts as {0}. */
@@ -22,25 +22,26 @@ typedef struct tri_eval_model {
   tri_op_list *list;
   tri_weights *weights;
   tri_executor *executor;
-  tri_replicas replicas; /* copies of the model, on all ranks of the group */
+  tri_replicas replicas; /* copies of the model on all ranks of the group */
 } tri_eval_model;
 
-/* COLLECTIVE over the group. Creates replicas of `tensor` ranks each (0 or 1: one), the device and the executor, and
- * loads the weights. `model` and `group` must outlive it. Release with tri_eval_model_release, also after a failure. */
+/* COLLECTIVE over the group. Creates the replicas, each on `tensor` ranks (0 or 1: on one rank), the device and the
+ * executor, and loads the weights. `model` and `group` must outlive *out. Release with tri_eval_model_release, also
+ * after a failure. */
 tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weights, const tri_model_options *options,
                                  const tri_eval_shape *shape, const tri_group *group, int64_t tensor,
                                  tri_eval_model *out);
 void tri_eval_model_release(tri_eval_model *model);
 
-/* Logs that some replicas have nothing to do, if `samples` samples are fewer batches than replicas. */
+/* Logs that some replicas have nothing to do, if `samples` samples are fewer batches than there are replicas. */
 void tri_eval_log_idle(const tri_group *group, int64_t tensor, int64_t samples, int64_t batch);
 
-/* COLLECTIVE. Scores all samples of a feed; the replicas share the batches. Sets the group and the executor of
+/* COLLECTIVE. Scores all samples of a feed. The replicas share the batches. Sets the group and the executor of
  * *scoring. */
 tri_status tri_eval_model_score(const tri_eval_model *model, tri_feed_scoring *scoring);
 
-/* Opens the tokenizer of a model's weights, or the one that the options name; *out stays NULL if there is none. Checks
- * that the corpus was made with it. The caller destroys *out, also after a failure. */
+/* Opens the tokenizer that the options name, or else the tokenizer of a model's weights. *out stays NULL if there is
+ * none. Checks that the corpus was made with this tokenizer. The caller destroys *out, also after a failure. */
 tri_status tri_eval_corpus_tokenizer(const tri_merged *weights, const tri_model_options *options,
                                      const tri_corpus *corpus, tri_tokenizer **out);
 

@@ -21,10 +21,11 @@ typedef struct session {
   tri_merged weights;
   tri_model model;
   tri_tokenizer *tokenizer;
-  tri_run_config *config; /* configuration of the run that made the model; default objective if the run is not known */
+  tri_run_config
+      *config; /* configuration of the run that made the model; if the run is not known, it has the default objective */
   tri_preference_rules rules;
-  bool rewards; /* rewards can be computed: the objective needs no reference, or has one; otherwise only
-                   log-probabilities are printed */
+  bool rewards; /* whether rewards can be computed, because the objective needs no reference or there is one; otherwise
+                   only log-probabilities are printed */
   int64_t sequence, batch;
   tri_preference_source source;
   double *reference;         /* [num_labels], doubled if the source has mismatched answers; NULL: none */
@@ -36,8 +37,8 @@ typedef struct session {
 
 /* ---- objective and data ------------------------------------------------------------------------------------------ */
 
-/* Finds the objective of the run that made the model; if it was not trained on preferences, the usual one for the
- * corpus. */
+/* Finds the objective of the run that made the model. If the model was not trained on preferences, chooses the usual
+ * objective for the corpus. */
 static tri_status find_objective(session *s) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(s->weights.named);
   const bool paired = tri_corpus_preferences(s->asked->corpus) == TRI_PREFERENCES_PAIRS;
@@ -108,7 +109,7 @@ static tri_status create_source(session *s) {
 
 /* ---- log-probabilities ------------------------------------------------------------------------------------------- */
 
-/* Destination of the log-probabilities of a source's sequences. */
+/* Destination of the log-probabilities of all sequences of a source. */
 typedef struct scored_rows {
   const session *of;
   double *out; /* [per_epoch, sequence] */
@@ -122,7 +123,7 @@ static tri_status keep_scores(void *context, const tri_scored_batch *batch) {
   return TRI_OK;
 }
 
-/* Computes the log-probabilities of all sequences of the source, in order: out[per_epoch, sequence]. */
+/* Computes out[per_epoch, sequence], the log-probabilities of all sequences of the source in order. */
 static tri_status score(const session *s, const tri_eval_model *m, bool mismatched, double *out) {
   const tri_preference_at at = {.source = &s->source, .in_order = true, .mismatched = mismatched};
   const tri_feed feed = tri_preference_feed(&at);
@@ -207,11 +208,11 @@ static tri_status evaluate(session *s) {
 typedef struct figure {
   const char *name, *about;
   double value;
-  bool rewards; /* needs the reference if the objective has one */
+  bool rewards; /* whether the figure needs the reference if the objective has one */
 } figure;
 
-/* Prints the results. Without a reference, rewards are multiples of the log-probabilities, so the comparisons of
- * rewards are comparisons of log-probabilities. */
+/* Prints the results. Without a reference, rewards are multiples of the log-probabilities, so comparisons of rewards
+ * are comparisons of log-probabilities. */
 static tri_status report(session *s) {
   const tri_preference_means m = tri_preference_sums_means(&s->sums, s->config->objective.trained.label_scale);
   const bool paired = s->rules.paired;

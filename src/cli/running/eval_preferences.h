@@ -1,4 +1,4 @@
-/* `eval` with a corpus of preferences: computes the metrics that training reports for held-out answers. */
+/* `eval` with a corpus of preferences. It computes the metrics that training reports for held-out answers. */
 #ifndef TRI_CLI_RUNNING_EVAL_PREFERENCES_H
 #define TRI_CLI_RUNNING_EVAL_PREFERENCES_H
 
@@ -11,15 +11,15 @@ typedef struct tri_eval_preferences {
   const char *reference; /* folder of the reference model; NULL: none */
   const tri_corpus *corpus;
   const tri_group *group; /* ranks that share the work */
-  int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one */
+  int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one rank */
   const tri_model_options *options;
-  int64_t sequence, batch; /* 0 means the sequence of training, and a batch of 4 */
+  int64_t sequence, batch; /* sequence: 0 means the sequence of training; batch: 0 means 4 */
   bool json;
 } tri_eval_preferences;
 
-/* Evaluates the model's objective (DPO or KTO with beta 0.1 if it was not trained on preferences) and prints the loss,
- * rewards, margins and accuracies. If the objective needs a reference and has none, only log-probabilities are printed.
- */
+/* Evaluates the model's objective, and prints the loss, rewards, margins and accuracies. If the model was not trained
+ * on preferences, the objective is DPO or KTO with beta 0.1. If the objective needs a reference model and `reference`
+ * is NULL, prints only log-probabilities. */
 tri_status tri_eval_preferences_run(const tri_eval_preferences *asked);
 
 #endif

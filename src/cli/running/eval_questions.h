@@ -1,4 +1,4 @@
-/* `eval` with questions instead of a corpus: with given choices, or with answers that the model generates. */
+/* `eval` with questions in place of a corpus. The questions have given choices, or the model generates answers. */
 #ifndef TRI_CLI_RUNNING_EVAL_QUESTIONS_H
 #define TRI_CLI_RUNNING_EVAL_QUESTIONS_H
 
@@ -8,24 +8,26 @@
 
 typedef struct tri_eval_questions {
   const char *model, *file;
-  char *const *models; /* [num_models]; with several models, tri_eval_choices prints a row for each */
+  char *const
+      *models; /* [num_models]: folders of the models; if there are several, tri_eval_choices prints a row for each */
   int num_models;
   const tri_group *group; /* ranks that share the work */
-  int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one */
+  int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one rank */
   const tri_model_options *options;
   int64_t batch; /* sequences per batch; 0: as many as fit into 2048 tokens */
   bool json;
-  bool chat;            /* questions go through the model's chat template */
-  const char *system;   /* with chat: text of the system message; NULL: none */
-  bool all_checkpoints; /* evaluate all checkpoints of a run */
-  const char *svg;      /* with all_checkpoints: path of a picture; NULL: none */
+  bool chat;            /* whether questions go through the model's chat template */
+  const char *system;   /* text of the system message, only if `chat`; NULL: no system message */
+  bool all_checkpoints; /* whether all checkpoints of a run are evaluated */
+  const char *svg;      /* path of a picture, only if `all_checkpoints`; NULL: no picture */
   tri_answer_rule rule; /* rule by which answers are compared */
-  int64_t samples;      /* answers to each question */
-  double temperature;   /* sampling temperature; below 0: 0 for one sample, 1 for several */
+  int64_t samples;      /* number of answers to each question */
+  double temperature; /* sampling temperature; a negative number stands for 0 if there is one sample, and for 1 if there
+                         are several */
   uint64_t seed;
 } tri_eval_questions;
 
-/* Evaluates which choice the model finds most likely, and prints the results. */
+/* Evaluates which choice is the likeliest for the model, and prints the results. */
 tri_status tri_eval_choices(const tri_eval_questions *asked);
 
 /* Evaluates whether the answers that the model generates are right, and prints the results. */

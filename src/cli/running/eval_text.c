@@ -20,13 +20,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Marks labels that do not count, in place of their log-probabilities. */
+/* Mark in place of the log-probability of a label that does not count. */
 #define UNCOUNTED HUGE_VAL
 
-/* Sums over the models of an ensemble, which score the same labels. */
+/* Sums over the models of an ensemble. All models score the same labels. */
 typedef struct ensemble {
   double *log_sums; /* [labels]: log of the sum of the models' probabilities; NULL before the first model */
-  double *losses;   /* [models]: loss of each model alone */
+  double *losses;   /* [models]: loss of each single model */
   int models;       /* number of models so far */
 } ensemble;
 
@@ -38,18 +38,18 @@ typedef struct session {
   int64_t ignore_token;        /* labels with this id do not count, as in training; -1: unused */
   tri_document_use use;        /* whether documents attend to each other */
   tri_packing_use packing;     /* how documents become sequences */
-  tri_too_long too_long;       /* handling of documents longer than a sequence */
-  const struct session *first; /* session of an ensemble's first model; NULL: this is the first */
+  tri_too_long too_long;       /* handling of documents that are longer than a sequence */
+  const struct session *first; /* session of an ensemble's first model; NULL: this session is the first */
   tri_eval_windows windows;
   tri_model model;
   tri_merged weights;
   tri_eval_model run;
-  tri_tokenizer *tokenizer; /* NULL: bits per byte cannot be computed */
-  tri_bigram *bigram;       /* NULL: not requested */
+  tri_tokenizer *tokenizer; /* NULL: bits per byte are not computed, because there is no tokenizer */
+  tri_bigram *bigram;       /* baseline; NULL: not requested */
   double bigram_sum;
   tri_evaluation total;
-  tri_label_bytes text;    /* text of all labels */
-  tri_token_place *places; /* [batch, sequence] + 1: places of the tokens and of the next token */
+  tri_label_bytes text;    /* counter of the bytes of all labels */
+  tri_token_place *places; /* [batch, sequence] + 1: places of the tokens, and of the token after the last one */
 } session;
 
 static tri_status set_documents(session *s) {
@@ -69,14 +69,14 @@ static bool is_masked(const session *s) { return s->use == TRI_DOCUMENTS_MASKED;
 
 static bool is_packed(const session *s) { return s->packing == TRI_PACKING_DOCUMENTS; }
 
-/* Logs how text becomes sequences, and what determined that. */
+/* Logs how texts become sequences, and what has decided that. */
 static void log_shape(const session *s, const char *by) {
   tri_log("in sequences of %" PRId64 " tokens (documents: %s, packing: %s%s%s)%s", s->sequence,
           tri_run_config_documents(s->use), tri_run_config_packing(s->packing), is_packed(s) ? ", too_long: " : "",
           is_packed(s) ? tri_run_config_too_long(s->too_long) : "", by);
 }
 
-/* Returns the origin of the shape of sequences, for the log. */
+/* Returns words for the log about what has decided the shape of sequences. */
 static const char *origin_of(const session *s, bool masked, bool known) {
   enum { BY_MASK, BY_TRAINING, UNKNOWN, ORIGINS, NO_OPTION = 0, SOME_OPTIONS, ALL_OPTIONS, CHOICES };
   static const char all[] = ", as the options say";
@@ -93,8 +93,8 @@ static const char *origin_of(const session *s, bool masked, bool known) {
   return origins[known ? BY_TRAINING : UNKNOWN][choice];
 }
 
-/* Chooses sequences as in training if the checkpoint records that. A corpus with a mask contains conversations, which
- * are packed and masked. */
+/* Chooses the shape of sequences of training, if the checkpoint has it. A corpus with a mask contains conversations,
+ * which are packed and masked. */
 static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   const tri_eval_text *given = s->asked;
   const bool masked = tri_corpus_has_mask(s->asked->corpus);
@@ -114,7 +114,7 @@ static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   return TRI_OK;
 }
 
-/* Copies the shape of sequences from an ensemble's first model. */
+/* Copies the shape of sequences from the first model of an ensemble. */
 static void choose_like(session *s, const session *first, const tri_run_notes *notes) {
   s->sequence = first->sequence;
   s->batch = first->batch;
@@ -204,7 +204,7 @@ static tri_status eval_set_up(session *s) {
   return create_model(s);
 }
 
-/* Adds the bytes of a batch's labels. */
+/* Adds the number of bytes of a batch's labels. */
 static tri_status count_bytes(session *s, const tri_scored_batch *batch) {
   const tri_label_rows rows = {.tokens = batch->rows.ids,
                                .labels = batch->rows.labels,
@@ -224,7 +224,7 @@ static tri_status count_bytes(session *s, const tri_scored_batch *batch) {
 /* Returns log(exp(a) + exp(b)). */
 static double log_of_sum(double a, double b) { return fmax(a, b) + log1p(exp(-fabs(a - b))); }
 
-/* Adds the scores of a batch's labels by one model of an ensemble to the sums. */
+/* Adds the scores of a batch's labels by one model of an ensemble to the sums over the models. */
 static void add_scores(session *s, const tri_scored_batch *batch) {
   ensemble *e = s->ensemble;
   double *sums = e->log_sums + batch->first * s->sequence;
@@ -252,9 +252,9 @@ static tri_status add_batch(void *context, const tri_scored_batch *batch) {
   return TRI_OK;
 }
 
-/* Settles the number of bytes of the labels' text. If each token of the corpus is a label or among the other tokens,
- * this is the corpus' recorded text without the other tokens' bytes, which includes the text of unknown tokens. Packed
- * documents that are joined have some labels twice. */
+/* Decides the number of bytes of the labels' text. If each token of the corpus is a label or among the other tokens,
+ * the number is that of the corpus' recorded text minus the other tokens' bytes; it includes the text of unknown
+ * tokens. Packed documents that are joined have some labels twice. */
 static void settle_bytes(session *s) {
   const int64_t recorded = tri_corpus_text_bytes(s->asked->corpus);
   const bool all = !is_packed(s) || (is_masked(s) && s->windows.packed.pieces.left_out == 0);
@@ -272,7 +272,7 @@ static void settle_bytes(session *s) {
   }
 }
 
-/* Returns the number of labels of all batches, padding included. */
+/* Returns the number of labels of all batches, including padding. */
 static int64_t labels_of_all(const session *s) {
   return (s->windows.count + s->batch - 1) / s->batch * s->batch * s->sequence;
 }
@@ -389,7 +389,8 @@ static void release_parts(session *s) {
 
 /* ---- several models ---------------------------------------------------------------------------------------------- */
 
-/* Turns the sums over the models into the loss of the mean probability, stored in the last model's session. */
+/* Turns the sums over the models into the loss of the mean probability, and stores it in the session of the last
+ * model. */
 static void compute_mean(session *s) {
   const ensemble *e = s->ensemble;
   const int64_t labels = labels_of_all(s);
@@ -399,7 +400,7 @@ static void compute_mean(session *s) {
   }
 }
 
-/* Evaluates one model of the ensemble. The parts of an earlier session must have been released. */
+/* Evaluates one model of the ensemble. The parts of an earlier session must be released before. */
 static tri_status evaluate_member(session *s, const tri_eval_text *asked, ensemble *e, session *first) {
   *s = (session){
       .asked = asked, .checkpoint = asked->models[e->models], .ensemble = e, .first = e->models > 0 ? first : NULL};
@@ -409,7 +410,7 @@ static tri_status evaluate_member(session *s, const tri_eval_text *asked, ensemb
   return status == TRI_OK ? eval_evaluate(s) : status;
 }
 
-/* Evaluates the models one after the other; at most one is in memory. */
+/* Evaluates the models one after the other, so that at most one is in memory. */
 static tri_status evaluate_ensemble(session *s, const tri_eval_text *asked, ensemble *e) {
   session first = {.asked = asked};
   while (e->models < asked->num_models) {

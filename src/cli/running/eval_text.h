@@ -1,4 +1,4 @@
-/* `eval` with a corpus of texts or conversations: the loss of a model, or of the mean of several. */
+/* `eval` with a corpus of texts or conversations. It computes the loss of a model, or of the mean of several models. */
 #ifndef TRI_CLI_RUNNING_EVAL_TEXT_H
 #define TRI_CLI_RUNNING_EVAL_TEXT_H
 
@@ -7,19 +7,19 @@
 #include "engine/model_options.h"
 
 typedef struct tri_eval_text {
-  char *const *models; /* [num_models]: several are an ensemble */
+  char *const *models; /* [num_models]: folders of the models; several models are an ensemble */
   int num_models;
   const tri_corpus *corpus;
-  const char *data, *bigram; /* name of the corpus; corpus to count the baseline on, or NULL */
+  const char *data, *bigram; /* data: name of the corpus; bigram: corpus on which the baseline is counted, or NULL */
   const tri_group *group;    /* ranks that share the work */
-  int64_t tensor;            /* tensor ranks of each replica; 0 or 1: one */
+  int64_t tensor;            /* tensor ranks of each replica; 0 or 1: one rank */
   const tri_model_options *options;
-  int64_t sequence, batch;         /* 0: the sequence of training; a batch of 4 */
-  const char *documents, *packing; /* NULL: as in training */
+  int64_t sequence, batch;         /* sequence: 0 means the sequence of training; batch: 0 means 4 */
+  const char *documents, *packing; /* NULL: the same as in training */
   bool json;
 } tri_eval_text;
 
-/* Computes the loss and prints it. TRI_DIVERGED if it is not a number. */
+/* Computes the loss and prints it. Fails with TRI_DIVERGED if the loss is not a number. */
 tri_status tri_eval_text_run(const tri_eval_text *asked);
 
 #endif

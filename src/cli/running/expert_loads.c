@@ -7,16 +7,16 @@
 #include <jansson.h>
 #include <string.h>
 
-enum { LONGEST_LINE_BYTES = 1 << 24 }; /* room for a load of every expert of every layer */
-static const double most_rows = 1e15;  /* larger loads were not written by a run, and their sums would not be finite */
+enum { LONGEST_LINE_BYTES = 1 << 24 }; /* room for the load of every expert of every layer */
+static const double most_rows = 1e15;  /* a run writes no larger loads; the sums of larger ones would not be finite */
 
 typedef struct sums {
   double imbalance;
   int64_t layers;
 } sums;
 
-/* Adds a layer's imbalance: rows of the busiest holder, divided by the rows that the holder with most experts would
- * have if all experts were equally busy. */
+/* Adds the imbalance of a layer: the rows of the busiest holder, relative to the rows that the holder with the most
+ * experts would have if all experts were equally busy. */
 static void add_layer(const json_t *layer, int64_t holders, sums *to) {
   const json_t *load = json_object_get(layer, "load");
   const int64_t experts = (int64_t)json_array_size(load), most_experts = (experts + holders - 1) / holders;
@@ -37,7 +37,7 @@ static void add_layer(const json_t *layer, int64_t holders, sums *to) {
 }
 
 static void add_step(const char *line, size_t bytes, int64_t holders, sums *to) {
-  json_t *step = json_loadb(line, bytes, 0, NULL); /* NULL, and so without layers, if the line is incomplete */
+  json_t *step = json_loadb(line, bytes, 0, NULL); /* NULL if the line is incomplete; such a line has no layers */
   const json_t *layers = json_object_get(step, "experts");
   for (size_t i = 0; i < json_array_size(layers); i++) add_layer(json_array_get(layers, i), holders, to);
   json_decref(step);

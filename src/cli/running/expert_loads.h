@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* Sets *out for tri_simulation_request.expert_imbalance with the experts on `holders` ranks: the mean over the steps
- * and layers whose loads are in the file `metrics` (metrics.jsonl); 0 if it has none. */
+/* Computes tri_simulation_request.expert_imbalance for experts on `holders` ranks. Sets *out to the mean over the steps
+ * and layers whose loads are in the file `metrics` (metrics.jsonl); to 0 if the file has no loads. */
 tri_status tri_expert_loads_imbalance(const char *metrics, int64_t holders, double *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* `trireme generate`: one text, printed token by token; several texts in a batch; or a conversation. */
+/* `trireme generate`: prints one text token by token, generates several texts in a batch, or holds a conversation. */
 #include "cli/running/generate.h"
 #include "base/clock.h"
 #include "base/format.h"
@@ -28,7 +28,7 @@ enum { USUAL_DRAFT_TOKENS = 4 };
 static tri_status add_stop(void *values, const char *text) {
   tri_generate_arguments *out = values;
   if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "the text of --stop is empty; give the text to stop at");
-  if (out->request.num_stops == TRI_MOST_STOPS - 1) { /* one stop text is reserved for the chat template */
+  if (out->request.num_stops == TRI_MOST_STOPS - 1) { /* the chat template needs one of the stop texts */
     return tri_fail(TRI_BAD_USAGE, "--stop can be given %d times at most", TRI_MOST_STOPS - 1);
   }
   out->request.stops[out->request.num_stops++] = text;
@@ -175,7 +175,8 @@ static tri_status generate_parse(int count, char **arguments, tri_generate_argum
 
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */
 
-/* Returns whether standard input is a pipe or a file. A terminal is not read, because that would wait for the user. */
+/* Returns whether standard input is a pipe or a file. The program does not read a terminal, because it would have to
+ * wait for the user. */
 static bool input_is_piped(void) {
   struct stat about;
   return fstat(STDIN_FILENO, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
@@ -197,14 +198,15 @@ static tri_status read_prompts(const tri_generate_arguments *given, tri_prompts 
 
 /* ---- the texts --------------------------------------------------------------------------------------------------- */
 
-/* Texts of all prompts. */
+/* The texts of all prompts. */
 typedef struct generate_texts {
   const tri_generate_arguments *given;
   tri_generation generation;
   tri_prompts prompts;
   tri_texts texts;
-  int64_t made, nameless; /* tokens of all texts, and those that the tokenizer does not know */
-  int64_t complete;       /* texts in the output that were not cancelled */
+  int64_t made,
+      nameless; /* made: number of tokens of all texts; nameless: number of those that the tokenizer does not know */
+  int64_t complete; /* number of texts in the output that were not cancelled */
   size_t decoded;
 } generate_texts;
 
@@ -231,7 +233,8 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
   return TRI_OK;
 }
 
-/* Reports to the parent of a job how many complete texts are in the output, for its error messages. */
+/* Reports to the parent of a job how many complete texts are in the output. The parent needs the number for error
+ * messages. */
 static void report_progress(const generate_texts *t) {
   tri_log_to_parent("texts %ld of %ld", (long)t->complete, (long)t->texts.count);
 }
@@ -249,7 +252,7 @@ static tri_status finish_text(void *context, tri_written *text) {
   return TRI_OK;
 }
 
-/* Fails if no token was generated or no token has any text, and warns of tokens without text. */
+/* Fails if no token was generated, or if no token has any text. Warns of tokens without text. */
 static tri_status judge(const generate_texts *t) {
   const tri_generation *g = &t->generation;
   if (t->made == 0) {
@@ -303,7 +306,7 @@ static void log_idle_replicas(const generate_texts *t) {
           replicas);
 }
 
-/* The part of a rank that is not the first. */
+/* Does the part of a rank that is not the first. */
 static tri_status help_with_texts(generate_texts *t) {
   if (t->given->dry_run) return TRI_OK;
   TRI_TRY(tri_texts_load(&t->texts));
@@ -378,7 +381,7 @@ static tri_status generate_run(int count, char **arguments) {
                   .model = tri_model_options_default()},
   };
   TRI_TRY(generate_parse(count, arguments, &parsed));
-  signal(SIGPIPE, SIG_IGN); /* failed writes are reported */
+  signal(SIGPIPE, SIG_IGN); /* so that a failed write is reported */
   const tri_ranks_work work = {.ranks = parsed.dry_run ? 1 : parsed.ranks,
                                .tensor = parsed.request.tensor,
                                .arguments = arguments,

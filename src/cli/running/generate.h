@@ -6,13 +6,13 @@
 
 enum { TRI_MOST_CHAT_SETS = 64 };
 
-/* Arguments of `trireme generate`. Numbers are 0 if not given. */
+/* Arguments of `trireme generate`. A number is 0 if it was not given. */
 typedef struct tri_generate_arguments {
   tri_generation_request request;
-  const char *prompt, *prompt_file, *prompts; /* at most one */
+  const char *prompt, *prompt_file, *prompts; /* the user gives at most one of these */
   int64_t samples, batch, context;
-  int64_t ranks;    /* ranks to start */
-  int64_t logprobs; /* number of most likely tokens to print with each token; -1: not requested */
+  int64_t ranks;    /* number of ranks to start */
+  int64_t logprobs; /* number of the likeliest tokens to print with each token; -1: not requested */
   size_t cache_bytes;
   bool json, chat, dry_run;
   const char *system, *chat_template;
@@ -20,8 +20,8 @@ typedef struct tri_generate_arguments {
   int num_chat_sets;
 } tri_generate_arguments;
 
-/* Prints the memory that generating the texts on each of `ranks` ranks (0: one) would need, to the byte of the device's
- * memory (cli/running/generate_plan.c). */
+/* Prints the memory that the generation of the texts would need on each of `ranks` ranks (0: one rank). The size of the
+ * device's memory is exact to the byte (cli/running/generate_plan.c). */
 tri_status tri_generate_plan(tri_texts *texts, int64_t ranks);
 /* Runs a conversation on standard input and output (cli/running/generate_chat.c). */
 tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation);

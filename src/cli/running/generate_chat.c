@@ -1,6 +1,6 @@
-/* A conversation: each line of standard input is a message, and each answer goes to standard output. The prompt is
- * rendered with the folder's chat template for each answer. The generator keeps the keys and values of the previous
- * prompt and answer, and computes only the tokens after the common beginning. */
+/* A conversation. Each line of standard input is a message, and each answer goes to standard output. For each answer,
+ * the folder's chat template renders the prompt. The generator keeps the keys and values of the previous prompt and
+ * answer, and only computes the tokens after the common beginning. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
@@ -27,7 +27,7 @@ typedef struct chat {
   char turn_end[TRI_TURN_END_BYTES];
   const char *stops[TRI_MOST_STOPS];
   int num_stops;
-  bool forgot; /* the user was informed that messages are left out */
+  bool forgot; /* whether the user was informed that messages are left out */
   bool terminal;
 } chat;
 
@@ -66,7 +66,7 @@ static tri_status say(chat *c, const char *role, const char *text, size_t bytes)
   return TRI_OK;
 }
 
-/* Renders the messages so far into the prompt of the next answer. */
+/* Renders the messages so far to the prompt of the next answer. */
 static tri_status render_chat(chat *c, tri_written *out) {
   const int64_t tokens = c->generation->tokens > 0 ? c->generation->tokens : USUAL_ANSWER;
   const char *text = NULL;
@@ -94,7 +94,7 @@ static bool forget_oldest(chat *c) {
   return true;
 }
 
-/* Begins an answer with room for it: the tokens requested, or a quarter of the positions if that is less. Removes old
+/* Begins an answer with room for the requested tokens, or for a quarter of the positions if that is less. Removes old
  * messages until the prompt fits. */
 static tri_status begin_answer(chat *c, tri_written *out) {
   const int64_t positions = c->generation->positions;

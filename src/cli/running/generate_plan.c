@@ -1,4 +1,4 @@
-/* `generate --dry-run`: predicts the memory of generating the texts. */
+/* `generate --dry-run`: predicts the memory that the generation of the texts needs. */
 #include "base/format.h"
 #include "base/system.h"
 #include "cli/running/generate.h"
@@ -15,7 +15,8 @@ tri_status tri_generate_plan(tri_texts *t, int64_t ranks) {
   const tri_status status = tri_generation_plan(t->generation, &sizes, device, &need, &draft);
   tri_device_destroy(device);
   TRI_TRY(status);
-  const size_t process = tri_system_peak_resident_bytes(); /* libraries and the tokenizer are loaded */
+  const size_t process =
+      tri_system_peak_resident_bytes(); /* memory of the process after the libraries and the tokenizer are loaded */
   const struct {
     const char *name;
     size_t bytes;

@@ -15,7 +15,7 @@
 typedef struct copy_arguments {
   const char *from, *to, *base;
   tri_dtype type;
-  bool typed; /* `type` was given */
+  bool typed; /* whether `type` was given */
   int64_t shard_bytes;
   bool no_verify, merge, average, quantised;
 } copy_arguments;
@@ -87,8 +87,8 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   return tri_named_folder_check(out->to);
 }
 
-/* Returns the type to write: that of the weights that the run began with, unless another was requested. *why:
- * explanation for the log. */
+/* Returns the type to write. It is the requested type; if none was requested, the type of the weights that the run
+ * began with. Sets *why to an explanation for the log. */
 static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_run_notes *notes, const char **why) {
   *why = "";
   if (arguments->typed || !plain) return arguments->type;
@@ -134,8 +134,8 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
   return status;
 }
 
-/* Compares an adapter with its base if that is available. A base that does not match is logged, because the adapter
- * itself may be intact. */
+/* Compares an adapter with its base, if the base is available. If the base does not match, only logs that, because the
+ * adapter itself may be intact. */
 static tri_status check_with_base(const copy_arguments *arguments) {
   const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
   tri_model model;
@@ -170,8 +170,8 @@ static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkp
   return TRI_OK;
 }
 
-/* Writes an adapter whose factors began as parts of the base (PiSSA) as plain factors of twice the rank, which include
- * the initial ones. */
+/* Writes an adapter whose factors began as parts of the base (PiSSA) as plain factors of twice the rank. These include
+ * the initial factors. */
 static tri_status copy_principal(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
   tri_model model;
@@ -198,8 +198,8 @@ static tri_status copy_principal(const copy_arguments *arguments, const tri_chec
   return TRI_OK;
 }
 
-/* Opens arguments->from if it is an adapter; otherwise *out stays NULL. *principal: its factors began as parts of the
- * base. */
+/* Opens arguments->from if it is an adapter; otherwise *out stays NULL. Sets *principal to whether the adapter's
+ * factors began as parts of the base. */
 static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out, bool *principal) {
   char path[TRI_PATH_BYTES];
   tri_peft *peft = NULL;
@@ -214,12 +214,12 @@ static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint *
   if (is_adapter) status = tri_peft_check_tensors(*out, &peft->adapter);
   tri_free(peft);
   if (is_adapter && status == TRI_OK) return TRI_OK;
-  tri_checkpoint_close(*out); /* otherwise it is a model in a folder that also holds an adapter */
+  tri_checkpoint_close(*out); /* a model whose folder also has an adapter */
   *out = NULL;
   return status;
 }
 
-/* Refuses an adapter, because an imported checkpoint needs a whole model. */
+/* Refuses an adapter, because an imported checkpoint must be a whole model. */
 static tri_status check_import(const copy_arguments *arguments) {
   tri_checkpoint *adapter = NULL;
   bool principal = false;

@@ -24,10 +24,10 @@ typedef struct merge_arguments {
   char **from;
   int count;
   const char *to, *base, *method, *weights;
-  bool scale, density, t; /* which of these options were given */
+  bool scale, density, t; /* whether each of these options was given */
   tri_combine_settings settings;
   tri_dtype type;
-  bool typed; /* `type` was given */
+  bool typed; /* whether `type` was given */
   int64_t shard_bytes;
   bool no_verify;
 } merge_arguments;
@@ -35,13 +35,14 @@ typedef struct merge_arguments {
 typedef struct merging {
   const merge_arguments *arguments;
   const tri_combine_method *method;
-  int models; /* number of models, with the base last */
+  int models; /* number of models, including the base, which is the last one */
   tri_merged weights[TRI_COMBINE_MODELS + 1];
-  tri_model model;                             /* the first model */
-  float *values[TRI_COMBINE_MODELS + 1], *out; /* values of each model and of the result; room for the largest tensor */
-  uint16_t *narrow;                            /* the result in bf16; NULL if `type` is fp32 */
+  tri_model model; /* configuration of the first model */
+  float *values[TRI_COMBINE_MODELS + 1],
+      *out;         /* values of one tensor in each model, and of the result; each has room for the largest tensor */
+  uint16_t *narrow; /* result in bf16; NULL if `type` is fp32 */
   tri_checkpoint_saving *saving;
-  tri_run_notes notes; /* notes that all models agree on */
+  tri_run_notes notes; /* those notes in which all models agree */
   tri_dtype type;      /* type of the written tensors */
 } merging;
 
@@ -89,7 +90,7 @@ static const tri_option merge_options[] = {
     {TRI_READ("out", read_out), .is_path = true},
     {0}};
 
-/* Reads weights such as "1,0.5,2", one for each model. */
+/* Reads weights such as "1,0.5,2". There must be one for each model. */
 static tri_status read_weights(merge_arguments *a) {
   double sum = 0;
   const char *at = a->weights;
@@ -113,7 +114,7 @@ static tri_status read_weights(merge_arguments *a) {
   return tri_fail(TRI_BAD_USAGE, "merge: the weights %.100s sum to 0; a mean needs a sum that is not", a->weights);
 }
 
-/* Drops models that are named twice. With --weights this is refused (TRI_BAD_USAGE). */
+/* Drops each model that was named before. With --weights fails with TRI_BAD_USAGE instead. */
 static tri_status drop_doubles(merge_arguments *a) {
   const int named = a->count;
   TRI_TRY(tri_models_drop_doubles(a->from, &a->count));
@@ -175,8 +176,8 @@ static tri_status merge_parse(int count, char **arguments, merge_arguments *out)
 
 /* ---- whether the models go together ------------------------------------------------------------------------------ */
 
-/* Returns the next line of a config to compare, without the comment after its key. The model's name is skipped, because
- * it does not affect what the model computes. */
+/* Returns the next line of a config for a comparison, without the comment after its key. Skips the model's name,
+ * because it has no effect on what the model computes. */
 static char *next_line(char **rest) {
   char *line;
   do line = strsep(rest, "\n");
@@ -223,7 +224,8 @@ static tri_status fingerprint_of(const char *folder, char out[TRI_FINGERPRINT_BY
   return status;
 }
 
-/* Checks that two models have the same tokenizer. A model without one is assumed to use the others'. */
+/* Checks that model i has the same tokenizer as the first. A model without a tokenizer is assumed to use that of the
+ * others. */
 static tri_status compare_tokenizers(const merging *m, int i) {
   char first[TRI_FINGERPRINT_BYTES], other[TRI_FINGERPRINT_BYTES];
   TRI_TRY(fingerprint_of(folder_of(m, 0), first));
@@ -361,9 +363,9 @@ static tri_status run_merge(int count, char **arguments) {
   merging *m = NULL;
   const tri_combine_method *method = NULL;
   TRI_TRY(merge_parse(count, arguments, &parsed));
-  TRI_TRY(check_method(&parsed, &method)); /* before folders are read */
+  TRI_TRY(check_method(&parsed, &method)); /* checked before folders are read */
   TRI_TRY(drop_doubles(&parsed));
-  TRI_TRY(check_method(&parsed, &method)); /* again, with the remaining models */
+  TRI_TRY(check_method(&parsed, &method)); /* checked with the remaining models, too */
   TRI_TRY(tri_alloc("a merge", 1, sizeof *m, &m));
   m->arguments = &parsed;
   m->method = method;

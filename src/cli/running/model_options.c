@@ -43,7 +43,7 @@ const tri_option tri_model_option_rows[] = {
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out) {
   static const char *const names[] = {"fp32", "bf16"};
   int which = 0;
-  if (strcmp(text, "float32") == 0) text = names[0]; /* PyTorch's names */
+  if (strcmp(text, "float32") == 0) text = names[0]; /* names of PyTorch */
   if (strcmp(text, "bfloat16") == 0) text = names[1];
   TRI_TRY(tri_option_word(option, text, names, 2, &which));
   *out = which == 0 ? TRI_FP32 : TRI_BF16;

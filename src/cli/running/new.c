@@ -1,5 +1,5 @@
-/* `trireme new`: writes a commented run file for this machine. The micro-batch is the largest that fits according to
- * the memory plan; nothing is measured. */
+/* `trireme new`: writes a run file with comments for this machine. The micro-batch is the largest that fits according
+ * to the memory plan. Nothing is measured. */
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -33,7 +33,7 @@ typedef struct plan {
   tri_machine machine;
   bool fine_tunes, has_mask, bf16, recompute;
   int64_t ranks, sequence, micro_batch;
-  size_t bytes, available; /* bytes of one rank; bytes of the machine's memory */
+  size_t bytes, available; /* bytes: predicted memory of one rank; available: memory of the machine */
   char validation[TRI_PATH_BYTES], path[TRI_PATH_BYTES], output[TRI_PATH_BYTES];
 } plan;
 
@@ -68,7 +68,7 @@ static tri_status new_parse(int count, char **arguments, new_arguments *out) {
 
 /* ---- contents of the file ---------------------------------------------------------------------------------------- */
 
-/* Sets the paths of NAME.yaml and of the run's folder, runs/NAME. */
+/* Sets the path of NAME.yaml and the path of the run's folder, runs/NAME. */
 static tri_status find_names(plan *p) {
   char base[TRI_PATH_BYTES];
   const char *name = p->given->name, *slash = strrchr(name, '/');
@@ -97,7 +97,7 @@ static tri_status find_names(plan *p) {
   return tri_fail(TRI_BAD_USAGE, "%s exists already; choose another name, or remove it", p->path);
 }
 
-/* Opens the training corpus, and finds CORPUS/validation next to CORPUS/train. */
+/* Opens the training corpus. If it is CORPUS/train, finds CORPUS/validation. */
 static tri_status find_corpus(plan *p) {
   tri_corpus *corpus = NULL;
   char index[TRI_PATH_BYTES];
@@ -136,8 +136,8 @@ static tri_status find_machine(plan *p) {
   return TRI_OK;
 }
 
-/* Returns the learning rate: for training from scratch that of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395
- * ln N; for fine-tuning a usual one. */
+/* Returns the learning rate. For training from scratch it is that of Kaplan et al. 2020 (appendix D.6), 0.003239 -
+ * 0.0001395 ln N, where N is the number of parameters; for fine-tuning it is a usual one. */
 static double rate_of(const plan *p) {
   if (p->given->lora) return 2e-4;
   if (p->fine_tunes) return 1e-5;
@@ -158,7 +158,7 @@ static void write_head(const plan *p, FILE *to) {
   fprintf(to, "#\n# `trireme help run` says every key; --set KEY=VALUE changes one for a run.\n");
 }
 
-/* Writes a key and its value, in quotes if the value has characters that are special in YAML. */
+/* Writes a key and its value. The value is in quotes if it has characters that are special in YAML. */
 static void write_value(const char *key, const char *value, FILE *to) {
   const bool plain = value[0] != '-' && strspn(value,
                                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -220,7 +220,7 @@ static tri_status print_file(const plan *p, char **out) {
   return status;
 }
 
-/* Predicts the bytes of a rank with this micro-batch. */
+/* Predicts the memory of a rank with the present micro-batch. */
 static tri_status predict(plan *p) {
   char *text = NULL;
   tri_run_config *config = NULL;
@@ -233,8 +233,8 @@ static tri_status predict(plan *p) {
   return status;
 }
 
-/* Finds the largest micro-batch with which all ranks together fit into nine tenths of the memory, with recomputation if
- * 1 does not fit without. */
+/* Finds the largest micro-batch with which all ranks together fit into nine tenths of the memory. If a micro-batch of 1
+ * does not fit, chooses recomputation. */
 static tri_status find_micro_batch(plan *p) {
   char need[32], there[32];
   for (int pass = 0; pass < 2; pass++) {

@@ -86,7 +86,7 @@ static tri_status set_documents(void *values, const char *text) {
   return tri_option_word("--documents", text, (const char *const[]){"file", "blank", "line"}, 3, &(int){0});
 }
 
-/* Reads a number of bytes such as "1000000", "512M" or "2G"; units are powers of 1024. */
+/* Reads a number of bytes such as "1000000", "512M" or "2G". The units are powers of 1024. */
 static tri_status set_train_bytes(void *values, const char *text) {
   arguments *to = values;
   static const char units[] = "KMGT";
@@ -196,7 +196,7 @@ static tri_status unknown_option(const char *name) {
   return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; `trireme prepare --help` lists them", name);
 }
 
-/* Reads one option and its value, after `=` or in the next word; moves *i to the last word that was used. */
+/* Reads an option and its value, which is after `=` or in the next word. Moves *i to the last word that was used. */
 static tri_status parse_option(int count, char **words, int *i, arguments *to) {
   char name[NAME_BYTES];
   const char *equals = strchr(words[*i], '=');
@@ -338,7 +338,7 @@ static tri_status log_lengths(const char *out, bool chat, const tri_split_counts
   return tri_inspect_log_padding(train);
 }
 
-/* Warns of a small validation corpus: a loss over a few tokens is mostly chance. */
+/* Warns of a small validation corpus, because a loss over a few tokens is mostly chance. */
 static void warn_of_little(const tri_split_counts *counts) {
   if (counts->validation_tokens == 0 || counts->validation_tokens >= LITTLE_TOKENS) return;
   tri_warn("the validation corpus has %" PRId64
@@ -376,9 +376,9 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* Requests a stop. The same signal a second time ends the program at once, unless it is a scheduler's request
- * (base/stop.h). Long
- * computations check for the request themselves, because a chat template may take long for one conversation. */
+/* Requests a stop. The same signal ends the program at once if it comes a second time, unless it is a scheduler's
+ * request (base/stop.h). A chat template may take long for one conversation, so long computations check for the request
+ * themselves. */
 static void on_signal(int number) {
   (void)number;
   tri_stop_ask();

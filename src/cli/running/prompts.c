@@ -29,8 +29,8 @@ tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes)
   return TRI_OK;
 }
 
-/* Reads a file, or standard input if path is NULL. *text points into *memory, past a byte order mark; free *memory with
- * tri_free. */
+/* Reads a file; standard input if `path` is NULL. Sets *text to the contents in *memory, after a byte order mark if
+ * there is one. Release *memory with tri_free. */
 static tri_status read_all(const char *path, char **memory, const char **text, size_t *bytes) {
   if (path == NULL) {
     TRI_TRY(tri_file_read_open(dup(STDIN_FILENO), "standard input", LARGEST_BYTES, memory, bytes));
@@ -43,7 +43,7 @@ static tri_status read_all(const char *path, char **memory, const char **text, s
   return status;
 }
 
-/* Returns the number of bytes without the final newline that an editor or `echo` adds. */
+/* Returns the number of bytes of a text without the final newline, which an editor or `echo` adds. */
 static size_t without_newline(const char *text, size_t bytes) {
   if (bytes > 0 && text[bytes - 1] == '\n') bytes--;
   if (bytes > 0 && text[bytes - 1] == '\r') bytes--;
@@ -70,7 +70,7 @@ static const char *other_key(json_t *root) {
   return NULL;
 }
 
-/* Warns of keys that are ignored, once for each file. */
+/* Warns of a key that is ignored, unless *said is set, so that there is one warning for each file. */
 static void warn_of_other_key(const char *path, int64_t number, json_t *root, bool *said) {
   const char *key = other_key(root);
   if (*said || key == NULL) return;
@@ -78,7 +78,8 @@ static void warn_of_other_key(const char *path, int64_t number, json_t *root, bo
   tri_warn("%s line %ld: only `prompt` of each line is read; `%.40s` is not part of the text", path, (long)number, key);
 }
 
-/* Warns of a file of JSON lines whose name does not end in .jsonl: braces and keys would be part of each prompt. */
+/* Warns of a file of JSON lines whose name does not end in .jsonl, because braces and keys become part of each
+ * prompt. */
 static void warn_of_json(const char *path, const char *line, size_t bytes) {
   json_t *root = json_loadb(line, bytes, 0, NULL);
   if (json_is_object(root)) {

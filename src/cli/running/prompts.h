@@ -11,10 +11,10 @@ typedef struct tri_prompts {
 } tri_prompts;
 
 tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes);
-/* Adds a whole file as one prompt, without the newline at its end; path NULL: standard input. */
+/* Adds a whole file as one prompt, without the newline at its end. If `path` is NULL, reads standard input. */
 tri_status tri_prompts_add_file(tri_prompts *prompts, const char *path);
-/* Adds each line of a file as a prompt; in FILE.jsonl a line is {"prompt": "..."} or a string, in JSON. Empty lines are
- * ignored. path NULL: standard input, of plain lines. */
+/* Adds each line of a file as a prompt. In a file NAME.jsonl a line is {"prompt": "..."} or a string, in JSON. Ignores
+ * empty lines. If `path` is NULL, reads plain lines from standard input. */
 tri_status tri_prompts_add_lines(tri_prompts *prompts, const char *path);
 void tri_prompts_release(tri_prompts *prompts);
 

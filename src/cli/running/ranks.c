@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const double SILENCE_S = 600; /* hang_timeout_s of the job; the ranks send heartbeats all the time */
+static const double SILENCE_S = 600; /* hang_timeout_s of the job; ranks that are alive always send heartbeats */
 
 tri_status tri_ranks_end(tri_status status) {
   if (status == TRI_OK || tri_comm_size() == 1) {
@@ -33,7 +33,7 @@ tri_status tri_ranks_agree(const tri_group *group, tri_status status) {
   return tri_common_status(group, status);
 }
 
-/* Discards this rank's output and logs. Called on all ranks except the first. */
+/* Discards the output and the logs of this rank. All ranks except the first call it. */
 static void discard_output(void) {
   (void)!freopen("/dev/null", "we", stdout);
   tri_log_set_quiet();

@@ -77,8 +77,8 @@ static const tri_option train_options[] = {
     {TRI_FLAG("keys", keys), .help = "  --keys            print every key of a run file with its default\n"},
     {0}};
 
-/* Refuses a second word on the command line: "optimizer.lr=1e-3", which some programs take in place of `--set`, or
- * another file. */
+/* Refuses a second word on the command line. It may be a setting such as "optimizer.lr=1e-3", which some programs take
+ * in place of `--set`, or another file. */
 static tri_status fault_of_further_word(const char *word) {
   char name[128], key[128];
   size_t length = strcspn(word, "=");
@@ -101,8 +101,8 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   return TRI_OK;
 }
 
-/* Returns whether a status is not recorded as a failure: a signal, an output that another run holds, and a command or
- * key that was refused before the run changed its output. */
+/* Returns whether a status is not recorded as a failure. Such a status is due to a signal, to an output that another
+ * run holds, or to a command or key that was refused before the run changed its output. */
 static bool is_no_failure(tri_status status) {
   switch (status) {
     case TRI_OK:
@@ -124,19 +124,21 @@ static bool is_no_failure(tri_status status) {
   return false;
 }
 
-/* Appends the error message to OUTPUT/failures.txt, because standard error may be lost (a launcher of the user's own, a
- * closed terminal). Lines older than the newest step belong to an earlier failure. */
+/* Appends the error message to OUTPUT/failures.txt, because standard error may be lost (the user's own launcher, a
+ * closed terminal). A line that is older than the newest step belongs to an earlier failure. */
 static void append_failure(const char *output, const char *who, tri_status status) {
   char path[TRI_PATH_BYTES];
   if (tri_status_message()[0] == '\0' || is_no_failure(status) || !tri_path_is_directory(output)) return;
   if (snprintf(path, sizeof path, "%s/failures.txt", output) >= (int)sizeof path) return;
-  FILE *to = tri_path_odd_kind(path) == NULL ? fopen(path, "ae") : NULL; /* opening a pipe would wait for a writer */
+  FILE *to = tri_path_odd_kind(path) == NULL ? fopen(path, "ae")
+                                             : NULL; /* if the file is a pipe, opening it would wait for a reader */
   if (to == NULL) return;
   fprintf(to, "%s: %s\n", who, tri_status_message());
   fclose(to);
 }
 
-/* Records a rank's error message. A rank of a job of `-n` leaves this to its parent, which writes for all ranks. */
+/* Records the error message of a rank. If the rank belongs to a job of `-n`, does nothing, because the job's parent
+ * records the messages of all ranks. */
 static void append_own_failure(const char *output, tri_status status) {
   char who[32];
   if (getenv(TRI_LAUNCHED) != NULL) return;
@@ -144,7 +146,7 @@ static void append_own_failure(const char *output, tri_status status) {
   append_failure(output, who, status);
 }
 
-/* Records the error message of a whole job, which names the failed rank if it is known. */
+/* Records the error message of a whole job. The message names the failed rank if it is known. */
 static void append_job_failure(const char *output, int64_t ranks, tri_status status) {
   char who[48];
   snprintf(who, sizeof who, "job of %lld ranks", (long long)ranks);
@@ -155,9 +157,9 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
   int threads = 0;
   int64_t launched = 0, place = 0;
   tri_comm_launched(&launched, &place);
-  if (arguments->dry_run && place > 0) return TRI_OK; /* printed once, by the first rank */
+  if (arguments->dry_run && place > 0) return TRI_OK; /* only the first rank prints it */
   TRI_TRY(tri_stop_listen(tri_comm_is_started_alone() ? "interrupted before the first step; nothing is lost" : NULL));
-  if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* the run continues if its output is not read */
+  if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* so that the run continues if its output is not read */
   if (!arguments->dry_run) TRI_TRY(tri_comm_open());
   if (!arguments->dry_run) TRI_TRY(tri_placement_apply(&threads));
   tri_train_options options = {
@@ -175,7 +177,8 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
   return tri_ranks_end(status);
 }
 
-/* Options for the run file: first those of a study's best layout, then those given, which take precedence. */
+/* Settings for the run file: first those of the best layout of a study, then those that the user gave, which take
+ * precedence. */
 typedef struct found_layout {
   char text[TRI_LAYOUT_TEXT_BYTES], words[MOST_LAYOUT_KEYS][TRI_LAYOUT_WORD_BYTES + 8];
   const char **sets;

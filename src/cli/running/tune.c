@@ -67,7 +67,7 @@ static tri_status tune_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* Returns the path of the store: NAME.db next to the study file, unless another is given. */
+/* Returns the path of the store. It is NAME.db next to the study file, unless the user names another one. */
 static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) {
   size_t length = strlen(given->study);
   const char *from = given->store == NULL ? given->study : given->store;
@@ -78,7 +78,7 @@ static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) 
   return TRI_OK;
 }
 
-/* Results that a report prints, as text, JSON or HTML. */
+/* Results that a report prints as text, JSON or HTML. */
 typedef struct findings {
   const tri_study *study;
   const tri_explanation *explained; /* NULL for methods that train in rounds */
@@ -161,7 +161,7 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
   return in_rounds ? print_rounds(given, study, path, store) : print_layouts(given, study, path, store);
 }
 
-/* Applies the options, which take precedence over the study file. */
+/* Applies the options of the command line, which take precedence over the study file. */
 static tri_status apply_options(const arguments *given, tri_study *study) {
   if (given->trials > 0) study->search.trials = given->trials;
   if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
@@ -184,11 +184,11 @@ static tri_status apply_options(const arguments *given, tri_study *study) {
   return TRI_OK;
 }
 
-/* Returns whether a name in the store may be opened. A store from elsewhere may name a pipe, and opening it would wait
- * for a writer. */
+/* Returns whether a name in the store may be opened as a file. A store from elsewhere may name a pipe, and opening a
+ * pipe would wait for a writer. */
 static bool may_read(const char *name) {
   const char *kind = tri_path_odd_kind(name);
-  return kind == NULL || strcmp(kind, "folder") == 0; /* a preset may have the name of a folder */
+  return kind == NULL || strcmp(kind, "folder") == 0; /* a folder may have the same name as a preset */
 }
 
 static tri_status tune_report(const arguments *given, tri_study *study) {
@@ -208,7 +208,7 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
     }
   }
   TRI_TRY(tri_store_study(path, study));
-  /* Reports name the cluster that simulations are based on, if its file still exists. */
+  /* If the cluster's file still exists, reports name the cluster that simulations are based on. */
   if (!tri_study_is_real(study) &&
       !(may_read(study->cluster_name) && tri_cluster_load(study->cluster_name, &study->cluster) == TRI_OK)) {
     study->cluster = (tri_cluster){0};
@@ -221,7 +221,7 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
   return status;
 }
 
-/* Checks that the page's folder exists, before trials that take hours. */
+/* Checks that the folder of the page exists. This is done before the trials, which take hours. */
 static tri_status check_page(const char *html) {
   char folder[TRI_PATH_BYTES];
   const char *slash = html == NULL ? NULL : strrchr(html, '/');

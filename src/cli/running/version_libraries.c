@@ -8,8 +8,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-/* Prints the path of the library that provides a BLAS function that LAPACK calls. If several are installed, the system
- * chooses one when a program starts. */
+/* Prints the path of the library that provides a BLAS function, which LAPACK calls. If several libraries are installed,
+ * the system chooses one of them when a program starts. */
 static void print_file_of(const char *function, const char *name, FILE *to) {
   Dl_info facts;
   void *address = dlsym(RTLD_DEFAULT, function);
