@@ -24,7 +24,7 @@ def misbehave():
     if how == "another id":
         print('{"id": 1000000000, "reward": 1}', flush=True)
     if how in ("sleep", "close", "another id"):
-        time.sleep(60)
+        time.sleep(15)  # longer than the run waits, and shorter than soak.py waits for processes that the end of a job leaves
     sys.exit(3)
 
 
