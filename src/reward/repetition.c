@@ -1,10 +1,10 @@
-/* `repetition`: penalty for repeated n-grams (arXiv:2502.03373, appendix C.2), which TRL's
- * get_repetition_penalty_reward computes of tokens: (1 - distinct n-grams / n-grams) * max_penalty, and 0 for a text
- * with fewer words than an n-gram. The n-grams here are of words: bytes between white space of ASCII. The number does
- * not depend on the tokenizer.
+/* `repetition`: penalty for repeated n-grams (arXiv:2502.03373, appendix C.2):
+ * (1 - distinct n-grams / n-grams) * max_penalty, and 0 for a completion with fewer units than an n-gram. The units are
+ * words, bytes between white space of ASCII, so that the number does not depend on the tokenizer; or the completion's
+ * tokens, as in TRL's get_repetition_penalty_reward, for languages that do not divide words by white space.
  *
- * A text's n-grams are sorted to count the distinct ones. Each word is replaced by its rank among the sorted words
- * first, so that two n-grams are compared as n numbers. */
+ * The n-grams are sorted to count the distinct ones. Each word is replaced by its rank among the sorted words first, so
+ * that n-grams of words are compared as n numbers, like those of tokens. */
 #include "base/memory.h"
 #include "reward/kind.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 64 }; /* words in an n-gram */
+enum { MOST_UNITS = 64 }; /* units in an n-gram */
 
 typedef struct word {
   const char *text;
@@ -21,10 +21,10 @@ typedef struct word {
   int64_t index; /* in the text, from 0 */
 } word;
 
-/* n ranks of words, in the list of the ranks of all words. */
+/* n numbers of units, in the list of all numbers of the completion. */
 typedef struct ngram {
-  const int64_t *ranks;
-  int64_t count; /* equal in all n-grams of a text */
+  const int64_t *numbers;
+  int64_t count; /* equal in all n-grams of a completion */
 } ngram;
 
 static bool is_space(char c) { return c != '\0' && strchr(" \t\n\v\f\r", c) != NULL; }
@@ -55,7 +55,7 @@ static int compare_words(const void *a, const void *b) {
 static int compare_ngrams(const void *a, const void *b) {
   const ngram *x = a, *y = b;
   for (int64_t i = 0; i < x->count; i++) {
-    if (x->ranks[i] != y->ranks[i]) return x->ranks[i] < y->ranks[i] ? -1 : 1;
+    if (x->numbers[i] != y->numbers[i]) return x->numbers[i] < y->numbers[i] ? -1 : 1;
   }
   return 0;
 }
@@ -79,9 +79,9 @@ static int64_t count_distinct(ngram *ngrams, int64_t count) {
 
 static tri_status repetition_create(tri_reward *reward) {
   const tri_reward_settings *s = &reward->settings;
-  if (s->ngram < 1 || s->ngram > MOST_WORDS) {
-    return tri_fail(TRI_BAD_CONFIG, "reward repetition: ngram is %" PRId64 "; write a number of words from 1 to %d",
-                    s->ngram, MOST_WORDS);
+  if (s->ngram < 1 || s->ngram > MOST_UNITS) {
+    return tri_fail(TRI_BAD_CONFIG, "reward repetition: ngram is %" PRId64 "; write a number of %s from 1 to %d",
+                    s->ngram, s->unit == TRI_REWARD_WORDS ? "words" : "tokens", MOST_UNITS);
   }
   if (!isfinite(s->max_penalty) || s->max_penalty > 0) {
     return tri_fail(TRI_BAD_CONFIG,
@@ -91,32 +91,41 @@ static tri_status repetition_create(tri_reward *reward) {
   return TRI_OK;
 }
 
-static tri_status repetition_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
-  const int64_t n = reward->settings.ngram, num_words = split_words(completion, NULL), count = num_words - n + 1;
+/* Sets numbers[i] to the rank of word i among the different words of the text: [count]. */
+static tri_status number_words(const tri_scored_completion *completion, int64_t count, int64_t *numbers) {
   word *words = NULL;
-  int64_t *ranks = NULL;
+  TRI_TRY(tri_alloc("words", (size_t)count, sizeof *words, &words));
+  split_words(completion, words);
+  rank_words(words, count, numbers);
+  tri_free(words);
+  return TRI_OK;
+}
+
+static tri_status repetition_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
+  const bool of_words = reward->settings.unit == TRI_REWARD_WORDS;
+  const int64_t units = of_words ? split_words(completion, NULL) : completion->ids != NULL ? completion->tokens : 0;
+  const int64_t n = reward->settings.ngram, count = units - n + 1;
+  int64_t *numbers = NULL;
   ngram *ngrams = NULL;
   *out = 0;
   if (count < 1) return TRI_OK;
-  tri_status status = tri_alloc("words", (size_t)num_words, sizeof *words, &words);
-  if (status == TRI_OK) status = tri_alloc("words", (size_t)num_words, sizeof *ranks, &ranks);
+  tri_status status = tri_alloc("units", (size_t)units, sizeof *numbers, &numbers);
   if (status == TRI_OK) status = tri_alloc("n-grams", (size_t)count, sizeof *ngrams, &ngrams);
+  if (status == TRI_OK && of_words) status = number_words(completion, units, numbers);
   if (status == TRI_OK) {
-    split_words(completion, words);
-    rank_words(words, num_words, ranks);
-    for (int64_t i = 0; i < count; i++) ngrams[i] = (ngram){.ranks = ranks + i, .count = n};
+    for (int64_t i = 0; i < units && !of_words; i++) numbers[i] = completion->ids[i];
+    for (int64_t i = 0; i < count; i++) ngrams[i] = (ngram){.numbers = numbers + i, .count = n};
     const int64_t distinct = count_distinct(ngrams, count);
     if (distinct < count) *out = (1 - (double)distinct / (double)count) * reward->settings.max_penalty;
   }
-  tri_free(words);
-  tri_free(ranks);
+  tri_free(numbers);
   tri_free(ngrams);
   return status;
 }
 
 const tri_reward_kind tri_reward_repetition = {
     .name = "repetition",
-    .keys = TRI_REWARD_NGRAM | TRI_REWARD_MAX_PENALTY,
+    .keys = TRI_REWARD_NGRAM | TRI_REWARD_MAX_PENALTY | TRI_REWARD_UNIT,
     .create = repetition_create,
     .score = repetition_score,
 };

@@ -29,8 +29,9 @@ static const struct {
     {TRI_REWARD_IGNORE_NUMBERS, "ignore_numbers", NULL},
     {TRI_REWARD_MAX, "max", "a number of tokens"},
     {TRI_REWARD_BUFFER, "buffer", "the number of tokens below the maximum in which the reward falls from 0 to -1"},
-    {TRI_REWARD_NGRAM, "ngram", "a number of words"},
+    {TRI_REWARD_NGRAM, "ngram", "a number of words or tokens"},
     {TRI_REWARD_MAX_PENALTY, "max_penalty", "a number of at most 0"},
+    {TRI_REWARD_UNIT, "unit", NULL},
 };
 
 enum { LIST_BYTES = 512 };
@@ -89,6 +90,7 @@ static void set_defaults(tri_reward_settings *s) {
   if ((s->given & TRI_REWARD_MAX) == 0) s->max = 0;
   if ((s->given & TRI_REWARD_NGRAM) == 0) s->ngram = 3;
   if ((s->given & TRI_REWARD_MAX_PENALTY) == 0) s->max_penalty = -1;
+  if ((s->given & TRI_REWARD_UNIT) == 0) s->unit = TRI_REWARD_WORDS;
 }
 
 static tri_status check_settings(tri_reward *reward) {

@@ -29,9 +29,13 @@ enum {
   TRI_REWARD_BUFFER = 1 << 8,
   TRI_REWARD_NGRAM = 1 << 9,
   TRI_REWARD_MAX_PENALTY = 1 << 10,
+  TRI_REWARD_UNIT = 1 << 11,
 };
 
 enum { TRI_REWARD_TEXT_BYTES = 1024 };
+
+/* repetition: the elements of n-grams */
+typedef enum tri_reward_unit { TRI_REWARD_WORDS, TRI_REWARD_TOKENS } tri_reward_unit;
 
 typedef struct tri_reward_settings {
   char name[64];                       /* the kind's name */
@@ -42,10 +46,11 @@ typedef struct tri_reward_settings {
   bool strip;                          /* exact: whether white space at both ends is ignored; default true */
   bool ignore_case, ignore_punctuation, ignore_numbers; /* exact: differences that are ignored (tri_match_rule);
                                                            default false */
-  int64_t max;        /* length: largest number of tokens; 0, the default: tri_scored_completion.max_tokens */
-  int64_t buffer;     /* length: number of tokens below the maximum over which the reward falls from 0 to -1 */
-  int64_t ngram;      /* repetition: number of words of an n-gram; default 3 */
-  double max_penalty; /* repetition: reward of a text that only repeats, at most 0; default -1 */
+  int64_t max;          /* length: largest number of tokens; 0, the default: tri_scored_completion.max_tokens */
+  int64_t buffer;       /* length: number of tokens below the maximum over which the reward falls from 0 to -1 */
+  int64_t ngram;        /* repetition: number of units of an n-gram; default 3 */
+  double max_penalty;   /* repetition: reward of a text that only repeats, at most 0; default -1 */
+  tri_reward_unit unit; /* repetition: default TRI_REWARD_WORDS */
 } tri_reward_settings;
 
 /* A completion with its prompt. `prompt` and `text` are not NULL. Texts may contain any bytes; patterns match bytes
@@ -57,6 +62,7 @@ typedef struct tri_scored_completion {
   size_t text_bytes;
   const char *answer; /* right answer of the prompt; NULL: the prompt's line has no answer */
   size_t answer_bytes;
+  const int32_t *ids; /* [tokens]; NULL: unknown, and a reward that reads tokens takes the completion as empty */
   int64_t tokens;     /* number of tokens of the completion, its end token included */
   int64_t max_tokens; /* maximum of `tokens` (rollout.max_completion_length) */
   bool truncated;     /* whether the completion ended because it had max_tokens tokens */

@@ -86,6 +86,7 @@ const tri_config_table tri_rollout_table = TRI_CONFIG_TABLE("run file", rollout_
 #define RULE(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_run_reward, rule.NAME)
 static const int64_t USUAL_NGRAM = 3;
 static const double USUAL_PENALTY = -1;
+static const tri_config_word units[] = {{"words", TRI_REWARD_WORDS}, {"tokens", TRI_REWARD_TOKENS}, {NULL, 0}};
 
 static const tri_config_key reward_keys[] = {
     {RULE(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_reward_settings *)0)->name), .fallback = "",
@@ -108,7 +109,9 @@ static const tri_config_key reward_keys[] = {
     {RULE(buffer, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST}, .fallback = "0",
      .help = "length: tokens below `max` in which the reward falls from 0 to -1"},
     {RULE(ngram, TRI_CONFIG_INT), .range = {.low = 1, .high = 1000}, .fallback = "3",
-     .help = "repetition: words of an n-gram"},
+     .help = "repetition: units of an n-gram"},
+    {RULE(unit, TRI_CONFIG_CHOICE), .words = units, .fallback = "words",
+     .help = "repetition: unit of n-grams, words (between white space) or tokens (TRL)"},
     {RULE(max_penalty, TRI_CONFIG_DOUBLE), .range = {.low = -1e6, .high = 0}, .fallback = "-1.0",
      .help = "repetition: reward of a text that only repeats"},
     {.name = "command",
@@ -147,7 +150,8 @@ static void mark_given(tri_reward_settings *r) {
              (r->ignore_punctuation ? TRI_REWARD_IGNORE_PUNCTUATION : 0) |
              (r->ignore_numbers ? TRI_REWARD_IGNORE_NUMBERS : 0) | (r->max != 0 ? TRI_REWARD_MAX : 0) |
              (r->buffer != 0 ? TRI_REWARD_BUFFER : 0) | (r->ngram != USUAL_NGRAM ? TRI_REWARD_NGRAM : 0) |
-             (r->max_penalty != USUAL_PENALTY ? TRI_REWARD_MAX_PENALTY : 0);
+             (r->max_penalty != USUAL_PENALTY ? TRI_REWARD_MAX_PENALTY : 0) |
+             (r->unit != TRI_REWARD_WORDS ? TRI_REWARD_UNIT : 0);
 }
 
 /* Checks a reward by a command, and names it "command" if it has no name. */

@@ -50,6 +50,7 @@ static tri_status score_by_rule(const tri_training *t, int64_t r, tri_rollout_ba
                                           .text_bytes = c->text_bytes,
                                           .answer = c->prompt->answer,
                                           .answer_bytes = c->prompt->answer_bytes,
+                                          .ids = c->ids,
                                           .tokens = c->count,
                                           .max_tokens = t->config->rollout.max_completion_length,
                                           .truncated = c->finish == TRI_FINISH_LENGTH};

@@ -60,6 +60,17 @@ static void log_early_end(const tri_training *t) {
       (long)progress->best_step);
 }
 
+/* On the first rank: fails because the evaluation after the last step has failed. All steps are made, so the same
+ * command does not repeat the evaluation. */
+static tri_status fail_after_last_step(const tri_training *t) {
+  return tri_fail(t->stop_status,
+                  "the run has made all steps, but the evaluation after step %ld failed, so its weights have no "
+                  "validation reward; %s",
+                  (long)t->progress.step,
+                  t->config->checkpoint.at_end ? "its checkpoint is written"
+                                               : "it is not saved, since `checkpoint.at_end` is false");
+}
+
 /* Returns the status of a run whose loop has ended: TRI_INTERRUPTED after a signal, TRI_DIVERGED after bad steps,
  * t->stop_status if it stops by itself, with the message. */
 tri_status tri_training_end(tri_training *t) {
@@ -76,7 +87,8 @@ tri_status tri_training_end(tri_training *t) {
                     proven);
   }
   if (tri_training_stops_early(t)) log_early_end(t);
-  if (!t->stopping || tri_training_is_over(t)) return TRI_OK;
+  if (tri_training_is_over(t)) return t->stop_status == TRI_OK ? TRI_OK : fail_after_last_step(t);
+  if (!t->stopping) return TRI_OK;
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
   const char *saved = !t->config->checkpoint.at_end && t->snapshots != NULL
                           ? "it has no checkpoint, since `checkpoint.at_end` is false; the same command continues from "

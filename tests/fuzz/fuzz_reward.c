@@ -37,7 +37,7 @@ static char *next_part(rest *r, size_t *bytes) {
 static tri_reward_settings settings_of(const uint8_t head[HEAD], const char *pattern, size_t bytes) {
   size_t count = 0;
   const char *const *names = tri_reward_names(&count);
-  tri_reward_settings s = {.given = head[1] | (uint32_t)(head[2] & 7) << 8,
+  tri_reward_settings s = {.given = head[1] | (uint32_t)(head[2] & 15) << 8,
                            .weight = head[3],
                            .strip = head[3] & 1,
                            .ignore_case = head[3] & 2,
@@ -46,7 +46,8 @@ static tri_reward_settings settings_of(const uint8_t head[HEAD], const char *pat
                            .max = (int8_t)head[3],
                            .buffer = (int8_t)head[4],
                            .ngram = (int8_t)head[4] % 8,
-                           .max_penalty = (int8_t)head[4]};
+                           .max_penalty = (int8_t)head[4],
+                           .unit = head[3] & 1 ? TRI_REWARD_TOKENS : TRI_REWARD_WORDS};
   snprintf(s.name, sizeof s.name, "%s", names[head[0] % count]);
   if (bytes >= sizeof s.pattern) bytes = sizeof s.pattern - 1;
   memcpy(s.pattern, pattern, bytes);

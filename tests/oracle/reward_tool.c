@@ -62,30 +62,43 @@ static tri_status read_settings(const json_t *from, tri_reward_settings *s) {
   copy_integer(from, "max", TRI_REWARD_MAX, s, &s->max);
   copy_integer(from, "buffer", TRI_REWARD_BUFFER, s, &s->buffer);
   copy_integer(from, "ngram", TRI_REWARD_NGRAM, s, &s->ngram);
+  const json_t *unit = json_object_get(from, "unit");
+  if (unit != NULL) {
+    s->unit = strcmp(json_string_value(unit), "tokens") == 0 ? TRI_REWARD_TOKENS : TRI_REWARD_WORDS;
+    s->given |= TRI_REWARD_UNIT;
+  }
   copy_number(from, "max_penalty", TRI_REWARD_MAX_PENALTY, s, &s->max_penalty);
   return TRI_OK;
 }
 
-static tri_scored_completion completion_of(const json_t *line) {
+enum { MOST_IDS = 64 };
+
+static tri_scored_completion completion_of(const json_t *line, int32_t ids[MOST_IDS]) {
+  const json_t *given = json_object_get(line, "ids");
+  for (size_t i = 0; i < json_array_size(given) && i < MOST_IDS; i++)
+    ids[i] = (int32_t)json_integer_value(json_array_get(given, i));
   const json_t *prompt = json_object_get(line, "prompt"), *text = json_object_get(line, "text"),
                *answer = json_object_get(line, "answer");
-  return (tri_scored_completion){.prompt = prompt == NULL ? "" : json_string_value(prompt),
-                                 .prompt_bytes = json_string_length(prompt),
-                                 .text = text == NULL ? "" : json_string_value(text),
-                                 .text_bytes = json_string_length(text),
-                                 .answer = json_string_value(answer),
-                                 .answer_bytes = json_string_length(answer),
-                                 .tokens = json_integer_value(json_object_get(line, "tokens")),
-                                 .max_tokens = json_integer_value(json_object_get(line, "max_tokens"))};
+  return (tri_scored_completion){
+      .prompt = prompt == NULL ? "" : json_string_value(prompt),
+      .prompt_bytes = json_string_length(prompt),
+      .text = text == NULL ? "" : json_string_value(text),
+      .text_bytes = json_string_length(text),
+      .answer = json_string_value(answer),
+      .answer_bytes = json_string_length(answer),
+      .ids = given == NULL ? NULL : ids,
+      .tokens = given == NULL ? json_integer_value(json_object_get(line, "tokens")) : (int64_t)json_array_size(given),
+      .max_tokens = json_integer_value(json_object_get(line, "max_tokens"))};
 }
 
 static tri_status score(const json_t *line, json_t *out) {
   tri_reward_settings settings = {0};
   tri_reward *reward = NULL;
   double value = 0;
+  int32_t ids[MOST_IDS];
   TRI_TRY(read_settings(json_object_get(line, "settings"), &settings));
   TRI_TRY(tri_reward_create(&settings, &reward));
-  const tri_scored_completion completion = completion_of(line);
+  const tri_scored_completion completion = completion_of(line, ids);
   const tri_status status = tri_reward_score(reward, &completion, &value);
   json_object_set_new(out, "reward", isnan(value) ? json_null() : json_real(value));
   json_object_set_new(out, "weight", json_real(tri_reward_weight(reward)));

@@ -599,6 +599,24 @@ done
     assert runs.ended(tmp_path / "parted") == runs.ended(tmp_path / "whole")
 
 
+def test_a_last_evaluation_that_fails(tmp_path, made):
+    """The command fails for the held-out prompt, which is judged after the last step: the weights are saved, and the status says that they have no reward."""
+    held = runs.preference.text_of([3] * 9)
+    (tmp_path / "held.jsonl").write_text(json.dumps(dict(prompt=held, answer="a")) + "\n")
+    (tmp_path / "reward.sh").write_text("""while read -r line; do
+  id=$(echo "$line" | sed 's/.*"id": *\\([0-9]*\\).*/\\1/')
+  case $line in *'"%s"'*) exit 4;; esac
+  echo "{\\"id\\": $id, \\"reward\\": 1}"
+done
+""" % held)
+    more = dict(data=dict(validation_prompts=str(tmp_path / "held.jsonl")), evaluation=dict(every=2), optimizer=dict(steps=2))
+    path = runs.write_run(tmp_path, made, reward=[dict(command=f"sh {tmp_path}/reward.sh")], **more)
+    done = trireme("train", path, status=5)
+    assert "the run has made all steps, but the evaluation after step 2 failed, so its weights have no validation reward; its checkpoint is written" in done.stderr
+    assert "validation/reward" not in runs.lines_of(tmp_path / "run")[-1] and runs.newest_of(tmp_path / "run").name == "step-00000002"
+    assert "has made its 2 steps already" in trireme("train", path).stderr
+
+
 @pytest.mark.parametrize("name", drawn(UPDATES, 3, "updates beside PyTorch"))
 def test_updates_are_pytorchs(tmp_path, made, name):
     """The completions of rollouts.jsonl, their advantages from the rewards, losses, norms of gradients, and the weights after two batches."""

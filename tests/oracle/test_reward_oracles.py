@@ -55,6 +55,14 @@ def test_repetition_is_trls_with_words_as_tokens():
           lambda case: dict(settings=dict(name="repetition", ngram=case["ngram"], max_penalty=case["max_penalty"]), text=case["text"]), value)
 
 
+def test_repetition_of_tokens_is_trls():
+    def line(case):
+        words = case["text"].split()
+        numbers = {word: 7 * i for i, word in enumerate(sorted(set(words)))}
+        return dict(settings=dict(name="repetition", unit="tokens", ngram=case["ngram"], max_penalty=case["max_penalty"]), text="a a a a a a", ids=[numbers[word] for word in words])
+    check(STORED["repetition"], line, value)
+
+
 def test_exact_is_the_harness_exact_match():
     def line(case):
         rule = {key: case[key] for key in ("ignore_case", "ignore_punctuation", "ignore_numbers")}

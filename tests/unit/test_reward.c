@@ -337,6 +337,20 @@ static void test_repetition(void **state) {
   assert_true(score(&s, " 5 5\n5\t5 5 ", NULL) == -1.5);
   s.ngram = 1;
   assert_true(score(&s, "a A", NULL) == 0 && score(&s, "a a", NULL) == -1);
+  const int32_t ids[] = {5, 5, 5, 1};
+  tri_scored_completion c = completion("a b", 3, NULL);
+  tri_reward *reward = NULL;
+  double out = 0;
+  s.given |= TRI_REWARD_UNIT;
+  s.unit = TRI_REWARD_TOKENS;
+  CHECK_OK(tri_reward_create(&s, &reward));
+  CHECK_OK(tri_reward_score(reward, &c, &out));
+  assert_true(out == 0); /* no ids */
+  c.ids = ids;
+  c.tokens = 4;
+  CHECK_OK(tri_reward_score(reward, &c, &out));
+  assert_true(out == -1);
+  tri_reward_destroy(reward);
 }
 
 static void test_no_answer(void **state) {
