@@ -405,8 +405,8 @@ void tri_child_stop(tri_child *c) {
 
 static bool is_not_now(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-/* A write to a pipe without a reader sends SIGPIPE to the thread, which is blocked meanwhile and then removed, unless
- * it was pending before. */
+/* A write to a pipe without a reader sends SIGPIPE to the thread. This function blocks the signal during the write, and
+ * then removes it, unless it was pending before. */
 ssize_t tri_child_write(const tri_child *c, const void *data, size_t bytes) {
   const struct timespec now = {0};
   sigset_t pipe_signal, before, pending;
