@@ -68,7 +68,7 @@ static void die_of(int number) {
     sigaddset(&clock, SIGALRM);
     sigaction(SIGALRM, &plain, NULL);
     pthread_sigmask(SIG_UNBLOCK, &clock, NULL);
-    alarm(1); /* if nobody reads standard error, the message cannot be written; SIGALRM then ends the process */
+    alarm(1); /* a pipe that is full and not read would block the message; SIGALRM then ends the process */
     tri_log_failure(TRI_INTERRUPTED, atomic_load(&deferred) ? atomic_load(&twice_message) : interruption_message);
     _exit(tri_status_exit(TRI_INTERRUPTED));
   }
