@@ -153,7 +153,7 @@ static tri_status use_generated(tri_chat_session *session, const tri_chat_conver
   return TRI_OK;
 }
 
-/* Finds the begin of a message's answer in the whole text. */
+/* Finds the beginning of a message's answer in the whole text. */
 static tri_status find_begin(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *out) {
   const tri_chat_rendered *whole = &session->whole;
   tri_status status = tri_chat_session_render(session, c, message, true, &session->before);
@@ -426,7 +426,7 @@ static bool find_text(const tri_chat_rendered *rendered, int64_t message, const 
 }
 
 /* Renders a question, its answer and, if `more`, another question. Sets *found to whether the answer is found, *end to
- * its end, and *next to the begin of the next question or the end of the text. */
+ * its end, and *next to the beginning of the next question or the end of the text. */
 static tri_status render_turns(tri_chat_session *session, bool more, tri_chat_rendered *to, bool *found, size_t *end,
                                size_t *next) {
   json_t *root = json_pack("{s:[{s:s, s:s}, {s:s, s:s}]}", "messages", "role", "user", "content", "Hello", "role",

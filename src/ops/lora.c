@@ -319,7 +319,7 @@ static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t wei
   call.inputs[X] = x;
   call.parameters[A] = a;
   call.parameters[B] = b;
-  return tri_op_list_append_first(list, &call, 2, y); /* SUM */
+  return tri_op_list_append_first(list, &call, 2, y); /* *y is the output SUM */
 }
 
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {

@@ -125,7 +125,8 @@ static bool is_no_failure(tri_status status) {
 }
 
 /* Appends the error message to OUTPUT/failures.txt, because standard error may be lost (the user's own launcher, a
- * closed terminal). A line that is older than the newest step belongs to an earlier failure. */
+ * closed terminal). The file keeps the lines of earlier failures. If the file is older than metrics.jsonl, the run has
+ * continued since its last failure. */
 static void append_failure(const char *output, const char *who, tri_status status) {
   char path[TRI_PATH_BYTES];
   if (tri_status_message()[0] == '\0' || is_no_failure(status) || !tri_path_is_directory(output)) return;
