@@ -285,7 +285,8 @@ static int index_of(const tri_grouped_plan *plan, int64_t size) {
   return -1;
 }
 
-/* Chooses the first of the preferred sizes whose tile has equal rows, and all other sizes that give the same row. */
+/* Finds the first of the preferred sizes with which all rows of a tile, whose operands are equal, get equal results.
+ * Sets agrees[i] to whether size i gives this result to all rows, too. */
 static tri_status try_sizes(trial *t, const int64_t *preferred, int count, bool *agrees) {
   int base = -1;
   for (int i = 0; i < count && base < 0; i++) {
