@@ -173,8 +173,8 @@ static tri_status find_begin(tri_chat_session *session, const tri_chat_conversat
                   message + 1, tri_chat_template_name(session->format->template));
 }
 
-/* Compares the strings of which `whole`, from offset `at` on, and `part`, from offset `from` on, are composed. Returns
- * the number of bytes of the equal strings before the first difference. */
+/* Compares the strings that `whole` is composed of, from offset `at` on, with those of `part`, from offset `from` on.
+ * Returns the number of bytes of the equal strings before the first difference. */
 static size_t common_pieces(const tri_chat_rendered *whole, size_t at, const tri_chat_rendered *part, size_t from) {
   int64_t i = whole->num_pieces, k = part->num_pieces;
   size_t common = 0;

@@ -16,8 +16,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Maximum error of a share times the period with which it counts as an integer. It allows for the rounding of weights
- * that are written in decimal. */
+/* A share times the period counts as an integer if it differs from one by at most this. The tolerance allows for the
+ * rounding of weights that are written in decimal. */
 static const double exact = 1e-9;
 
 /* Returns the largest error of a share with this period, if it is below `limit` and the counts sum to the period; else
