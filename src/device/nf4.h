@@ -51,7 +51,8 @@ typedef struct tri_nf4_cut {
 } tri_nf4_cut;
 
 /* A kept block of a cut: its number in the whole, and the elements that belong to the cut: `count` elements from index
- * `from` of the block on, beginning with element `local` of the cut. count 0: it repeats a block of its row. */
+ * `from` of the block on, beginning with element `local` of the cut. count 0: the row has fewer than row_blocks blocks,
+ * and this span repeats one of them. */
 typedef struct tri_nf4_span {
   int64_t whole, from, count, local;
 } tri_nf4_span;

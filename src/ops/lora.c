@@ -142,8 +142,8 @@ static tri_status pass_on(tri_run *run, const tri_op_call *call, int64_t rows, c
   return TRI_OK;
 }
 
-/* Multiplies u or du by the scale in place; columns whose scale differs from the first pair's use the scratch memory
- * `behind`. */
+/* Multiplies u or du by the scales of the pairs of factors, in place. All columns are multiplied by the scale of the
+ * first pair; columns of pairs with another scale are then corrected in the scratch memory `behind`. */
 static tri_status scale_columns(tri_run *run, const tri_op_call *call, int64_t rows, void *u, void *behind) {
   const factors *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->down.out, at->scale[0], u, u);
