@@ -141,6 +141,10 @@ typedef struct rates {
   double peak, copy; /* fastest GEMM in FLOP/s, copy in bytes read and written per second; 0: not measured */
 } rates;
 
+static int64_t count_rows(const tri_profile_table *table) {
+  return table->begins == NULL ? 0 : table->begins[table->ranks];
+}
+
 static bool is_gemm(const tri_profile_row *row) { return row->product.k > 0 && row->groups == 0; }
 
 static gemm *find_gemm(gemm *list, int64_t count, const tri_matmul *product) {
@@ -157,7 +161,7 @@ static int by_time(const void *a, const void *b) {
 
 /* Lists the GEMMs that took the most time. */
 static tri_status choose_gemms(const tri_profile_table *table, rates *out) {
-  const int64_t rows = table->begins[table->ranks];
+  const int64_t rows = count_rows(table);
   gemm *all = NULL;
   int64_t count = 0;
   TRI_TRY(tri_alloc("GEMMs of a profile", (size_t)rows, sizeof *all, &all));
@@ -192,10 +196,10 @@ static tri_status measure_all(tri_measure *m, tri_dtype precision, rates *r) {
 /* COLLECTIVE. Sets *enough to whether all ranks have memory for the measurements' operands. */
 static tri_status check_memory(const tri_device *device, const tri_group *world, bool *enough) {
   const size_t available = tri_system_memory_available();
-  int64_t lacking = 0, neighbours = 0;
+  int64_t lacking = 0, on_node = 1;
   for (int rank = 0; rank < world->size; rank++)
-    neighbours += tri_group_node_of(world, rank) == tri_group_node_of(world, world->rank);
-  if (device->info.host_memory && available > 0) lacking = available / (size_t)neighbours < (size_t)LEAST_MEMORY;
+    on_node += rank != world->rank && tri_group_node_of(world, rank) == tri_group_node_of(world, world->rank);
+  if (device->info.host_memory && available > 0) lacking = available / (size_t)on_node < (size_t)LEAST_MEMORY;
   TRI_TRY(tri_all_sum_int64(world, 1, &lacking));
   *enough = lacking == 0;
   return TRI_OK;
@@ -222,7 +226,7 @@ static tri_status measure_rates(const tri_profile *profile, tri_device *device, 
 }
 
 static void set_rates(const rates *r, tri_profile_table *table) {
-  for (int64_t i = 0; i < table->begins[table->ranks]; i++) {
+  for (int64_t i = 0; i < count_rows(table); i++) {
     tri_profile_row *row = &table->rows[i];
     const gemm *same = is_gemm(row) ? find_gemm((gemm *)(uintptr_t)r->gemms, r->count, &row->product) : NULL;
     if (same != NULL && same->loop_s > 0) {
@@ -243,8 +247,8 @@ static tri_status write_files(tri_profile *profile, const tri_profile_table *tab
   TRI_TRY(tri_profile_write_json(table, path));
   TRI_TRY(tri_drawing_name("--profile", profile->path, ".svg", path));
   TRI_TRY(tri_profile_write_svg(table, profile->summary, path));
-  tri_log("profile of steps %lld to %lld: %s, and .json with every rank", (long long)table->first + 1,
-          (long long)(table->first + table->steps), path);
+  tri_log("profile of steps %ld to %ld: %s, and .json with every rank", (long)table->first + 1,
+          (long)table->first + (long)table->steps, path);
   return TRI_OK;
 }
 

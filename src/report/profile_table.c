@@ -294,13 +294,13 @@ tri_status tri_profile_write_svg(const tri_profile_table *table, const char *sum
     return status;
   }
   tri_file_writer_put(to,
-                      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%lld\" "
+                      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%ld\" "
                       "font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\">\n"
                       "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
-                      "<text x=\"%d\" y=\"32\" font-size=\"16\" font-weight=\"600\">Kernels of steps %lld to %lld, "
+                      "<text x=\"%d\" y=\"32\" font-size=\"16\" font-weight=\"600\">Kernels of steps %ld to %ld, "
                       "%d rank%s, %.4g ms a step</text>\n",
-                      WIDTH, (long long)(TOP + 3 * ROW + ROW * drawn), MARGIN, (long long)table->first + 1,
-                      (long long)(table->first + table->steps), table->ranks, TRI_PLURAL(table->ranks),
+                      WIDTH, (long)(TOP + 3 * ROW + ROW * drawn), MARGIN, (long)table->first + 1,
+                      (long)table->first + (long)table->steps, table->ranks, TRI_PLURAL(table->ranks),
                       1e3 * all_seconds(table) / (double)table->steps / table->ranks);
   double y = write_summary(to, summary, 54) + 12;
   tri_file_writer_put(to, "<g font-weight=\"600\">\n");
