@@ -21,6 +21,7 @@ typedef struct variant {
   tri_rows_copy copy_rows;
   tri_few_rows few_rows;
   tri_pack_panels pack_panels;
+  tri_transpose transpose;
   tri_thin_depth thin_depth;
   tri_thin_gradient thin_gradient;
   bool has_pairs;
@@ -50,8 +51,8 @@ TRI_CPU_VARIANTS(DECLARE)
     .isa = #name, .available = check, .fill = {TRI_CPU_FILES(FILL, name, plain)},                                      \
     .attention_fp32 = &tri_attention_floats_##plain, .attention_bf16 = &(of_bf16),                                     \
     .copy_rows = tri_cpu_rows_copy_##name, .few_rows = tri_cpu_few_rows_##name,                                        \
-    .pack_panels = tri_cpu_pack_panels_##name, .thin_depth = tri_cpu_thin_depth_##name,                                \
-    .thin_gradient = tri_cpu_thin_gradient_##name, .has_pairs = pairs,                                                 \
+    .pack_panels = tri_cpu_pack_panels_##name, .transpose = tri_cpu_transpose_##name,                                  \
+    .thin_depth = tri_cpu_thin_depth_##name, .thin_gradient = tri_cpu_thin_gradient_##name, .has_pairs = pairs,        \
     .pages_scratch = tri_cpu_attention_pages_scratch_##name                                                            \
   }
 
@@ -197,6 +198,7 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
                                     .copy_rows = chosen->copy_rows,
                                     .few_rows = chosen->few_rows,
                                     .pack_panels = chosen->pack_panels,
+                                    .transpose = chosen->transpose,
                                     .thin_depth = chosen->thin_depth,
                                     .thin_gradient = chosen->thin_gradient,
                                     .has_pairs = chosen->has_pairs};

@@ -64,6 +64,8 @@ tri_status tri_cpu_matmul_packed(const tri_device_description *of, const tri_mat
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
+enum { GENERATING_DEPTH = 2, ONEDNN_DEPTH = 32 }; /* depths of panels (reorder.h) */
+
 static tri_status make_fill(tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type,
                             tri_matmul_packing *packing, tri_onednn_primitive *out) {
   tri_onednn_layout plain = {0};
@@ -79,12 +81,15 @@ tri_status tri_cpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_
   return tri_matmul_pack_into(tri_cpu_matmul_state_of(&queue->device->description), product, b_plain_type, b, packed);
 }
 
-static void pack_panels(const tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type, const void *b,
-                        void *packed) {
+/* Packs b in panels of `width` columns. */
+static void pack_panels(const tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type, int64_t width,
+                        int64_t depth, const void *b, void *packed) {
   const tri_cpu_panels job = {
       .n = p->n,
       .k = p->k,
       .ldb = p->ldb,
+      .width = width,
+      .depth = depth,
       .b_type = plain_type,
       .b_transposed = p->b_transposed,
       .b = b,
@@ -99,7 +104,7 @@ static tri_status pack_in_place(const tri_cpu_matmul_state *state, const tri_mat
   void *copy = NULL;
   TRI_TRY(tri_alloc("a copy of a weight", bytes, 1, &copy));
   memcpy(copy, packed, bytes);
-  pack_panels(state, p, plain_type, copy, packed);
+  pack_panels(state, p, plain_type, TRI_PANEL, GENERATING_DEPTH, copy, packed);
   tri_free(copy);
   return TRI_OK;
 }
@@ -113,12 +118,13 @@ tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *p
     return tri_fail_internal("%s values are packed as %s for a product that takes no such b; ask matmul_packed",
                              tri_dtype_name(b_plain_type), tri_dtype_name(product->b_type));
   }
-  bool dense = product->ldb == (product->b_transposed ? product->k : product->n);
   if (product->generating && b == packed) return pack_in_place(state, product, b_plain_type, packed);
-  if (product->generating) {
-    pack_panels(state, product, b_plain_type, b, packed);
+  if (product->generating || packing->panel > 0) {
+    pack_panels(state, product, b_plain_type, product->generating ? TRI_PANEL : packing->panel,
+                product->generating ? GENERATING_DEPTH : ONEDNN_DEPTH, b, packed);
     return TRI_OK;
   }
+  bool dense = product->ldb == (product->b_transposed ? product->k : product->n);
   tri_onednn_primitive once = {0};
   tri_onednn_primitive *fill = dense ? &packing->fill[b_plain_type == TRI_BF16] : &once;
   int before = tri_matmul_enter(state->options.threads);
@@ -169,17 +175,38 @@ static void exchange_c(const call *at, int64_t first, int64_t rows, bool to_stag
   at->state->options.copy_rows(at->state->options.threads, &job);
 }
 
+/* Copies `rows` rows of a from `first` on to their stage: transposed, or without the gaps between rows. */
+static void stage_a(const call *at, int64_t first, int64_t rows, char *stage) {
+  const tri_matmul *p = at->product;
+  const int64_t row = p->a_transposed ? 1 : p->lda;
+  const char *from = at->a + (size_t)(first * row) * tri_dtype_bytes(p->a_type);
+  if (p->a_transposed) {
+    const tri_cpu_transpose job = {
+        .rows = p->k, .columns = rows, .from_ld = p->lda, .to_ld = p->k, .from = from, .to = stage};
+    at->state->options.transpose(at->state->options.threads, &job);
+    return;
+  }
+  const tri_cpu_rows job = {.rows = rows,
+                            .columns = p->k,
+                            .from = from,
+                            .from_type = p->a_type,
+                            .from_ld = p->lda,
+                            .to = stage,
+                            .to_type = p->a_type,
+                            .to_ld = p->k};
+  at->state->options.copy_rows(at->state->options.threads, &job);
+}
+
 static tri_status run_primitive_chunk(const call *at, const void *b, int64_t first, int64_t rows) {
   const tri_matmul_plan *plan = at->plan;
   const tri_matmul *p = at->product;
   int which = rows != plan->rows.size;
-  int64_t a_row = p->a_transposed ? 1 : p->lda;
-  const char *a = at->a + (size_t)(first * a_row) * tri_dtype_bytes(p->a_type);
+  const char *a = at->a + (size_t)(first * p->lda) * tri_dtype_bytes(p->a_type);
   char *c = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type);
   void *scratch = at->workspace == NULL ? NULL : at->workspace + plan->scratch_offset;
   if (plan->stage_a) {
     char *dense = at->workspace + plan->a_offset;
-    TRI_TRY(tri_onednn_reorder_run(at->state->stream, &plan->gather[which], a, dense));
+    stage_a(at, first, rows, dense);
     a = dense;
   }
   if (plan->stage_c) c = at->workspace + plan->c_offset;
@@ -194,7 +221,7 @@ static tri_status run_primitive(const call *at) {
   const void *b = staged_b(at);
   if (at->plan->pack_b) {
     char *packed = at->workspace + at->plan->b_offset;
-    TRI_TRY(tri_onednn_reorder_run(at->state->stream, &at->plan->pack, b, packed));
+    TRI_TRY(tri_matmul_pack_into(at->state, at->product, at->product->b_type, b, packed));
     b = packed;
   }
   for (int64_t i = 0; i < rows->count; i++) {

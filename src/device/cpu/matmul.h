@@ -3,6 +3,7 @@
 #ifndef TRI_DEVICE_CPU_MATMUL_H
 #define TRI_DEVICE_CPU_MATMUL_H
 
+#include "device/cpu/reorder.h"
 #include "device/cpu/rows.h"
 #include "device/cpu/skinny_gemm.h"
 #include "device/cpu/thin.h"
@@ -20,6 +21,7 @@ typedef struct tri_cpu_matmul_options {
   tri_rows_copy copy_rows; /* copy of rows for the chosen vector unit */
   tri_few_rows few_rows;   /* GEMM of few rows for the chosen vector unit */
   tri_pack_panels pack_panels;
+  tri_transpose transpose;
   tri_thin_depth thin_depth;
   tri_thin_gradient thin_gradient;
   bool has_pairs; /* whether few_rows can multiply pairs of bf16 */

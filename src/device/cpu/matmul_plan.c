@@ -132,11 +132,10 @@ static void plan_gemm(tri_matmul_plan *plan) {
 
 /* The layouts of one chunk of rows. */
 typedef struct chunk_layouts {
-  tri_onednn_layout stored_a, a, b, c;
+  tri_onednn_layout a, b, c;
 } chunk_layouts;
 
 static void layouts_destroy(chunk_layouts *layouts) {
-  tri_onednn_layout_destroy(&layouts->stored_a);
   tri_onednn_layout_destroy(&layouts->a);
   tri_onednn_layout_destroy(&layouts->b);
   tri_onednn_layout_destroy(&layouts->c);
@@ -144,8 +143,6 @@ static void layouts_destroy(chunk_layouts *layouts) {
 
 static tri_status layouts_create(const tri_matmul_plan *plan, int64_t rows, chunk_layouts *out) {
   const tri_matmul *p = &plan->product;
-  TRI_TRY(tri_onednn_layout_strided(p->a_type, rows, p->k, p->a_transposed ? 1 : p->lda, p->a_transposed ? p->lda : 1,
-                                    &out->stored_a));
   TRI_TRY(tri_onednn_layout_strided(p->a_type, rows, p->k, p->k, 1, &out->a));
   TRI_TRY(tri_onednn_layout_strided(p->c_type, rows, p->n, p->n, 1, &out->c));
   bool t = p->b_transposed;
@@ -170,10 +167,6 @@ static tri_status build_chunk(tri_cpu_matmul_state *state, tri_matmul_plan *plan
       .k = p->k,
   };
   TRI_TRY_GOTO(tri_onednn_product_create(state->engine, &product, &plan->multiply[which], NULL), destroy_layouts);
-  if (plan->stage_a) {
-    TRI_TRY_GOTO(tri_onednn_reorder_create(state->engine, &layouts.stored_a, &layouts.a, &plan->gather[which]),
-                 destroy_layouts);
-  }
 destroy_layouts:
   layouts_destroy(&layouts);
   return status;
@@ -186,19 +179,13 @@ static bool packs_here(const tri_matmul *p) {
   return p->ldb == p->n && p->m >= PACK_ROWS && p->n >= PACK_COLUMNS;
 }
 
-/* Plans packing. Sets *out to the layout that plan->pack writes; NULL if oneDNN does not provide one. */
+/* Plans packing for this call. Sets *out to the layout of the packed b; NULL if oneDNN does not provide one. */
 static tri_status plan_pack(tri_cpu_matmul_state *state, tri_matmul_plan *plan, const tri_onednn_layout **out) {
-  const tri_matmul *p = &plan->product;
   tri_matmul_packing *packing = NULL;
-  tri_onednn_layout plain = {0};
-  TRI_TRY(tri_matmul_packing_find(state, p, &packing));
-  if (packing->bytes == 0) return TRI_OK;
-  TRI_TRY(tri_onednn_layout_strided(p->b_type, p->k, p->n, p->n, 1, &plain));
-  tri_status status = tri_onednn_reorder_create(state->engine, &plain, &packing->layout, &plan->pack);
-  tri_onednn_layout_destroy(&plain);
-  plan->pack_b = status == TRI_OK;
-  *out = &packing->layout;
-  return status;
+  TRI_TRY(tri_matmul_packing_find(state, &plan->product, &packing));
+  plan->pack_b = packing->bytes > 0;
+  if (plan->pack_b) *out = &packing->layout;
+  return TRI_OK;
 }
 
 static tri_status find_packed(tri_cpu_matmul_state *state, const tri_matmul *p, const tri_onednn_layout **out) {
@@ -350,11 +337,7 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
 }
 
 void tri_matmul_plan_release(tri_matmul_plan *plan) {
-  for (int i = 0; i < 2; i++) {
-    tri_onednn_primitive_destroy(&plan->multiply[i]);
-    tri_onednn_primitive_destroy(&plan->gather[i]);
-  }
-  tri_onednn_primitive_destroy(&plan->pack);
+  for (int i = 0; i < 2; i++) tri_onednn_primitive_destroy(&plan->multiply[i]);
   *plan = (tri_matmul_plan){.product = plan->product};
 }
 
@@ -373,6 +356,7 @@ static tri_status find_blocked(tri_cpu_matmul_state *state, const tri_matmul *p,
   TRI_TRY_GOTO(tri_onednn_product_create(state->engine, &product, &probe, &out->layout), destroy);
   if (!tri_begins_with(probe.implementation, "ref") && !tri_begins_with(probe.implementation, "gemm")) {
     out->bytes = tri_onednn_layout_bytes(&out->layout);
+    if (p->b_type == TRI_BF16) out->panel = tri_onednn_layout_panel(&out->layout, p->k, p->n);
   }
 destroy:
   tri_onednn_primitive_destroy(&probe);
@@ -384,10 +368,11 @@ destroy:
 }
 
 tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *p, tri_matmul_packing *out) {
+  const tri_cpu_panels panels = {.n = p->n, .k = p->k, .width = TRI_PANEL, .depth = 2};
   bool wanted = state->options.pack_fp32;
   if (p->generating) {
     if (p->a_type == TRI_BF16 && p->b_type == TRI_BF16 && !p->a_transposed)
-      out->bytes = (size_t)tri_panels_elements(p->n, p->k) * tri_dtype_bytes(TRI_BF16);
+      out->bytes = (size_t)tri_panels_elements(&panels) * tri_dtype_bytes(TRI_BF16);
     return TRI_OK;
   }
   if (p->a_type == TRI_BF16) TRI_TRY(tri_cpu_matmul_bf16(state, &wanted, NULL));

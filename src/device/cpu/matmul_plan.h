@@ -38,15 +38,14 @@ typedef struct tri_matmul_plan {
   bool stage_c; /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
-  tri_onednn_primitive gather[2]; /* PRIMITIVE: copy of a into its stage, for a whole chunk of rows, and for the last */
-  tri_onednn_primitive pack;      /* PRIMITIVE: packing of b, if b is packed for this call only */
 } tri_matmul_plan;
 
 /* A blocked layout of b; bytes 0: packing is not supported or not useful. */
 typedef struct tri_matmul_packing {
   size_t bytes;
   tri_onednn_layout layout;
-  tri_onednn_primitive fill[2]; /* packing of a plain b in fp32, and in bf16; created when first used */
+  int64_t panel;                /* columns of a panel, if the layout has panels (reorder.h), else 0 */
+  tri_onednn_primitive fill[2]; /* panel 0: packing of a plain b in fp32, and in bf16; created when first used */
 } tri_matmul_packing;
 
 enum { TRI_MATMUL_CACHE = 512 };

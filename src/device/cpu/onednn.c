@@ -22,12 +22,17 @@ static dnnl_status_t desc_strided(dnnl_memory_desc_t *out, const dnnl_dims_t dim
   return dnnl_memory_desc_create_with_strides(out, 2, dims, type, strides);
 }
 
-static dnnl_status_t desc_any(dnnl_memory_desc_t *out, const dnnl_dims_t dims, dnnl_data_type_t type) {
-  return dnnl_memory_desc_create_with_tag(out, 2, dims, type, dnnl_format_tag_any);
-}
-
 static dnnl_status_t desc_of(const_dnnl_primitive_desc_t primitive, dnnl_query_t what, dnnl_memory_desc_t *out) {
   return dnnl_memory_desc_clone(out, dnnl_primitive_desc_query_md(primitive, what, 0));
+}
+
+static dnnl_status_t desc_tagged(dnnl_memory_desc_t *out, const dnnl_dims_t dims, dnnl_data_type_t type,
+                                 dnnl_format_tag_t tag) {
+  return dnnl_memory_desc_create_with_tag(out, 2, dims, type, tag);
+}
+
+static bool desc_equal(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b) {
+  return dnnl_memory_desc_equal(*a, *b) == 1;
 }
 
 static size_t desc_bytes(const dnnl_memory_desc_t *desc) { return dnnl_memory_desc_get_size(*desc); }
@@ -59,15 +64,20 @@ static dnnl_status_t desc_strided(dnnl_memory_desc_t *out, const dnnl_dims_t dim
   return dnnl_memory_desc_init_by_strides(out, 2, dims, type, strides);
 }
 
-static dnnl_status_t desc_any(dnnl_memory_desc_t *out, const dnnl_dims_t dims, dnnl_data_type_t type) {
-  return dnnl_memory_desc_init_by_tag(out, 2, dims, type, dnnl_format_tag_any);
-}
-
 static dnnl_status_t desc_of(const_dnnl_primitive_desc_t primitive, dnnl_query_t what, dnnl_memory_desc_t *out) {
   const dnnl_memory_desc_t *found = dnnl_primitive_desc_query_md(primitive, what, 0);
   if (found == NULL) return dnnl_invalid_arguments;
   *out = *found;
   return dnnl_success;
+}
+
+static dnnl_status_t desc_tagged(dnnl_memory_desc_t *out, const dnnl_dims_t dims, dnnl_data_type_t type,
+                                 dnnl_format_tag_t tag) {
+  return dnnl_memory_desc_init_by_tag(out, 2, dims, type, tag);
+}
+
+static bool desc_equal(const dnnl_memory_desc_t *a, const dnnl_memory_desc_t *b) {
+  return dnnl_memory_desc_equal(a, b) == 1;
 }
 
 static size_t desc_bytes(const dnnl_memory_desc_t *desc) { return dnnl_memory_desc_get_size(desc); }
@@ -137,7 +147,23 @@ tri_status tri_onednn_layout_strided(tri_dtype type, int64_t rows, int64_t colum
 
 tri_status tri_onednn_layout_any(tri_dtype type, int64_t rows, int64_t columns, tri_onednn_layout *out) {
   dnnl_dims_t dims = {rows, columns};
-  return layout_made(desc_any(&out->desc, dims, type_of(type)), type, rows, columns, out);
+  return layout_made(desc_tagged(&out->desc, dims, type_of(type), dnnl_format_tag_any), type, rows, columns, out);
+}
+
+int64_t tri_onednn_layout_panel(const tri_onednn_layout *layout, int64_t rows, int64_t columns) {
+  static const struct {
+    dnnl_format_tag_t tag;
+    int64_t width;
+  } panels[] = {{dnnl_BA16a64b2a, 64}, {dnnl_BA16a48b2a, 48}, {dnnl_BA16a32b2a, 32}, {dnnl_BA16a16b2a, 16}};
+  const dnnl_dims_t dims = {rows, columns};
+  for (size_t i = 0; i < sizeof panels / sizeof *panels; i++) {
+    dnnl_memory_desc_t desc;
+    if (desc_tagged(&desc, dims, dnnl_bf16, panels[i].tag) != dnnl_success) continue;
+    const bool equal = desc_equal(&desc, &layout->desc);
+    desc_destroy(&desc);
+    if (equal) return panels[i].width;
+  }
+  return 0;
 }
 
 size_t tri_onednn_layout_bytes(const tri_onednn_layout *layout) { return desc_bytes(&layout->desc); }

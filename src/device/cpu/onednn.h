@@ -23,6 +23,9 @@ tri_status tri_onednn_layout_strided(tri_dtype type, int64_t rows, int64_t colum
                                      int64_t column_stride, tri_onednn_layout *out);
 /* Creates the placeholder for a layout that oneDNN chooses; only for a GEMM's b. */
 tri_status tri_onednn_layout_any(tri_dtype type, int64_t rows, int64_t columns, tri_onednn_layout *out);
+/* Returns the number of columns of a panel if this layout of a matrix [rows, columns] has bf16 panels (reorder.h) with
+ * a depth of 32; 0: it is another layout. */
+int64_t tri_onednn_layout_panel(const tri_onednn_layout *layout, int64_t rows, int64_t columns);
 size_t tri_onednn_layout_bytes(const tri_onednn_layout *layout);
 void tri_onednn_layout_destroy(tri_onednn_layout *layout);
 

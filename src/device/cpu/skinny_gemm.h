@@ -17,9 +17,9 @@ enum {
 };
 
 /* A GEMM: c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k], in fp32
- * or bf16; or, if b_packed, panels in bf16 from tri_pack_panels. c is fp32 or bf16. m <= TRI_MOST_ROWS. Sums are in
- * fp32, in an order that depends only on k and on which of the three b is: the result of a row depends neither on the
- * other rows nor on the number of threads. */
+ * or bf16; or, if b_packed, panels of TRI_PANEL columns in bf16 (reorder.h, with a depth of 2). c is fp32 or bf16. m <=
+ * TRI_MOST_ROWS. Sums are in fp32, in an order that depends only on k and on which of the three b is: the result of a
+ * row depends neither on the other rows nor on the number of threads. */
 typedef struct tri_cpu_few_rows {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
@@ -37,25 +37,9 @@ typedef struct tri_cpu_few_rows {
  * memory. */
 static inline int64_t tri_few_rows_parts(int64_t k, bool b_transposed) { return b_transposed ? 0 : k < 256 ? 1 : 4; }
 
-/* Panels: [n / TRI_PANEL, rounded up][k / 2, rounded up][TRI_PANEL][2] in bf16, padded with zeros beyond n and k. */
-typedef struct tri_cpu_panels {
-  int64_t n, k, ldb;
-  tri_dtype b_type; /* fp32 or bf16 */
-  bool b_transposed;
-  const void *b;
-  void *panels;
-} tri_cpu_panels;
-
-static inline int64_t tri_panels_elements(int64_t n, int64_t k) {
-  return (n + TRI_PANEL - 1) / TRI_PANEL * TRI_PANEL * ((k + 1) / 2 * 2);
-}
-
 typedef void (*tri_few_rows)(tri_regions *regions, const tri_cpu_few_rows *job);
-typedef void (*tri_pack_panels)(int threads, const tri_cpu_panels *job);
 
 #define TRI_CPU_FEW_ROWS(isa) void tri_cpu_few_rows_##isa(tri_regions *regions, const tri_cpu_few_rows *job);
 TRI_CPU_VARIANTS(TRI_CPU_FEW_ROWS)
-#define TRI_CPU_PACK_PANELS(isa) void tri_cpu_pack_panels_##isa(int threads, const tri_cpu_panels *job);
-TRI_CPU_VARIANTS(TRI_CPU_PACK_PANELS)
 
 #endif

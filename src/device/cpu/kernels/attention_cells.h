@@ -18,12 +18,6 @@
 #define TILE TRI_ATTENTION_TILE
 #define LOG2_E 1.44269504088896340736
 
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 #if TRI_PAIRS
 enum { CELL_ELEMENTS = 2 };
 typedef uint32_t cell;

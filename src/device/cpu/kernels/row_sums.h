@@ -6,13 +6,6 @@
 #include "device/cpu/kernels/vector.h"
 #include "device/cpu/skinny_gemm.h"
 
-/* Unrolls the following loop, which has a constant number of iterations and keeps its values in registers. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* Stores sums [rows, pitch] to rows [row, row + rows), columns [first, first + count) of c. */
 INLINE void store_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, int64_t first, int64_t count,
                        const float *sums, int64_t pitch) {

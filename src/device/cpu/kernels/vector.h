@@ -18,6 +18,13 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Unrolls the next loop completely, so that an array of vectors which it indexes stays in registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 enum { LANES = TRI_VECTOR_BYTES / 4 };
 
 typedef float vf __attribute__((vector_size(TRI_VECTOR_BYTES)));
