@@ -53,6 +53,12 @@ static const answer_row keys[] = {
     {"reward_weights", "the weight of a reward is a key of it: reward: [{name: exact, weight: 1.0}]"},
     {"use_vllm vllm_mode vllm_server_host vllm_gpu_memory_utilization use_transformers_paged",
      "completions are sampled by the ranks that train, without a server; memory is rollout.slots and rollout.cache"},
+    {"top_k top_p min_p repetition_penalty presence_penalty frequency_penalty",
+     "completions that are trained on are drawn from the whole distribution at rollout.temperature; top_k and top_p "
+     "are "
+     "keys of samples, and options of trireme generate"},
+    {"max_staleness staleness rollout_ranks",
+     "all ranks sample and train in turn, so that completions are of the weights that are trained; leave it out"},
     {"top_entropy_quantile", "a loss on the tokens of highest entropy alone is not supported"},
     {"entropy_target target_entropy adaptive_entropy",
      "the entropy bonus has a constant factor, objective.entropy_coef"},
@@ -82,8 +88,8 @@ static const answer_row keys[] = {
     {"ld_alpha", "length desensitization (LD-DPO) is not supported; length-normalised losses are sigmoid_norm and ipo"},
     {"use_weighting", "weighted preference optimization (WPO) is not supported"},
     {"max_prompt_length truncation_mode",
-     "prompts are cut from their beginning by data.too_long: truncate_prompt, where a pair is longer than "
-     "data.sequence"},
+     "prompts of pairs are cut from their beginning by data.too_long: truncate_prompt, where a pair is longer than "
+     "data.sequence; prompts of grpo are left out by data.skip_long"},
     {"bf16", "it is precision: bf16"},
     {"fp16 half float16", "fp16 is not supported; use precision: bf16"},
     {"fp8 float8 mxfp8 fp8_recipe fp8_format fp8_hybrid", FP8},

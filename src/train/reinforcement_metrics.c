@@ -142,7 +142,7 @@ tri_status tri_reinforcement_batch_metrics(tri_training *t) {
 }
 
 /* Sums over the labels of an update. labels: their number; ratios: number of ratios that may be clipped, one for each
- * label, or for each completion (importance_sampling_level sequence); low, high: those that are clipped at the lower or
+ * label, or for each completion (importance_sampling_level sequence); low, high: ratios clipped at the lower or
  * the upper bound; masked: labels that the importance ratio or the off-policy limit masks; kl: divergences from the
  * reference. */
 typedef struct update_sums {
