@@ -195,6 +195,24 @@ def test_the_run_file_of_a_run(tmp_path, made):
     assert runs.ended(tmp_path / "again") == expected
 
 
+ONE_REWARD = {"exact": dict(name="exact"), "a pattern": dict(name="regex", pattern="^[a-f]"), "a weight": dict(name="exact", weight=0.5), "a label": dict(name="exact", label="mine"), "a command": dict(command="size.py"),
+              "a named command": dict(command="size.py", name="size", workers=2, timeout=20)}
+
+
+@pytest.mark.parametrize("name", ONE_REWARD)
+def test_the_run_file_of_a_run_with_one_reward(tmp_path, made, name):
+    """It has all keys of the reward, and a run that resumes with another one reads them."""
+    (tmp_path / "size.py").write_text("import json, sys\nfor line in sys.stdin:\n    asked = json.loads(line)\n    print(json.dumps(dict(id=asked['id'], reward=len(asked['completion']))), flush=True)\n")
+    reward = {key: f"{sys.executable} {tmp_path}/size.py" if key == "command" else value for key, value in ONE_REWARD[name].items()}
+    runs.train(tmp_path, made, ["--stop-at", 2], reward=[reward])
+    text = (tmp_path / "run/config.yaml").read_text()
+    (tmp_path / "again.yaml").write_text(text.replace(str(tmp_path / "run"), str(tmp_path / "again/run")))
+    trireme("train", tmp_path / "again.yaml", "--stop-at", 2)
+    assert runs.ended(tmp_path / "again") == runs.ended(tmp_path)
+    said = trireme("train", runs.write_run(tmp_path, made, reward=[dict(name="contains", text="q")])).stderr
+    assert "reward was " in said and " from here on" in said, said
+
+
 def test_stop_strings(tmp_path, made):
     """The text ends before the string; its tokens are labels."""
     runs.train(tmp_path, made, rollout=dict(stop=["b", "cd"]))
