@@ -53,12 +53,6 @@ static const answer_row keys[] = {
     {"reward_weights", "the weight of a reward is a key of it: reward: [{name: exact, weight: 1.0}]"},
     {"use_vllm vllm_mode vllm_server_host vllm_gpu_memory_utilization use_transformers_paged",
      "completions are sampled by the ranks that train, without a server; memory is rollout.slots and rollout.cache"},
-    {"top_k top_p min_p repetition_penalty presence_penalty frequency_penalty",
-     "completions that are trained on are drawn from the whole distribution at rollout.temperature; top_k and top_p "
-     "are "
-     "keys of samples, and options of trireme generate"},
-    {"max_staleness staleness rollout_ranks",
-     "all ranks sample and train in turn, so that completions are of the weights that are trained; leave it out"},
     {"top_entropy_quantile", "a loss on the tokens of highest entropy alone is not supported"},
     {"entropy_target target_entropy adaptive_entropy",
      "the entropy bonus has a constant factor, objective.entropy_coef"},
@@ -169,6 +163,29 @@ static const answer_row values[] = {
 };
 
 const char *tri_value_answer(const char *word) { return find(values, sizeof values / sizeof values[0], word); }
+
+static const struct {
+  const char *section;
+  answer_row row;
+} sections[] = {
+    {"rollout",
+     {"top_k top_p min_p repetition_penalty presence_penalty frequency_penalty",
+      "completions that are trained on are drawn from the whole distribution at rollout.temperature; top_k and top_p "
+      "are keys of samples, and options of trireme generate"}},
+    {"rollout",
+     {"ranks max_staleness staleness",
+      "all ranks sample and train in turn, so that completions are of the weights that are trained; leave it out"}},
+    {"rollout", {"n", "completions of a prompt are rollout.num_generations"}},
+    {"rollout", {"gpu_memory_utilization", "memory of completions is rollout.slots and rollout.cache"}},
+};
+
+const char *tri_section_answer(const char *section, const char *word) {
+  for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
+    const char *answer = strcmp(sections[i].section, section) == 0 ? find(&sections[i].row, 1, word) : NULL;
+    if (answer != NULL) return answer;
+  }
+  return tri_key_answer(word);
+}
 
 const char *tri_key_answer(const char *word) { return find(keys, sizeof keys / sizeof keys[0], word); }
 

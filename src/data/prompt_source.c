@@ -88,7 +88,12 @@ static tri_status find_text(reading *r, const json_t *line, const char **text, s
   if (*rendered && json_array_size(prompt) == 0)
     return tri_fail(TRI_BAD_FILE,
                     "`prompt` has no messages; write at least one, {\"role\": \"user\", \"content\": TEXT}");
-  if (*rendered) return render(r, prompt, text, bytes);
+  if (*rendered) {
+    TRI_TRY(render(r, prompt, text, bytes));
+    if (*bytes > 0) return TRI_OK;
+    return tri_fail(TRI_BAD_FILE,
+                    "`prompt`: the chat template makes an empty text of its messages; correct the template");
+  }
   if (!json_is_string(prompt)) {
     return tri_fail(TRI_BAD_FILE, "`prompt` is %s; write a string, or a list of messages {\"role\", \"content\"}",
                     prompt == NULL ? "missing" : tri_json_kind(prompt));

@@ -86,6 +86,7 @@ const tri_config_table tri_rollout_table = TRI_CONFIG_TABLE("run file", rollout_
 #define RULE(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_run_reward, rule.NAME)
 static const int64_t USUAL_NGRAM = 3;
 static const double USUAL_PENALTY = -1;
+static const tri_reward_unit USUAL_UNIT = TRI_REWARD_WORDS;
 static const tri_config_word units[] = {{"words", TRI_REWARD_WORDS}, {"tokens", TRI_REWARD_TOKENS}, {NULL, 0}};
 
 static const tri_config_key reward_keys[] = {
@@ -144,14 +145,13 @@ const tri_config_table tri_reward_table = TRI_CONFIG_TABLE("run file", reward_ke
 
 /* Sets the bits of the keys that differ from their defaults. Each kind of reward refuses keys that it does not use. */
 static void mark_given(tri_reward_settings *r) {
-  r->given = (r->weight != 1 ? TRI_REWARD_WEIGHT : 0) | (r->pattern[0] != '\0' ? TRI_REWARD_PATTERN : 0) |
-             (r->text[0] != '\0' ? TRI_REWARD_TEXT : 0) | (!r->strip ? TRI_REWARD_STRIP : 0) |
-             (r->ignore_case ? TRI_REWARD_IGNORE_CASE : 0) |
-             (r->ignore_punctuation ? TRI_REWARD_IGNORE_PUNCTUATION : 0) |
-             (r->ignore_numbers ? TRI_REWARD_IGNORE_NUMBERS : 0) | (r->max != 0 ? TRI_REWARD_MAX : 0) |
-             (r->buffer != 0 ? TRI_REWARD_BUFFER : 0) | (r->ngram != USUAL_NGRAM ? TRI_REWARD_NGRAM : 0) |
-             (r->max_penalty != USUAL_PENALTY ? TRI_REWARD_MAX_PENALTY : 0) |
-             (r->unit != TRI_REWARD_WORDS ? TRI_REWARD_UNIT : 0);
+  r->given =
+      (r->weight != 1 ? TRI_REWARD_WEIGHT : 0) | (r->pattern[0] != '\0' ? TRI_REWARD_PATTERN : 0) |
+      (r->text[0] != '\0' ? TRI_REWARD_TEXT : 0) | (!r->strip ? TRI_REWARD_STRIP : 0) |
+      (r->ignore_case ? TRI_REWARD_IGNORE_CASE : 0) | (r->ignore_punctuation ? TRI_REWARD_IGNORE_PUNCTUATION : 0) |
+      (r->ignore_numbers ? TRI_REWARD_IGNORE_NUMBERS : 0) | (r->max != 0 ? TRI_REWARD_MAX : 0) |
+      (r->buffer != 0 ? TRI_REWARD_BUFFER : 0) | (r->ngram != USUAL_NGRAM ? TRI_REWARD_NGRAM : 0) |
+      (r->max_penalty != USUAL_PENALTY ? TRI_REWARD_MAX_PENALTY : 0) | (r->unit != USUAL_UNIT ? TRI_REWARD_UNIT : 0);
 }
 
 /* Checks a reward by a command, and names it "command" if it has no name. */

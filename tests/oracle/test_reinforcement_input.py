@@ -96,9 +96,14 @@ def test_keys_that_go_by_rewards(tmp_path, made, key):
             **{**BY_REWARD[key], "evaluation": dict(BY_REWARD[key].get("evaluation", {}), every=0)})
 
 
-@pytest.mark.parametrize("key", ["top_k", "top_p", "min_p", "repetition_penalty"])
-def test_keys_of_other_distributions(tmp_path, made, key):
-    refused(tmp_path, made, BAD_KEYS, [f"`{key}` is not a key of `rollout:` at line 1 of ", "; completions that are trained on are drawn from the whole distribution at rollout.temperature"], rollout={key: 1})
+OF_OTHER_PROGRAMS = {**dict.fromkeys(["top_k", "top_p", "min_p", "repetition_penalty"], "completions that are trained on are drawn from the whole distribution at rollout.temperature; "),
+                     **dict.fromkeys(["ranks", "max_staleness"], "all ranks sample and train in turn, "), "n": "completions of a prompt are rollout.num_generations", "gpu_memory_utilization": "memory of completions is rollout.slots and rollout.cache"}
+
+
+@pytest.mark.parametrize("key", OF_OTHER_PROGRAMS)
+def test_keys_of_other_programs(tmp_path, made, key):
+    refused(tmp_path, made, BAD_KEYS, [f"`{key}` is not a key of `rollout:` at line 1 of ", "; " + OF_OTHER_PROGRAMS[key]], rollout={key: 1})
+    refused(tmp_path, made, BAD_KEYS, [f"`{key}` is not a key of `rollout:`", "; " + OF_OTHER_PROGRAMS[key]], ["--set", f"rollout.{key}=1"])
 
 
 @pytest.mark.parametrize("words", [(), ("--dry-run",)], ids=["run", "dry run"])
@@ -208,6 +213,7 @@ def test_prompts_that_are_fine(tmp_path, made):
 TEMPLATES = {
     "raises": ("{{ raise_exception('no such role') }}", "/model/chat_template.jinja line 1 column 19: the template refuses the conversation: no such role"),
     "wrong": ("{% for %}", "/model/chat_template.jinja line 1 column 8: a name is missing before `%}`"),
+    "empty": ("", "`prompt`: the chat template makes an empty text of its messages; correct the template"),
     "undefined": ("{{ nosuch.x }}", "/model/chat_template.jinja line 1 column 11: `nosuch` is undefined"),
 }
 GOOD = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}{{ letter | default('k') }}{% endif %}"
@@ -310,6 +316,16 @@ def test_a_pattern_that_exceeds_its_limits(tmp_path, made):
 
 def test_nothing_passes_the_filter(tmp_path, made):
     refused(tmp_path, made, DIVERGED, ["none of 24 groups has a mean reward within rollout.filter, so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
+
+
+@pytest.mark.parametrize("damage, first", [(lambda path: path.unlink(), 0), (lambda path: path.write_text("no\n" + path.read_text()), 0),
+                                          (lambda path: path.write_text(path.read_text()[:2000]), 1)], ids=["gone", "other text", "cut"])
+def test_a_damaged_record(tmp_path, made, damage, first):
+    """The run goes on, and names the first batch that is lost."""
+    runs.train(tmp_path, made, ["--stop-at", 2])
+    damage(tmp_path / "run/rollouts.jsonl")
+    assert f"/run/rollouts.jsonl has lost its lines from batch {first} on, and continues with batch 2 (numbers from 0)" in trireme("train", tmp_path / "run.yaml").stderr
+    assert [line["batch"] for line in runs.rollouts_of(tmp_path)][-2 * runs.GROUPS * runs.SIZE:] == [2] * runs.GROUPS * runs.SIZE + [3] * runs.GROUPS * runs.SIZE
 
 
 def test_other_prompts_on_the_way(tmp_path, made):
