@@ -118,6 +118,8 @@ def test_equal_completions(tmp_path, made, plain, name):
     runs.train(tmp_path, made, ranks_words(NEAR[name].get("ranks", 2)), **COMPARED(made), **more)
     lines, rollouts, _ = runs.ended(tmp_path)
     assert rollouts == plain["fp64"][1]
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"]
     for mine, theirs in zip(lines, plain["fp64"][0], strict=True):
         assert mine.keys() == theirs.keys()
         for key in mine.keys() - {"bad_steps"}:
