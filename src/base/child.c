@@ -293,7 +293,7 @@ static void swap(process *a, process *b) {
 }
 
 /* Returns whether a process belongs to the child: by its session, by its environment, or because its parent is the
- * child or one of the `found` processes at the begin of the list. */
+ * child or one of the `found` processes at the beginning of the list. */
 static bool is_of_child(const tri_child *c, const process *p, const process *list, int64_t found) {
   if (p->session == c->id || p->parent == c->id) return true;
   for (int64_t i = 0; i < found; i++) {
@@ -302,7 +302,8 @@ static bool is_of_child(const tri_child *c, const process *p, const process *lis
   return c->mark[0] != '\0' && tri_process_environment_has(p->id, c->mark);
 }
 
-/* Moves the child's processes to the begin of the list, without the child and this process, and returns their number.
+/* Moves the child's processes to the beginning of the list, without the child and this process, and returns their
+ * number.
  */
 static int64_t find_processes(const tri_child *c, process *list, int64_t count) {
   const pid_t self = getpid();
@@ -404,8 +405,8 @@ void tri_child_stop(tri_child *c) {
 
 static bool is_not_now(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-/* A write to a pipe without a reader sends SIGPIPE to the thread, which is blocked meanwhile and then removed, unless
- * it was pending before. */
+/* A write to a pipe without a reader sends SIGPIPE to the thread. This function blocks the signal during the write, and
+ * then removes it, unless it was pending before. */
 ssize_t tri_child_write(const tri_child *c, const void *data, size_t bytes) {
   const struct timespec now = {0};
   sigset_t pipe_signal, before, pending;

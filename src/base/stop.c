@@ -21,8 +21,8 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void tri_stop_loo
   syscall(SYS_rt_sigaction, SIGHUP, NULL, hangup, 8);
 }
 
-/* Senders: Slurm (--signal), Grid Engine (-notify), LSF (-wa) and launchers send the user signals; the kernel, once a
- * second, and LSF the signal of a CPU limit; Flux the alarm, when a job's time is over. */
+/* Slurm (--signal), Grid Engine (-notify), LSF (-wa) and launchers send SIGUSR1 and SIGUSR2. At a limit of CPU time,
+ * LSF sends SIGXCPU, and so does the kernel, once a second. Flux sends SIGALRM when a job's time is over. */
 static const int requests[] = {SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM};
 enum { NUM_REQUESTS = sizeof requests / sizeof requests[0] };
 
@@ -68,8 +68,7 @@ static void die_of(int number) {
     sigaddset(&clock, SIGALRM);
     sigaction(SIGALRM, &plain, NULL);
     pthread_sigmask(SIG_UNBLOCK, &clock, NULL);
-    alarm(1); /* limits the wait for a reader of standard error that does not read: then the signal's default effect
-                 ends the process */
+    alarm(1); /* a pipe that is full and not read would block the message; SIGALRM then ends the process */
     tri_log_failure(TRI_INTERRUPTED, atomic_load(&deferred) ? atomic_load(&twice_message) : interruption_message);
     _exit(tri_status_exit(TRI_INTERRUPTED));
   }

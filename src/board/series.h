@@ -69,7 +69,7 @@ int64_t tri_series_size(const tri_series *series);
 typedef enum tri_board_axis { TRI_BOARD_AXES(TRI_BOARD_AXIS_VALUE) } tri_board_axis;
 
 /* The part of a series to draw: `points` columns of pixels between the positions `from` and `to` on the axis. NaN
- * stands for the begin or the end of the series. */
+ * stands for the beginning or the end of the series. */
 typedef struct tri_bucket_request {
   tri_board_axis axis;
   double from, to;

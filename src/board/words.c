@@ -81,7 +81,7 @@ void tri_board_read_config(const char *root, const char *relative, int64_t *step
 
 /* ---- failures.txt ------------------------------------------------------------------------------------------------ */
 
-/* Parses the begin of a failure's line, "rank 3" or "job of 4 ranks". Returns the text after it; NULL if the line
+/* Parses the beginning of a failure's line, "rank 3" or "job of 4 ranks". Returns the text after it; NULL if the line
  * begins in another way. */
 static const char *after_number(const char *line) {
   static const char *const beginnings[] = {"rank ", "job of "};

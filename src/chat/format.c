@@ -1,5 +1,5 @@
-/* Sources of a template. It is the one of --chat-template, or it is searched in the tokenizer's folder as in
- * transformers: chat_template.jinja with additional_chat_templates/NAME.jinja, else "chat_template" of
+/* Finds the chat template. It is the argument of --chat-template, if there is one. Otherwise the tokenizer's folder is
+ * searched as in transformers: chat_template.jinja with additional_chat_templates/NAME.jinja, else "chat_template" of
  * tokenizer_config.json, which is a string, a list of named templates, or an object of them. Among named templates,
  * "default" is used, and "tool_use" for conversations with tools. */
 #include "chat/format.h"

@@ -66,7 +66,7 @@ static tri_status read_flag(const json_t *value, const char *key, const char *wh
 static tri_status read_flags(const json_t *message, const char *where, bool is_answer, bool *out) {
   const char *first = NULL;
   bool trained = true;
-  if (json_object_get(message, "train_detail") != NULL) { /* of axolotl */
+  if (json_object_get(message, "train_detail") != NULL) { /* a key of axolotl */
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: `train_detail` names parts of an answer; an answer is learnt whole or not at all, by `train`",
                     where);
@@ -301,7 +301,7 @@ tri_status tri_chat_messages_add_system(tri_chat_arena *arena, json_t *root, con
   if (system == NULL || empty) return TRI_OK;
   if (is_system(first)) {
     if (json_equal(system, json_object_get(first, "content")) || json_equal(system, json_object_get(first, "value")))
-      return TRI_OK; /* given twice */
+      return TRI_OK; /* the same text is given twice */
     return tri_fail(TRI_BAD_FILE,
                     "`system` and the first message, which is a system message, differ; remove one of them");
   }

@@ -140,8 +140,9 @@ static tri_status check_texts(const json_t *root, const tri_preference_form *for
   return TRI_OK;
 }
 
-/* Returns the length of the common begin of two texts by TRL's rule. It has whole characters, and no space at its end;
- * if one text is the begin of the other, it lacks that text's last character. */
+/* Returns the length of the common beginning of two texts by TRL's rule. The common beginning has whole characters, and
+ * no space at its end. If one text is the beginning of the other, the common beginning is the shorter text without its
+ * last character. */
 static size_t common_text(tri_chat_value a, tri_chat_value b) {
   const size_t least = a.bytes < b.bytes ? a.bytes : b.bytes;
   size_t same = 0;

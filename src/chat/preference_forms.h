@@ -3,7 +3,7 @@
  *
  *   prompt-chosen-rejected   {"prompt": "...", "chosen": "...", "rejected": "..."}; or `prompt` is a string and the two
  *                            others are whole conversations, which begin with the user's message of that text
- *   chosen-rejected          {"chosen": "...", "rejected": "..."}: the common begin is the prompt
+ *   chosen-rejected          {"chosen": "...", "rejected": "..."}: the common beginning is the prompt
  *   question-chosen-rejected the question as in a form of conversations (forms.h): {"instruction": "...",
  *                            "input": "...", "chosen": "...", "rejected": "..."}, or `question`, `conversations`,
  *                            `messages`

@@ -153,7 +153,7 @@ static tri_status use_generated(tri_chat_session *session, const tri_chat_conver
   return TRI_OK;
 }
 
-/* Finds the begin of a message's answer in the whole text. */
+/* Finds the beginning of a message's answer in the whole text. */
 static tri_status find_begin(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *out) {
   const tri_chat_rendered *whole = &session->whole;
   tri_status status = tri_chat_session_render(session, c, message, true, &session->before);
@@ -173,8 +173,8 @@ static tri_status find_begin(tri_chat_session *session, const tri_chat_conversat
                   message + 1, tri_chat_template_name(session->format->template));
 }
 
-/* Returns the number of bytes after offset `at` of `whole` that consist of the same strings as the bytes after offset
- * `from` of `part`. */
+/* Compares the strings that `whole` is composed of, from offset `at` on, with those of `part`, from offset `from` on.
+ * Returns the number of bytes of the equal strings before the first difference. */
 static size_t common_pieces(const tri_chat_rendered *whole, size_t at, const tri_chat_rendered *part, size_t from) {
   int64_t i = whole->num_pieces, k = part->num_pieces;
   size_t common = 0;
@@ -410,8 +410,8 @@ static bool copy_end(const tri_chat_rendered *rendered, size_t begin, size_t end
   return true;
 }
 
-/* Finds the text of a message: the bytes that were copied from it. If the template has composed another string with the
- * text, it is the last occurrence of the text. */
+/* Finds the text of a message: the bytes that were copied from it. If the template did not copy them, but has composed
+ * another string with the text, finds the last occurrence of the text. */
 static bool find_text(const tri_chat_rendered *rendered, int64_t message, const char *text, tri_chat_span *out) {
   const size_t bytes = strlen(text);
   if (was_copied(rendered, message)) {
@@ -426,7 +426,7 @@ static bool find_text(const tri_chat_rendered *rendered, int64_t message, const 
 }
 
 /* Renders a question, its answer and, if `more`, another question. Sets *found to whether the answer is found, *end to
- * its end, and *next to the begin of the next question or the end of the text. */
+ * its end, and *next to the beginning of the next question or the end of the text. */
 static tri_status render_turns(tri_chat_session *session, bool more, tri_chat_rendered *to, bool *found, size_t *end,
                                size_t *next) {
   json_t *root = json_pack("{s:[{s:s, s:s}, {s:s, s:s}]}", "messages", "role", "user", "content", "Hello", "role",

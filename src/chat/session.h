@@ -64,7 +64,7 @@ tri_status tri_chat_session_render(tri_chat_session *session, const tri_chat_con
                                    bool prompt, tri_chat_rendered *out);
 /* Appends a string to a text. */
 tri_status tri_chat_rendered_append(tri_chat_rendered *to, tri_chat_value text);
-/* Adds file and line to the begin of an error message. */
+/* Adds file and line to the beginning of an error message. */
 tri_status tri_chat_name_line(const char *path, int64_t line, tri_status status);
 
 #endif

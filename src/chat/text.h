@@ -17,8 +17,8 @@ bool tri_chat_is_space(uint32_t code);
 void tri_chat_text_strip(const char *text, const tri_chat_value *set, bool left, bool right, size_t *begin,
                          size_t *end);
 
-/* Returns the end of the line that begins at `from`, and sets *next to the begin of the next line. Lines are divided as
- * by str.splitlines. */
+/* Returns the end of the line that begins at `from`, and sets *next to the beginning of the next line. Lines are
+ * divided as by str.splitlines. */
 size_t tri_chat_text_line(const char *text, size_t bytes, size_t from, size_t *next);
 
 typedef enum tri_chat_case {

@@ -100,7 +100,8 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
 }
 
 /* Returns the matrix of a factor, "MODULE.weight" for "MODULE.lora_A.weight"; NULL if it is not a factor. Magnitudes
- * need no change: the doubled factors make the same matrix of the base, and so the same norms. */
+ * (DoRA) are not converted: the base plus the product of the doubled factors is the same matrix as before, so its norms
+ * are the same. */
 static const tri_parameter *matrix_of(const copying *c, const char *name) {
   char factor[TRI_PEFT_NAME_BYTES], matrix[TRI_PARAMETER_NAME_BYTES];
   tri_module_names(name, factor, sizeof factor);

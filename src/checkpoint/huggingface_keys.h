@@ -18,10 +18,12 @@ bool tri_huggingface_is_bookkeeping(const char *key);
 /* Returns whether a value switches its key off: false or null. */
 bool tri_huggingface_is_off(const json_t *value);
 
-/* Logs the keys of the file that other tables of all[count] read and this one does not, because transformers ignores
- * them for this model_type (tests/oracle/config_keys.json; each key that transformers does not ignore is a row of the
- * table, and has been read or refused); pairs of keys with the same meaning and different values, with the one that is
- * used; and, if `training`, dropout that is not supported, and keys of dropout with different rates. */
+/* Logs keys of the file that a user may expect to have an effect:
+ * - keys that other tables of all[count] read and this one does not. transformers ignores them for this model_type
+ *   (tests/oracle/config_keys.json). Every key that it does not ignore is a row of the table, and has been read or
+ *   refused;
+ * - pairs of keys with the same meaning and different values, with the one that is used;
+ * - if `training`, dropout that is not supported, and keys of dropout with different rates. */
 void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *hf_keys, const tri_hf_keys *const *all,
                                int64_t count, bool training);
 

@@ -7,19 +7,20 @@
 #include "model/model.h"
 
 /* The usual keys of the rotary base and of the share of each head that rotates, at the top of the file and in the
- * object tri_huggingface_rope_key. */
+ * object that tri_huggingface_rope_key names. */
 #define TRI_HUGGINGFACE_THETA "rope_theta"
 #define TRI_HUGGINGFACE_FRACTION "partial_rotary_factor"
 
 /* The key of the object with the scaling of rotary embeddings: "rope_scaling" or "rope_parameters". If the file has
  * both, the first is used unless it is empty, as in transformers (convert_rope_params_to_dict). */
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
-/* Returns the object with the scaling for layers without a window: the object tri_huggingface_rope_key, or, for models
- * whose kinds of layers have their own bases, the entry full_attention of `rope_parameters`. NULL if the file has no
- * such object. */
+/* Returns the object with the scaling for layers without a window: the object that tri_huggingface_rope_key names, or,
+ * for models whose kinds of layers have their own bases, the entry full_attention of `rope_parameters`. NULL if the
+ * file has no such object. */
 const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *hf_keys);
-/* Returns whether `type`, the former name of `rope_type`, is ignored in the object tri_huggingface_rope_object: in
- * `rope_scaling` of models whose kinds of layers have their own bases. */
+/* Returns whether the key `type`, the former name of `rope_type`, is ignored in the object that
+ * tri_huggingface_rope_object returns. It is ignored if the object is `rope_scaling` and the model's kinds of layers
+ * have their own bases. */
 bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *hf_keys);
 
 /* Reads `rope_theta` and `rope_scaling`, or `rope_parameters`; max_sequence and windows must have been read before. */

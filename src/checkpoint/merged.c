@@ -229,10 +229,11 @@ static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const cha
 }
 
 /* Handles an adapter that trains one of two tensors that the base ties. In PEFT the other tensor keeps the base's
- * values, except in two cases: adapter_config.json has ensure_weight_tying; or modules_to_save does not name the
- * trained tensor, and PEFT overwrites the base's tensor, which both share, with the output projection after the
- * embedding (tests/oracle/test_peft_ties.py). If no module to save is called embed_tokens or lm_head, PEFT ignores the
- * key, and writes one tensor. */
+ * values, except in two cases (tests/oracle/test_peft_ties.py):
+ * - adapter_config.json has ensure_weight_tying. PEFT ignores this key, and writes one tensor, if no module to save is
+ *   called embed_tokens or lm_head;
+ * - modules_to_save does not name the trained tensor. Both tensors are then the base's tensor, which PEFT overwrites
+ *   with each of the two that the adapter has: first with the embedding, then with the output projection. */
 static tri_status open_ties(tri_merged *merged, const tri_peft *peft, const tri_model *base, tri_model *model) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   const char *folder = tri_checkpoint_path(merged->named);

@@ -12,9 +12,9 @@
 
 #include <jansson.h>
 
-/* Returns whether PEFT can address a matrix of a model with experts by `target_parameters` only: it reads a target
- * module gate_proj, up_proj or down_proj of such a model as the experts', even with the whole name, and ignores factors
- * of dense layers and shared experts. */
+/* Returns whether PEFT can address a matrix of a model with experts by `target_parameters` only. If a target module of
+ * such a model is called gate_proj, up_proj or down_proj, PEFT takes it for that of the experts, even if the target is
+ * the whole name of another module, and ignores factors of dense layers and shared experts. */
 bool tri_peft_is_parameter(const tri_parameter *entry);
 
 /* Returns `target_parameters` of adapter_config.json: the targets that name experts, with the matching names instead of

@@ -42,8 +42,8 @@ static bool is_named(const json_t *value, const char *module, bool otherwise, bo
   return found;
 }
 
-/* Returns the layer of a module: the first number in its name after one of `patterns` (after two other parts, if there
- * are no patterns); -1 if there is no such number. */
+/* Returns the layer of a module: the first number in its name that follows one of `patterns`; without patterns, the
+ * first number that follows at least two other parts. Returns -1 if the name has no such number. */
 static int64_t layer_of(const char *module, const json_t *patterns) {
   const json_t *one = NULL;
   size_t i = 0;

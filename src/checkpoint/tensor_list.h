@@ -11,8 +11,8 @@ typedef struct tri_tensor_list {
   tri_parameter *tensors; /* [count]: the model's tensors; after them follow tied tensors and the matrices of stacks,
                              which are only needed for `names` */
   int64_t count;
-  const char **names; /* [num_names], sorted: each name with and without its part before the first dot, the
-                         base model's prefix */
+  const char **names; /* [num_names], sorted: each name twice, as it is and without the base model's prefix, which is
+                         the part before the first dot */
   int64_t num_names;
 } tri_tensor_list;
 

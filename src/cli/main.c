@@ -45,9 +45,10 @@ static const tri_commands all = {commands, sizeof commands / sizeof commands[0]}
 
 static tri_status help_run(int count, char **arguments) { return tri_help_run(&all, count, arguments); }
 
-/* Limits OMP_NUM_THREADS to the number of cores. OpenMP does not check the number: with 100000 threads the program ends
- * at its first loop, before it reads `threads` of a run file. If the value is not a number of threads, OpenMP ignores
- * it and prints a line about it. Child processes inherit the new value. */
+/* Sets OMP_NUM_THREADS to the number of cores if it is larger, or if it is not a number of threads. OpenMP does not
+ * check the number: with 100000 threads the program ends at its first loop, before it reads `threads` of a run file. A
+ * value that is not a number of threads would make OpenMP print a line about it in each child process, too. Child
+ * processes inherit the new value. */
 static void limit_threads(void) {
   const char *asked = getenv("OMP_NUM_THREADS");
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -140,7 +141,7 @@ static tri_status run_any(int count, char **arguments) {
 static const double launcher_s = 3;
 
 /* Lets only the first rank print an error that all ranks find, such as a wrong key. This matters if the user's own
- * launcher has started the ranks, which ends the others after the first exit. A rank that is still running after
+ * launcher has started the ranks: it ends the other ranks after the first exit. A rank that is still running after
  * launcher_s prints its own message, since the fault may be on its node alone. */
 static void let_first_rank_print(tri_status status, bool launched) {
   if (!launched && status != TRI_INTERRUPTED && tri_parent_rank() > 0) tri_pause_s(launcher_s);

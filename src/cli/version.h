@@ -7,7 +7,8 @@
 /* Prints the versions. The first line is "trireme VERSION". */
 void tri_version_print(FILE *to);
 
-/* Prints the last lines, which are about the libraries that only a build which runs models has. */
+/* Prints the last lines: the versions of the libraries of a build that runs models; in other builds, that it has no
+ * MPI. */
 void tri_version_print_libraries(FILE *to);
 
 #endif

@@ -17,7 +17,8 @@ enum {
 
 /* ---- nodes and owners -------------------------------------------------------------------------------------------- */
 
-/* The nodes of a group's ranks: [size] node and local number of each rank; sizes: [num_nodes] ranks on each node. */
+/* The nodes of a group's ranks. nodes, locals: node of each rank, and its number on that node [size]. sizes: number of
+ * ranks on each node [num_nodes]. */
 typedef struct placement {
   int *nodes, *locals, *sizes;
   int num_nodes;

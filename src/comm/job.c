@@ -63,7 +63,8 @@ static long number_of(const char *name) {
   return *end == '\0' ? value : -1;
 }
 
-/* Returns the first launcher whose variables are set, or NULL. *size is 0 if it does not set the number of ranks. */
+/* Returns the first launcher whose variable for the rank is set, or NULL. Sets *size to the number of ranks, or to 0 if
+ * that variable is not set. */
 static const launch *find_launch(long *size, long *rank) {
   for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
     long ranks = number_of(launchers[i].size_name);
@@ -141,8 +142,8 @@ static const char *own_launcher(void) {
 #endif
 }
 
-/* Fails if the launcher belongs to another MPI: then MPI reports a size of 1 in every process. The job gets the
- * launcher's rank, so that only rank 0 prints the message. */
+/* Fails because the launcher belongs to another MPI, so that MPI reports a size of 1 in every process. Sets the rank of
+ * the job to the launcher's, so that only rank 0 prints the message. */
 static tri_status other_launcher(const launch *by, long size, long rank) {
   tri_job *job = tri_comm_job();
   job->rank = (int)rank;

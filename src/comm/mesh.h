@@ -32,7 +32,8 @@ const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain);
 int tri_mesh_domain_of(const tri_mesh *mesh, const char *group);
 /* LOCAL. Returns the number of ranks of that group. */
 int tri_mesh_group_size(const tri_mesh *mesh, const char *group);
-/* LOCAL. Returns the rank in the mesh of rank `at` in this rank's group of that name. */
+/* LOCAL. Converts a rank of a group to a rank of the mesh. `group` is the name of one of this rank's groups, and `at`
+ * is a rank of that group. */
 int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at);
 
 #endif

@@ -124,7 +124,7 @@ static inline void relax(void) {
 
 typedef struct patience {
   int64_t turns;          /* turns of the loop since the last progress */
-  double begin_s, idle_s; /* times at which the clock was first read: since the wait began, and since the last
+  double begin_s, idle_s; /* time of the first look at the clock in this wait (0: none yet), and since the last
                              progress */
   bool yields;
   double sleep_s; /* seconds of sleep in each turn; 0: no sleep */

@@ -236,7 +236,7 @@ static tri_status check_names(const tri_config_table *root, const tri_config_tab
   return TRI_OK;
 }
 
-/* Replaces `~` by the home folder in a name in place of a section, which may be a path. */
+/* Replaces `~` by the home folder in a name that stands for a section; the name may be a path. */
 static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *name, tri_yaml **node) {
   char whole[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES], subject[SUBJECT_BYTES];
   if (!tri_home_begins((*node)->text)) return TRI_OK;

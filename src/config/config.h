@@ -35,7 +35,7 @@ typedef enum tri_config_type {
   TRI_CONFIG_STRING,  /* char[bytes] */
   TRI_CONFIG_PATH,   /* char[bytes]; `~/` is replaced by the home folder (home.h); also for values that may be a name */
   TRI_CONFIG_CHOICE, /* an enum, written as one of `words` */
-  TRI_CONFIG_SECTION, /* double[], written [a, b, ...]; the array ends at the first 0, so `range` excludes 0 */
+  TRI_CONFIG_SECTION, /* a struct, written as a mapping with the keys of `table` */
   TRI_CONFIG_LIST,    /* an array of structs, written as a list of sections */
 } tri_config_type;
 

@@ -32,7 +32,7 @@ typedef struct mapped_file {
 struct tri_corpus {
   mapped_file idx, bin;
   mapped_file mask, labels; /* empty: no such file */
-  char *name;               /* the prefix */
+  char *name;               /* prefix with which the corpus was opened */
   tri_corpus_index index;
   int64_t *starts;                         /* number of tokens before each sequence [sequences]; NULL if contiguous */
   int64_t num_learnt;                      /* number of tokens whose mask is 1; without a mask, number of all tokens */

@@ -16,8 +16,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Maximum error of a share times the period with which it counts as an integer. It allows for the rounding of weights
- * that are written in decimal. */
+/* A share times the period counts as an integer if it differs from one by at most this. The tolerance allows for the
+ * rounding of weights that are written in decimal. */
 static const double exact = 1e-9;
 
 /* Returns the largest error of a share with this period, if it is below `limit` and the counts sum to the period; else
@@ -63,8 +63,8 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
   return TRI_OK;
 }
 
-/* Returns the source of sample `place` of the period, after counts[k] samples of each source k. All values are
- * multiplied by (2K - 2) period, so they are products of integers below 2^50. */
+/* Returns the source of sample `place` of the period, if the samples before it are counts[k] samples of each source k.
+ * All values are multiplied by (2 K - 2) period, where K is the number of sources, so they are integers below 2^50. */
 static int64_t choose_mixture_source(const tri_mixture_shares *shares, int64_t place, const int64_t *counts) {
   int64_t twice = 2 * shares->num_sources - 2, chosen = -1, slack = 0;
   for (int64_t k = 0; k < shares->num_sources; k++) {

@@ -17,8 +17,8 @@
 
 enum { LEVELS = 6 }; /* 6 levels of 64: up to 64^6 lengths */
 
-/* A list of sequences that got `times` pieces of this length each. Row r has the pieces from number first + r * times
- * on. */
+/* A list of sequences, its rows. Each row got `times` pieces of this length. The first of these pieces in row r has the
+ * number first + r * times. */
 typedef struct entry {
   int64_t length, times, first;
   int64_t before, before_row; /* contents of row 0 before these pieces: an entry, and the row in that entry; -1: the

@@ -90,7 +90,7 @@ tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tr
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
 /* Assigns pieces to places by their length. pieces->begins[l + 1] is the next free place for a piece of length l.
- * Before the first piece this is the begin of the places of length l, after the last piece their end. */
+ * Before the first piece this is the beginning of the places of length l, after the last piece their end. */
 typedef struct placer {
   int64_t sequence;
   tri_too_long rule;

@@ -81,8 +81,8 @@ static int64_t sum_rows(const text *texts, int64_t count) {
   return rows;
 }
 
-/* Returns the number of tokens at the begin of a prompt that are not cut: those with which every text begins, such as
- * <s>, if this prompt has them. */
+/* Returns the number of tokens at the beginning of a prompt that are not cut: those with which every text begins, such
+ * as <s>, if this prompt has them. */
 static int64_t beginning_of(const tri_preference_source *source, const text *t) {
   const int64_t count = source->options.num_beginning;
   int32_t ids[TRI_MOST_BEGINNING];
@@ -91,8 +91,8 @@ static int64_t beginning_of(const tri_preference_source *source, const text *t) 
   return memcmp(ids, source->options.beginning, (size_t)count * sizeof *ids) == 0 ? count : 0;
 }
 
-/* Cuts the begin of the prompts of a unit that is too long: the same number of tokens from each, since both answers of
- * a pair have the same prompt. At least one token of each prompt remains; if that is not enough, nothing is cut. */
+/* Cuts the beginning of the prompts of a unit that is too long: the same number of tokens from each, since both answers
+ * of a pair have the same prompt. At least one token of each prompt remains; if that is not enough, nothing is cut. */
 static void shorten(const tri_preference_source *source, text *texts, int64_t count) {
   const int64_t over = sum_rows(texts, count) - source->options.sequence, cut = (over + count - 1) / count;
   int64_t beginnings[2] = {0, 0};

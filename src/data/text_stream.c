@@ -27,7 +27,7 @@ struct tri_text_stream {
   ZSTD_inBuffer pending;
   bool frame_open; /* a frame has begun and not ended: the file must not end here */
   bool holds_more; /* zstd filled the buffer and may have more without further input */
-  bool started;    /* the begin was checked for a byte order mark */
+  bool started;    /* the beginning was checked for a byte order mark */
   bool ended;
 };
 

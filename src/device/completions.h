@@ -12,8 +12,9 @@
 #include "device/preference.h"
 #include "device/step_values.h"
 
-/* Completions of whole sequences; those of a sequence are numbered from 0, and 2 p and 2 p + 1 are a pair. If the loss
- * is of single completions, number 2 p is a desirable one, or 2 p + 1 an undesirable one. */
+/* The completions in the whole sequences of a micro-batch. Those of a sequence are numbered from 0: 2 p and 2 p + 1 are
+ * a pair. If the loss is of single completions, only one of the two exists: 2 p if the completion is desirable, 2 p + 1
+ * if it is undesirable. */
 typedef struct tri_completions {
   tri_preference_settings preference;
   int64_t sequences, tokens; /* sequences of a micro-batch; tokens of a sequence */

@@ -83,9 +83,9 @@ TRI_HOST_AND_GPU void tri_exact_term_add(tri_exact_sum *sum, double value) {
   if (++sum->pending == TRI_EXACT_MOST_PENDING) tri_exact_carry(sum);
 }
 
-/* Returns the sum as a double, with at most one rounding in the last bits; NaN if a term was not finite. After carries
- * only the top limb has the sign, and all others have 32 bits of the magnitude: added from the lowest limb up, the
- * first additions affect at most the last bit. *sum may not be used afterwards. */
+/* Returns the sum as a double, with at most one rounding in the last bits; NaN if a term was not finite. After the
+ * carries only the top limb has the sign, and each of the others has 32 bits of the magnitude. Limbs are added from the
+ * lowest one up, so the first additions affect at most the last bit. *sum may not be used afterwards. */
 TRI_HOST_AND_GPU double tri_exact_value(tri_exact_sum *sum) {
   double value = 0;
   if (sum->not_finite > 0) return nan("");

@@ -51,7 +51,8 @@ typedef struct tri_nf4_cut {
 } tri_nf4_cut;
 
 /* A kept block of a cut: its number in the whole, and the elements that belong to the cut: `count` elements from index
- * `from` of the block on, beginning with element `local` of the cut. count 0: it repeats a block of its row. */
+ * `from` of the block on, beginning with element `local` of the cut. count 0: the row has fewer than row_blocks blocks,
+ * and this span repeats one of them. */
 typedef struct tri_nf4_span {
   int64_t whole, from, count, local;
 } tri_nf4_span;
@@ -167,9 +168,10 @@ static inline size_t tri_nf4_wide_bytes(int64_t count, size_t element_bytes) {
 }
 
 /* Scratch memory for quantising a matrix and keeping a cut of it: the matrix's values from byte 0 on, then codes of the
- * whole, then codes of the cut. Codes that are written directly to their destination have size 0 here: the codes of the
- * whole if the whole is the cut and all of its bytes are kept, and the codes of the cut if the cut is the whole or all
- * of its bytes are kept. */
+ * whole, then codes of the cut. The codes of the whole have size 0 here if they are written directly to their
+ * destination: if the cut is the whole matrix and all of its bytes are kept. The codes of the cut have size 0 here if
+ * the cut is the whole matrix (they are the codes of the whole), or if all of its bytes are kept (they are written
+ * directly). */
 typedef struct tri_nf4_scratch {
   size_t whole, whole_bytes, cut, cut_bytes; /* offsets and sizes in bytes of the codes of the whole and of the cut */
   size_t bytes;

@@ -12,9 +12,9 @@
 #include "ops/list.h"
 
 /* The arrays of a micro-batch, in host memory or on the device. Rows are in the order of the operation list: sequence
- * after sequence, each with this rank's tokens in order. inner_order and outer_order list the rows rank by rank, and
- * give each row's index in the order of the sequences. Columns that a micro-batch does not have are NULL
- * (mesh/batch_columns.h). */
+ * after sequence, each with this rank's tokens in order. inner_order and outer_order have the rows in another order:
+ * those of the first inner or outer rank, then those of the next one. Their values are the rows' indices in the order
+ * of the sequences. Columns that a micro-batch does not have are NULL (mesh/batch_columns.h). */
 typedef struct tri_batch {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
   TRI_CUT_COLUMNS(TRI_COLUMN_FIELD_)
@@ -24,7 +24,7 @@ typedef struct tri_batch {
 /* Offsets into the arrays of a micro-batch, in host memory. They differ from batch to batch. */
 typedef struct tri_batch_counts {
   int64_t *slice_begins; /* index of the first slice of each list [lists + 1]; list l ends at slice_begins[l + 1] */
-  /* Offsets of the rows of each outer rank in send_rows and in outer_order, in rows of keys [outer + 1]. */
+  /* [outer + 1] each: index of the first row of each outer rank, in send_rows and in outer_order. */
   int64_t *send_begins, *receive_begins;
 } tri_batch_counts;
 

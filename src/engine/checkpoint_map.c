@@ -70,7 +70,7 @@ static bool is_stacked(const tri_parameter *entry) {
   return true;
 }
 
-/* Returns the number of an entry's matrices in a checkpoint. A tied pair counts once. */
+/* Returns the number of tensors of an entry that the list has. A tied pair counts once. */
 static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
 }
@@ -162,7 +162,7 @@ typedef struct tensor_numbers {
   int64_t piece;        /* index of the entry's first matrix in map->pieces, if its matrices are one tensor */
 } tensor_numbers;
 
-/* Lists an entry's weights, and its matrices if they are one tensor. */
+/* Lists an entry's weights. If its matrices are stacked in one tensor, lists the matrices as pieces, too. */
 static void list_weights(const tri_parameter *entry, int64_t tensors, tri_dtype precision, tri_checkpoint_map *map) {
   int64_t first = 0;
   for (int64_t t = 0; t < tensors; t++) {
@@ -301,8 +301,8 @@ typedef struct row_tensors {
   bool by_matrix;        /* there is a tensor for each matrix; false: for each weight */
 } row_tensors;
 
-/* Returns matrix t of an entry as a part of a tensor in a checkpoint. A single matrix is the entry itself, because
- * map->parts has only one entry of a tied pair, and this rank may hold only the other one. */
+/* Returns matrix t of an entry as a part of a tensor in a checkpoint. If the entry has only one matrix, returns the
+ * entry itself: of a tied pair map->parts has only one entry, and this rank may hold only the other one. */
 static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
   if (is_stacked(entry)) return &l->map->pieces[l->numbers.piece + t];
   return tri_parameter_num_tensors(entry) > 1 ? &l->map->parts[l->numbers.weight + t] : entry;

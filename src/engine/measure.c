@@ -94,29 +94,49 @@ static tri_status pack_sets(const tri_measure *m, const product *p) {
   return TRI_OK;
 }
 
-tri_status tri_measure_product_s(tri_measure *m, const tri_measure_product *of, double *seconds) {
+/* Sets the operands of a GEMM whose b is packed or not as its description says, and times it. Sets *seconds to 0 if the
+ * memory is not enough. */
+static tri_status time_matmul(tri_measure *m, const tri_matmul *matmul, double *seconds) {
   const tri_device_description *device = &m->device->description;
-  product p = {.matmul = matmul_of(m, of)};
-  size_t packed = 0, scratch = 0, element = tri_dtype_bytes(m->type), wide = tri_dtype_bytes(tri_dtype_wide(m->type));
-  size_t plain = (size_t)(of->inner * of->columns) * element;
+  product p = {.matmul = *matmul};
+  size_t packed = 0, scratch = 0;
+  const size_t plain = (size_t)(matmul->k * matmul->n) * tri_dtype_bytes(m->type);
   *seconds = 0;
-  if (is_weight(&p.matmul)) TRI_TRY(device->matmul_packed(device, &p.matmul, &packed));
-  if (of->passing && packed == 0) return TRI_OK; /* the same case as a weight that stays in memory */
-  p.matmul.b_packed = packed > 0 && !of->passing;
-  if (is_weight(&p.matmul) && !p.matmul.b_packed) p.matmul.b_type = tri_dtype_wide(m->type);
-  TRI_TRY(device->matmul_workspace(device, &p.matmul, &scratch));
-  p.a_bytes = (size_t)(of->rows * of->inner) * element;
-  p.b_bytes = p.matmul.b_packed ? packed : (size_t)(of->inner * of->columns) * tri_dtype_bytes(p.matmul.b_type);
-  p.c_bytes = (size_t)(of->rows * of->columns) * wide;
+  if (matmul->b_packed) TRI_TRY(device->matmul_packed(device, matmul, &packed));
+  TRI_TRY(device->matmul_workspace(device, matmul, &scratch));
+  p.a_bytes = (size_t)(matmul->m * matmul->k) * tri_dtype_bytes(matmul->a_type);
+  p.b_bytes = matmul->b_packed ? packed : (size_t)(matmul->k * matmul->n) * tri_dtype_bytes(matmul->b_type);
+  p.c_bytes = (size_t)(matmul->m * matmul->n) * tri_dtype_bytes(tri_dtype_wide(m->type));
   p.set_bytes = (p.a_bytes + p.b_bytes + p.c_bytes) + (size_t)3 * TRI_MEASURE_ALIGNMENT;
   char *next = m->pool;
   p.workspace = tri_measure_reserve(&next, scratch);
-  p.plain = tri_measure_reserve(&next, p.matmul.b_packed ? plain : 0);
+  p.plain = tri_measure_reserve(&next, matmul->b_packed ? plain : 0);
   p.sets = next;
   p.num_sets = tri_measure_sets(m, next, p.set_bytes);
   if (p.num_sets == 0) return TRI_OK;
-  if (p.matmul.b_packed) TRI_TRY(pack_sets(m, &p));
+  if (matmul->b_packed) TRI_TRY(pack_sets(m, &p));
   return tri_measure_time(m, multiply, &p, seconds);
+}
+
+tri_status tri_measure_product_s(tri_measure *m, const tri_measure_product *of, double *seconds) {
+  const tri_device_description *device = &m->device->description;
+  tri_matmul matmul = matmul_of(m, of);
+  size_t packed = 0;
+  *seconds = 0;
+  if (is_weight(&matmul)) TRI_TRY(device->matmul_packed(device, &matmul, &packed));
+  if (of->passing && packed == 0) return TRI_OK; /* the same case as a weight that stays in memory */
+  matmul.b_packed = packed > 0 && !of->passing;
+  if (is_weight(&matmul) && !matmul.b_packed) matmul.b_type = tri_dtype_wide(m->type);
+  return time_matmul(m, &matmul, seconds);
+}
+
+tri_status tri_measure_matmul_s(tri_measure *m, const tri_matmul *of, double *seconds) {
+  tri_matmul matmul = *of;
+  matmul.bias = false;
+  matmul.lda = of->a_transposed ? of->m : of->k;
+  matmul.ldb = of->b_transposed ? of->k : of->n;
+  matmul.ldc = of->n;
+  return time_matmul(m, &matmul, seconds);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */

@@ -23,8 +23,9 @@ static tri_status too_large(const char *path, size_t limit_bytes) {
                   tri_format_bytes((double)limit_bytes, limit, sizeof limit));
 }
 
-/* Sets *room to the first size of the buffer. For a plain file that is its size, a byte for the NUL and one to find the
- * end; if the size is unknown, as in /proc, where it is 0, 64 KiB. Fails if a plain file is too large. */
+/* Sets *room to the first size of the buffer. For a plain file this is the size of the file plus two bytes: one for the
+ * NUL, and one to find the end. If the size is unknown (in /proc it is 0), *room is 64 KiB. Fails if a plain file is
+ * too large. */
 static tri_status first_room(int file, const char *path, size_t limit_bytes, size_t *room) {
   struct stat facts;
   const bool known = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0;

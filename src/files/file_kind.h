@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Number of bytes at the begin of a file that determine its kind. */
+/* Number of bytes at the beginning of a file that determine its kind. */
 enum { TRI_FILE_KIND_BYTES = 512 };
 
 typedef struct tri_file_kind {
@@ -50,8 +50,9 @@ typedef enum tri_folder_content {
 enum { TRI_FOLDER_HINT_BYTES = 1024 };
 const char *tri_folder_hint(const char *folder, tri_folder_content wanted, char out[TRI_FOLDER_HINT_BYTES]);
 
-/* LOCAL. Skips a UTF-8 byte order mark at the begin of a text (a prompt, a template, JSON) by moving *text and *bytes.
- * Fails with TRI_BAD_FILE for a known kind that is not text. `name` and `wanted` ("a prompt") are for messages. */
+/* LOCAL. Skips a UTF-8 byte order mark at the beginning of a text (a prompt, a template, JSON) by moving *text and
+ * *bytes. Fails with TRI_BAD_FILE for a known kind that is not text. `name` and `wanted` ("a prompt") are for messages.
+ */
 tri_status tri_text_begin(const char *name, const char *wanted, const char **text, size_t *bytes);
 
 #endif

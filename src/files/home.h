@@ -1,5 +1,5 @@
-/* Replaces `~/` at the begin of a path by the user's home. A shell does that only at the begin of a word, so not in a
- * file and not after the `=` of an option. */
+/* Replaces `~/` at the beginning of a path by the user's home. A shell does that only at the beginning of a word, so
+ * not in a file and not after the `=` of an option. */
 #ifndef TRI_FILES_HOME_H
 #define TRI_FILES_HOME_H
 

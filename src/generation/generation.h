@@ -32,8 +32,8 @@ typedef struct tri_generation_request {
   const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: unused */
   tri_device *lent;             /* device to use instead of the one that `model` names; NULL: none */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
-  bool without_weights; /* the caller writes the weights after tri_generation_load; with an adapter, only its factors:
-                           the base is loaded */
+  bool without_weights; /* the caller writes the weights after tri_generation_load; with `unmerged`, it writes only the
+                           adapter's factors, and tri_generation_load loads the base */
   bool unmerged;        /* an adapter's factors are kept apart from the base; false: they are added to the base */
 } tri_generation_request;
 

@@ -7,8 +7,8 @@
  * The sequence ends if it has the number of tokens asked for, samples a token that ends it, or is stopped by its
  * observer. In the next step a waiting sequence takes its place. The keys and values of a sequence stay in pages until
  * it is released, or until the model's sliding window has passed them. A later sequence that begins with the same
- * tokens reuses these pages. If pages run out, the newest sequence that holds pages is preempted: it releases its
- * pages, and reads its tokens again later unless it has ended.
+ * tokens reuses these pages. If pages run out, the newest sequence that holds pages is preempted, whether it has ended
+ * or not: it releases its pages. If it has not ended, it reads its tokens again later.
  *
  * The tokens of a sequence depend only on its own tokens and options. They do not depend on other sequences, on the
  * division into steps, on pages or on threads (runner.h names the devices on which that holds to the bit).

@@ -18,8 +18,8 @@ typedef struct tri_replicas {
 /* Returns one replica of this rank alone. */
 tri_replicas tri_replicas_alone(void);
 /* COLLECTIVE over `all`, which must outlive the replicas. Fails with TRI_BAD_LAYOUT if `tensor` does not divide the
- * number of ranks, or if that many ranks cannot share each layer of the model, with a message that names the option
- * --tensor on one rank. Fails if two ranks have opened different models; with `weights` NULL the models are not
+ * number of ranks, or if that many ranks cannot share each layer of the model; the message is on one rank, and names
+ * the option --tensor. Fails if two ranks have opened different models; with `weights` NULL the models are not
  * compared. Release with tri_replicas_destroy. */
 tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_model *model, const tri_merged *weights,
                                tri_replicas *out);

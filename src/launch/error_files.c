@@ -90,7 +90,8 @@ void tri_error_files_collect(const char *folder, tri_error_file_handler take, vo
   if (entries == NULL) return;
   for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {
     char path[TRI_PATH_BYTES];
-    if (entry->d_name[0] == '.' || tri_path_join(path, folder, entry->d_name) != TRI_OK) continue; /* incomplete */
+    if (entry->d_name[0] == '.' || tri_path_join(path, folder, entry->d_name) != TRI_OK)
+      continue; /* incomplete files have names with a dot */
     read_file(path, take, context);
   }
   closedir(entries);

@@ -56,7 +56,7 @@
 
 enum { LINE_BYTES = 1 << 16, ENVIRONMENT_BYTES = 8192, FEW_FILES = 64 };
 
-static const double SLICE_S = 0.25; /* longest wait */
+static const double SLICE_S = 0.25; /* longest wait for an event, before limits are checked again */
 static const double GRACE_S = 3;    /* wait for the first cause after a secondary message */
 static const double PATIENCE_S = 5; /* wait for a launcher that was asked to end, before it is killed */
 static const double SETTLED_S = 30; /* longest wait for a launcher whose job is over */

@@ -92,7 +92,7 @@ typedef struct tri_split {
 enum { TRI_PARAMETER_KINDS = 2, TRI_PARAMETER_NAME_BYTES = 80 };
 
 /* Rows of a larger tensor on disk (q of Phi-3's qkv_proj, or of GPT-NeoX's, which alternates q, k and v of each head).
- * The rows begin at `first`, in blocks of `block` rows, whose begins are `stride` rows apart. All parts of a tensor
+ * The rows begin at `first`, in blocks of `block` rows, whose first rows are `stride` rows apart. All parts of a tensor
  * have its name, and are adjacent in the table and in memory (joined); the one with first 0 comes first. */
 typedef struct tri_rows_within {
   int64_t rows; /* rows of the tensor on disk; 0: the parameter is a whole tensor */

@@ -109,8 +109,8 @@ extern const tri_config_word tri_loss_type_words[], tri_ratio_level_words[], tri
 /* The default of every key. */
 extern const tri_policy_config tri_policy_usual;
 
-/* Adds the keys for which `objective.recipe` stands to the mapping, except those that it already has, and removes
- * `recipe`. Fails with TRI_BAD_CONFIG for an unknown recipe; the message lists all recipes. */
+/* Replaces `recipe` in the mapping of an objective by the keys for which the recipe stands. Keys that the mapping
+ * already has are not changed. Fails with TRI_BAD_CONFIG for an unknown recipe; the message lists all recipes. */
 tri_status tri_policy_lay_recipe(tri_yaml_tree *tree, tri_yaml *objective);
 
 /* Checks combinations of the keys of a grpo objective. Messages begin with the key. */

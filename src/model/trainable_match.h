@@ -24,7 +24,8 @@ bool tri_trainable_may_have_factors(const tri_parameter *entry);
 int tri_trainable_module_length(const char *name);
 /* Returns whether a target is a pattern with *, ? or a set. */
 bool tri_trainable_is_pattern(const char *target);
-/* Returns whether a target is the last part or parts of the name of a tensor's module, or as a pattern matches them. */
+/* Returns whether a target equals the last part or parts of the name of a tensor's module, or, if the target is a
+ * pattern, matches them. */
 bool tri_trainable_is_module(const char *target, const char *name);
 
 /* Returns whether a matrix is a table of tokens. */

@@ -294,7 +294,7 @@ tri_status tri_op_expert_factors(tri_op_list *list, const tri_expert_rows *rows,
   call.inputs[TABLES] = tables;
   call.parameters[A] = matrix->factors[A];
   call.parameters[B] = matrix->factors[B];
-  TRI_TRY(tri_op_list_append_first(list, &call, 2, y)); /* SUM */
+  TRI_TRY(tri_op_list_append_first(list, &call, 2, y)); /* *y is the output SUM */
   *number = list->slots[*y].producer;
   return TRI_OK;
 }

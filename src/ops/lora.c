@@ -142,8 +142,8 @@ static tri_status pass_on(tri_run *run, const tri_op_call *call, int64_t rows, c
   return TRI_OK;
 }
 
-/* Multiplies u or du by the scale in place; columns whose scale differs from the first pair's use the scratch memory
- * `behind`. */
+/* Multiplies u or du by the scales of the pairs of factors, in place. All columns are multiplied by the scale of the
+ * first pair; columns of pairs with another scale are then corrected in the scratch memory `behind`. */
 static tri_status scale_columns(tri_run *run, const tri_op_call *call, int64_t rows, void *u, void *behind) {
   const factors *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->down.out, at->scale[0], u, u);
@@ -319,7 +319,7 @@ static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t wei
   call.inputs[X] = x;
   call.parameters[A] = a;
   call.parameters[B] = b;
-  return tri_op_list_append_first(list, &call, 2, y); /* SUM */
+  return tri_op_list_append_first(list, &call, 2, y); /* *y is the output SUM */
 }
 
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {

@@ -188,5 +188,5 @@ tri_status tri_op_lora_embedding(tri_op_list *list, int64_t width, int64_t vocab
   call.inputs[0] = x;
   call.parameters[A] = pair[0];
   call.parameters[TRI_UP_B] = pair[1];
-  return tri_op_list_append_first(list, &call, 2, out); /* SUM */
+  return tri_op_list_append_first(list, &call, 2, out); /* *out is the output SUM */
 }

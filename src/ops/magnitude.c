@@ -117,7 +117,8 @@ static tri_status op_magnitude_memory(const tri_op_call *call, const tri_device_
 }
 
 /* Computes the sums of squares of rows [first, first + rows) of the stored matrix. If rows are outputs, their elements
- * of `squares` are written; if rows are inputs, `squares` accumulates. `b`: B of these outputs, or of all. */
+ * of `squares` are written; if rows are inputs, `squares` accumulates. `b`: the rows of B of these outputs, or all of B
+ * if rows are inputs. */
 static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target, int64_t first, int64_t rows,
                            const void *a, const void *b, void *squares) {
   const magnitudes *at = call->attributes;

@@ -237,7 +237,7 @@ struct tri_update_call {
   tri_dtype type;             /* type of activations */
   tri_parameter tensor;       /* the rank's shard of one tensor; unit elements: the whole entry, which may be a stack */
   /* Entries that are updated together if the optimizer joins parts [num_parts]: `tensor` and the parts after it,
-   * adjacent in memory. NULL: only `tensor`. num_parts is 0 in the call of a further part. */
+   * adjacent in memory. NULL: only `tensor`. num_parts is 0 in the calls of the parts after the first. */
   const tri_parameter *parts;
   int64_t num_parts;
   int64_t entry;        /* index in the parameter table */

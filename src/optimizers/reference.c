@@ -1,5 +1,5 @@
 /* The reference of a KL penalty (objective.beta with grpo): one more state of each parameter that is updated, with the
- * parameter's value at the begin of the run. No update changes it. The engine puts it in the place of the trained
+ * parameter's value at the beginning of the run. No update changes it. The engine puts it in the place of the trained
  * values while it computes the reference's log-probabilities (engine/averaging.c).
  *
  * As a state of the run the reference is divided among replicas like other states (ZeRO 1 and up), and is saved with

@@ -103,7 +103,7 @@ static int64_t piece_of(const tri_update_call *call) {
   return call->count;
 }
 
-/* Returns the bytes of a wide piece of a state. These pieces are at the begin of the workspace; the optimizer's own
+/* Returns the bytes of a wide piece of a state. These pieces are at the beginning of the workspace; the optimizer's own
  * scratch memory follows. */
 static size_t widened_bytes(const tri_update_call *call) {
   return tri_bytes_in_lines((size_t)piece_of(call) * tri_dtype_bytes(tri_dtype_wide(call->type)));

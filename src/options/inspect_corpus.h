@@ -17,7 +17,8 @@ tri_status tri_inspect_attention_fraction(const char *prefix, const char *tokeni
 /* Logs how much padding packed documents need. */
 tri_status tri_inspect_log_padding(const char *prefix);
 
-/* LOCAL. Logs the lengths of the conversations of the corpora prefixes[count]. */
+/* LOCAL. Logs the length of the longest conversation of the corpora prefixes[count], and the length that 95 % of the
+ * conversations do not exceed. */
 tri_status tri_inspect_log_longest(const char *const *prefixes, int count);
 
 /* LOCAL. Logs the number of preferences of a corpus, and their lengths. */

@@ -11,7 +11,7 @@ typedef struct tri_length_draws {
   tri_attention_fraction_table *table;
 } tri_length_draws;
 
-/* Computes the fraction of attention that masks leave in sequences of `sequence` tokens, and samples micro-batches. The
+/* Computes the fraction of attention that masks leave in sequences of `sequence` tokens, and draws sequences. The
  * documents are packed whole if `packed`, otherwise cut into windows. `name` is a corpus's prefix, or a file that
  * `inspect CORPUS --json` printed. Release *drawn with tri_length_draws_release. */
 tri_status tri_lengths_attention_fraction(const char *name, int64_t sequence, bool packed, double *out,

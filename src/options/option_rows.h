@@ -87,8 +87,8 @@ int tri_options_list(const tri_option *rows, tri_option_place out[TRI_MOST_OPTIO
 bool tri_option_has_value(const tri_option *row);
 bool tri_option_is_path(const tri_option *row);
 
-/* Appends the lines of help of all rows to `parts`, from parts[*count] on, and adds their number to *count. There must
- * be room for TRI_MOST_OPTIONS further parts. */
+/* Appends the lines of help of all rows to `parts`, from parts[*count] on, and adds the number of appended parts to
+ * *count. `parts` must have room for TRI_MOST_OPTIONS parts; further ones are dropped. */
 void tri_options_help(const tri_option *rows, const char *parts[], int *count);
 
 /* A command's options, for parsing. */

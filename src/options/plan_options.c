@@ -36,7 +36,7 @@ static tri_status read_packing(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Parses an optimizer's name, and an optional rank after a colon. The optimizer's settings get their defaults. */
+/* Parses an optimizer's name, and an optional rank after a colon. All other settings of *out stay as they are. */
 static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
   char given[32];
   const char *colon = strchr(text, ':');

@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* SEQUENCES: number of sequences to draw if ranks have whole sequences. If sequences are divided among context ranks,
- * as many micro-batches are drawn as have MOST_CUT_TOKENS tokens together, but at least FEWEST_CUT and at most
- * TRI_ATTENTION_FRACTIONS_MOST. */
+ * micro-batches are drawn until they have MOST_CUT_TOKENS tokens together, but at least FEWEST_CUT and at most
+ * TRI_ATTENTION_FRACTIONS_MOST of them. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
 struct tri_attention_fraction_table {

@@ -23,8 +23,8 @@ tri_status tri_document_imbalance_find(const tri_simulation_request *request, co
 enum { UNEVEN_FORWARDS = 8192, UNEVEN_ORDERS = 8 };
 
 /* Returns a number of micro-batches that is large enough to show how a step waits for slow ones: several times the
- * number in flight. The whole step has a whole number of periods (tri_schedule_period) more, so both steps end
- * alike. */
+ * number in flight. It is smaller than the number in the whole step by a whole number of periods
+ * (tri_schedule_period), so that both steps end alike. */
 static int64_t fewer_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t few = UNEVEN_FORWARDS / (layout->pipeline * layout->virtual_stages), least = 8 * layout->pipeline;
   int64_t period = tri_schedule_period(layout, micro_batches);

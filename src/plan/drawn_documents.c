@@ -53,8 +53,8 @@ static void add_documents(tri_drawn_documents *draws, int64_t length, int64_t co
   }
 }
 
-/* Adds a range as groups of lengths. They are spread evenly around the mean of the range, on both sides as far as to
- * the end of the range that is nearer to the mean. */
+/* Adds a range as groups of lengths. The lengths are spread evenly over an interval around the mean of the range. Half
+ * the width of the interval is the distance from the mean to the nearer end of the range. */
 static void add_range(tri_drawn_documents *draws, const tri_length_range *r) {
   double mean = (double)r->tokens / (double)r->documents, low = (double)r->from, high = (double)r->to;
   if (mean - low < high - mean) high = 2 * mean - low;

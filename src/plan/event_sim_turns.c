@@ -423,8 +423,8 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
 }
 
 /* Allocates the channels. A send waits for a free stage buffer, so at most `stage_buffers` messages are sent and in
- * progress, and at most as many receives are posted. A ring has room for both and for the message before, whose end
- * `carry` reads. */
+ * progress. At most `stage_buffers` receives are posted. A ring has room for these messages, and for the one before
+ * them, whose end `carry` reads. */
 static tri_status create_channels(turn_walk *walk, const tri_layout *layout) {
   int64_t count = layout->pipeline == 1 ? 0 : 2 * (layout->pipeline * layout->virtual_stages + 1), ring = 2;
   while (ring < 2 * walk->stage_buffers + 2 && ring < walk->micro_batches + 1) ring *= 2;

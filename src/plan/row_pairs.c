@@ -21,9 +21,9 @@ static bool gathers_keys(const tri_cost *cost) {
 }
 
 /* Returns the seconds of the rows of keys from other ranks: their transfer, their packing by the ranks that have
- * them, and their reordering on this rank. cost.copied has the bytes of packing the rows of this rank and of
- * reordering all rows, own + all_rows copies of a row. A row from another rank is copied twice: packed and
- * reordered. */
+ * them, and their reordering on this rank. cost.copied has the bytes of own + all_rows copies of a row: the rows of
+ * this rank are packed, and all rows are reordered. A row from another rank is copied twice, since it is packed there
+ * and reordered here. */
 static double rows_s(const tri_pricer *pricer, const tri_op_call *call, tri_pass pass, const tri_price *price,
                      double all_rows) {
   tri_cost cost = {0};

@@ -120,7 +120,9 @@ static bool begins(const tri_loading *l, const tri_checkpoint *checkpoint, tri_r
          !has_run_state(checkpoint, &l->held, tri_run_states[state]);
 }
 
-/* Sets the states that no checkpoint had to copies of the weights. The others stay: a reference is not the weights. */
+/* Sets states to copies of the weights. If the optimizer's states were read from the checkpoint (`optimizer`), sets
+ * only the run states that it does not have, so that the states that were read, such as a reference, are not
+ * overwritten; otherwise sets all states that begin as copies. */
 static tri_status begin_missing(const tri_loading *l, const tri_checkpoint *checkpoint, bool optimizer) {
   bool missing[TRI_NUM_RUN_STATES];
   for (int s = 0; s < TRI_NUM_RUN_STATES; s++) missing[s] = begins(l, checkpoint, (tri_run_state)s);

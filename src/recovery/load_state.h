@@ -16,8 +16,8 @@ typedef struct tri_loading {
   tri_resume_kind kind;
   tri_progress *progress; /* result: progress of the checkpoint; not set, and may be NULL, if only weights are read */
   bool plain_too;         /* accept a Hugging Face folder without checksums */
-  /* Slices of this rank: of the tensors to read, and of the tensors that a save writes, for the verification of
-   * checksums. Exactly one rank saves each element. `saved` is not used if `held.elsewhere` is set. */
+  /* held: this rank's slices of the tensors to read. saved: its slices of the tensors that a save writes, which are
+   * used to verify checksums, since exactly one rank saves each element; not used if `held.elsewhere` is set. */
   tri_checkpoint_map held, saved;
   bool has_states;                  /* result: the optimizer's states were read from the checkpoint */
   bool missing[TRI_NUM_RUN_STATES]; /* result: states of the run that the checkpoint does not have */
@@ -29,8 +29,8 @@ typedef struct tri_loading {
  * the checkpoint with the run. Fails if a value is not finite. *damaged tells whether the checkpoint is at fault, so
  * that an older one should be tried. After a failure the state of the engine is undefined.
  *
- * Sets loading->has_states and loading->missing. The caller must call tri_engine_begin_states for the states that were
- * not read once all parameters are set. */
+ * Sets loading->has_states and loading->missing. After all parameters are set, the caller must call
+ * tri_engine_begin_states for the states that were not read. */
 tri_status tri_load_state(void *loading, const char *path, bool *damaged);
 
 #endif

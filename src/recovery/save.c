@@ -77,7 +77,8 @@ struct tri_saver {
   bool proven;             /* a good step or evaluation has followed the saved state */
   bool saves_best;         /* the saved state is the best so far (checkpoint.best) */
   double begun_s, pause_s; /* time when the save began (tri_clock_s); seconds that steps waited for it */
-  /* Step of the newest checkpoint that is complete or was resumed from, while it is not proven; else -1. */
+  /* Step of the newest complete checkpoint, which this run has saved or resumed from; -1 if it is proven, or if there
+   * is no such checkpoint. */
   int64_t unproven;
   tri_saver_times newest;
 };
@@ -166,7 +167,7 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 /* ---- extra files ------------------------------------------------------------------------------------------------- */
 
 /* Finds the folder to copy extra files from: the one that `--resume` names (`from`), else the one that `init` names,
- * else that of the tokenizer. Sets `out` to "" if all are missing, or if the tokenizer's path has no slash. */
+ * else that of the tokenizer. Sets `out` to "" if neither names a folder and the tokenizer's path has no slash. */
 static tri_status find_extra_files(const tri_saver *saver, const char *from, char out[TRI_PATH_BYTES]) {
   const tri_checkpoint_use use = {.settings_only = true};
   const bool named = strcmp(from, "auto") != 0 && strcmp(from, "never") != 0;

@@ -6,14 +6,12 @@
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "files/file.h"
-#include "files/write_fault.h"
+#include "report/drawing_path.h"
 #include "timeline/instruction_event.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { WARM_UP = 2, STEPS = 8 };
 
@@ -191,52 +189,44 @@ static tri_status collect_all(const tri_mesh *mesh, tri_timeline **out) {
 
 /* ---- timed steps ------------------------------------------------------------------------------------------------- */
 
-/* Checks that the timeline can be written, before the steps are run. */
-static tri_status check_folder(const char *path) {
-  char folder[TRI_PATH_BYTES] = ".";
-  const char *slash = strrchr(path, '/');
-  if (slash != NULL) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
-  if (access(folder, W_OK | X_OK) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "--timeline %s: cannot write to the folder %s: %s", path, folder,
-                  tri_write_fault(errno));
+/* Checks that the requested files can be written, before the steps are run. */
+static tri_status check_paths(const tri_timing *timing) {
+  const char *timeline = timing->path, *profile = timing->profile.path;
+  if (timeline != NULL) TRI_TRY(tri_drawing_check("--timeline", timeline));
+  if (profile != NULL) TRI_TRY(tri_drawing_check("--profile", profile));
+  if (timeline == NULL || profile == NULL) return TRI_OK;
+  const int length = tri_drawing_stem(timeline);
+  if (length != tri_drawing_stem(profile) || strncmp(timeline, profile, (size_t)length) != 0) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--timeline and --profile would both write %.*s.svg; give them two names", length,
+                  timeline);
 }
 
-tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, int64_t from, int64_t to) {
+tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device *device, tri_dtype precision,
+                           int64_t from, int64_t to) {
   timing->mesh = mesh;
+  timing->device = device;
   timing->first = timing->end = -1;
-  if (timing->path == NULL && mesh->world.size > MOST_RANKS) return TRI_OK;
+  if (timing->path == NULL && timing->profile.path == NULL && mesh->world.size > MOST_RANKS) return TRI_OK;
   timing->first = to - from > WARM_UP ? from + WARM_UP : from;
   timing->end = to - timing->first < STEPS ? to : timing->first + STEPS;
-  bool checks = timing->path != NULL && mesh->world.rank == 0;
-  return tri_first_rank_status(&mesh->world, checks ? check_folder(timing->path) : TRI_OK);
+  TRI_TRY(tri_first_rank_status(&mesh->world, mesh->world.rank == 0 ? check_paths(timing) : TRI_OK));
+  return tri_common_status(&mesh->world, tri_profile_open(&timing->profile, device, precision, timing->first));
 }
 
-void tri_timing_step_begins(const tri_timing *timing, int64_t step) {
+void tri_timing_step_begins(tri_timing *timing, int64_t step) {
   if (step == timing->first) tri_recorder_keep();
-}
-
-/* Returns the length of the name without a known ending. */
-static int stem_of(const char *path) {
-  static const char *const endings[] = {".json", ".svg"};
-  size_t length = strlen(path);
-  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-    size_t ending = strlen(endings[i]);
-    if (length > ending && strcmp(path + length - ending, endings[i]) == 0) return (int)(length - ending);
-  }
-  return (int)length;
+  if (step >= timing->first && step < timing->end) tri_profile_step_begins(&timing->profile);
 }
 
 static tri_status draw(const tri_timing *timing, const tri_timeline *timeline) {
   char path[TRI_PATH_BYTES], title[128];
-  int stem = stem_of(timing->path);
-  if (stem + (int)sizeof ".json" > (int)sizeof path) return tri_fail(TRI_BAD_USAGE, "--timeline: the name is too long");
-  snprintf(path, sizeof path, "%.*s.json", stem, timing->path);
+  TRI_TRY(tri_drawing_name("--timeline", timing->path, ".json", path));
   TRI_TRY(tri_timeline_write_json(timeline, path));
-  snprintf(path, sizeof path, "%.*s.svg", stem, timing->path);
+  TRI_TRY(tri_drawing_name("--timeline", timing->path, ".svg", path));
   snprintf(title, sizeof title, "steps %lld to %lld on %d %s", (long long)timing->first + 1, (long long)timing->end,
            timing->mesh->world.size, timing->mesh->world.size == 1 ? "rank" : "ranks");
   TRI_TRY(tri_timeline_write_svg(timeline, title, path));
-  tri_log("timeline of %s: %.*s.svg, and .json for ui.perfetto.dev", title, stem, timing->path);
+  tri_log("timeline of %s: %s, and .json for ui.perfetto.dev", title, path);
   return TRI_OK;
 }
 
@@ -246,12 +236,22 @@ static tri_status judge(tri_timing *timing, const tri_timeline *timeline) {
   return timing->path == NULL ? TRI_OK : draw(timing, timeline);
 }
 
+void tri_timing_warn_unwritten(const tri_timing *timing) {
+  if (timing->shares.num_steps > 0 || timing->mesh == NULL || timing->mesh->world.rank > 0) return;
+  if (timing->path != NULL) tri_warn("--timeline %s: no step was timed, so it is not written", timing->path);
+  if (timing->profile.path != NULL)
+    tri_warn("--profile %s: no step was timed, so it is not written", timing->profile.path);
+}
+
 tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps, bool last) {
   tri_timeline *timeline = NULL;
-  if (steps <= timing->first || steps > timing->end || (steps < timing->end && !last)) return TRI_OK;
+  if (steps <= timing->first || steps > timing->end) return TRI_OK;
+  tri_profile_step_ended(&timing->profile);
+  if (steps < timing->end && !last) return TRI_OK;
   timing->end = steps;
   TRI_TRY(collect_all(timing->mesh, &timeline));
   tri_status status = tri_first_rank_status(&timing->mesh->world, judge(timing, timeline));
   tri_timeline_destroy(timeline);
-  return status;
+  TRI_TRY(status);
+  return tri_profile_write(&timing->profile, timing->device, timing->mesh, &timing->shares);
 }

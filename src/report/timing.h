@@ -4,27 +4,34 @@
 #define TRI_REPORT_TIMING_H
 
 #include "comm/mesh.h"
+#include "report/profile.h"
 #include "timeline/timeline.h"
 
 /* The timed steps of a run: at most eight, without the first two, which touch memory for the first time. A run of at
  * most two steps times these. */
 typedef struct tri_timing {
-  const char *path; /* output: this name with .json and with .svg, set by the caller; NULL: no output */
+  const char *path;    /* output: this name with .json and with .svg, set by the caller; NULL: no output */
+  tri_profile profile; /* profile.path: set by the caller; close it with tri_profile_close */
   const tri_mesh *mesh;
+  tri_device *device;
   int64_t first, end;         /* steps [first, end) are timed; both -1: none */
   tri_timeline_shares shares; /* set on the first rank after the timed steps */
 } tri_timing;
 
-/* COLLECTIVE. Chooses the timed steps among the steps [from, to). If the user requested no timeline, a job of more than
- * 64 ranks is not timed. Fails with TRI_IO_FAILED if the user requested a timeline and its folder cannot be written
- * to. */
-tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, int64_t from, int64_t to);
+/* COLLECTIVE. Chooses the timed steps among the steps [from, to). If the user requested no timeline and no profile, a
+ * job of more than 64 ranks is not timed. Fails with TRI_IO_FAILED if a requested file's folder cannot be written to,
+ * and with TRI_UNSUPPORTED if the device's kernels cannot be profiled. */
+tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device *device, tri_dtype precision,
+                           int64_t from, int64_t to);
 
 /* LOCAL. Must be called before each step, with its number, from 0. */
-void tri_timing_step_begins(const tri_timing *timing, int64_t step);
+void tri_timing_step_begins(tri_timing *timing, int64_t step);
 
 /* COLLECTIVE. Must be called after each step, with the number of steps so far; `last`: no further step follows. After
- * the last timed step, merges all ranks' records, adds them up and draws them. */
+ * the last timed step, merges all ranks' records, adds them up and draws them, and writes the profile. */
 tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps, bool last);
+
+/* LOCAL. Warns, on the first rank, if the run has ended before its timed steps and the user requested files of them. */
+void tri_timing_warn_unwritten(const tri_timing *timing);
 
 #endif

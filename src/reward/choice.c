@@ -5,8 +5,8 @@
  *   2. the first letter in the last \boxed{...}
  *   3. the letter after the last word "answer" that a letter follows: "the answer is (B)", "Answer: B". Punctuation,
  *      white space and the words is, the, be, should, would, correct, choice, option and letter may stand between them.
- *   4. the letter at the begin of the text before ".", ")", ":" or a line break, as in "B. Paris", unless another line
- *      begins with another letter in this way (a list of all choices)
+ *   4. the letter at the beginning of the text before ".", ")", ":" or a line break, as in "B. Paris", unless another
+ * line begins with another letter in this way (a list of all choices)
  *   5. the last letter
  *
  * A letter is uppercase and alone: no letter, digit, "_", "+" or "#" is next to it, no apostrophe or hyphen joins it to
@@ -122,7 +122,7 @@ static char marked(const passage *p) {
   return '\0';
 }
 
-/* Returns the letter at the begin of a line, before ".", ")", ":" or the line's end. */
+/* Returns the letter at the beginning of a line, before ".", ")", ":" or the line's end. */
 static char begins_line(const passage *p, size_t at) {
   while (strchr(" *(\"", byte_at(p, at)) != NULL && byte_at(p, at) != '\0') at++;
   const char found = letter_at(p, at, false);

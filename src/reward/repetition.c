@@ -77,19 +77,19 @@ static int64_t count_distinct(ngram *ngrams, int64_t count) {
   return distinct;
 }
 
-static bool is_of_words(tri_reward_unit unit) {
-  switch (unit) {
-    case TRI_REWARD_TOKENS: return false;
-    case TRI_REWARD_WORDS: break;
+static bool counts_words(const tri_reward_settings *s) {
+  switch (s->unit) {
+    case TRI_REWARD_WORDS: return true;
+    case TRI_REWARD_TOKENS: break;
   }
-  return true;
+  return false;
 }
 
 static tri_status repetition_create(tri_reward *reward) {
   const tri_reward_settings *s = &reward->settings;
   if (s->ngram < 1 || s->ngram > MOST_UNITS) {
     return tri_fail(TRI_BAD_CONFIG, "reward repetition: ngram is %" PRId64 "; write a number of %s from 1 to %d",
-                    s->ngram, is_of_words(s->unit) ? "words" : "tokens", MOST_UNITS);
+                    s->ngram, counts_words(s) ? "words" : "tokens", MOST_UNITS);
   }
   if (!isfinite(s->max_penalty) || s->max_penalty > 0) {
     return tri_fail(TRI_BAD_CONFIG,
@@ -110,7 +110,7 @@ static tri_status number_words(const tri_scored_completion *completion, int64_t 
 }
 
 static tri_status repetition_score(const tri_reward *reward, const tri_scored_completion *completion, double *out) {
-  const bool of_words = is_of_words(reward->settings.unit);
+  const bool of_words = counts_words(&reward->settings);
   const int64_t units = of_words ? split_words(completion, NULL) : completion->ids != NULL ? completion->tokens : 0;
   const int64_t n = reward->settings.ngram, count = units - n + 1;
   int64_t *numbers = NULL;

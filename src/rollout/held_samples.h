@@ -27,8 +27,8 @@ void tri_held_samples_release(tri_held_samples *samples);
  * of `rows`. */
 tri_status tri_held_samples_share(tri_held_samples *samples);
 
-/* Returns the feed of samples [0, count). Reading a sample that this rank does not read in steps and scores fails with
- * TRI_INTERNAL. */
+/* Returns the feed of samples [0, count). A read fails with TRI_INTERNAL if the sample is one that other ranks read in
+ * steps and scores. */
 tri_feed tri_held_samples_feed(const tri_held_samples *samples);
 
 #endif

@@ -34,9 +34,8 @@ typedef struct changes {
   size_t text_length, keys_length;
   bool fits;          /* the weights have the run's shapes in spite of the differences */
   bool other_samples; /* a key that determines the order of the samples differs */
-  int64_t updates;    /* updates since the reference of preferences, if it is not available any more; else 0 */
-  bool other_answers; /* a key on which the answers' log-probabilities depend differs, and the reference is not
-                         available */
+  int64_t updates;    /* updates since the run began, if the reference of preferences is not available; else 0 */
+  bool other_answers; /* the reference is not available, and a key differs that changes log-probabilities of answers */
   bool other_factors; /* the run's adapter has other factors, or other shapes */
 } changes;
 
@@ -506,7 +505,7 @@ static tri_status warn_of_left_out(const tri_run_config *config, const tri_check
   return TRI_OK;
 }
 
-/* Checks the folder of an adapter that is named in place of weights to begin with. */
+/* Checks a folder that is named as the initial weights and has an adapter instead of a whole model. */
 static tri_status check_adapter(const tri_identity *identity, const tri_run_config *config, const char *folder) {
   const tri_adapter *adapter = &config->model.tuning.adapter;
   if (adapter->rank > 0) return tri_peft_check_from(folder, adapter, &identity->signature);

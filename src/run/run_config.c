@@ -42,8 +42,8 @@ static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF
 
 static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 
-/* The sections are parts of tri_run_config without a type of their own: the offsets of their rows are relative to the
- * beginning of tri_run_config, and the sections' own offsets are 0. */
+/* The sections whose tables are in this file are parts of tri_run_config without a type of their own: the offsets of
+ * their rows are relative to the beginning of tri_run_config, and the sections' own offsets are 0. */
 #define KEY(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_run_config, MEMBER)
 #define COUNT(NAME, MEMBER, LOW, HIGH) KEY(NAME, MEMBER, TRI_CONFIG_INT), .range = {.low = LOW, .high = HIGH}
 #define AUTO(NAME, MEMBER, LOW, HIGH) KEY(NAME, MEMBER, TRI_CONFIG_AUTO), .range = {.low = LOW, .high = HIGH}

@@ -253,7 +253,7 @@ static tri_status check_stage_layers(const tri_layout *layout, const tri_model *
 
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
   int64_t stages = layout->pipeline * layout->virtual_stages, most = model->num_layers + 2;
-  if (layout->stage_layers != NULL) return TRI_OK; /* checked already */
+  if (layout->stage_layers != NULL) return TRI_OK; /* check_stage_layers checks it */
   if (stages <= most) return TRI_OK;
   return tri_fail(
       TRI_BAD_LAYOUT,

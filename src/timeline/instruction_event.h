@@ -10,7 +10,8 @@
  * along tri_instruction_axis. */
 tri_event_kind tri_instruction_event(tri_instruction_kind kind);
 
-/* Returns the axis that an instruction communicates along; TRI_EVENT_NO_AXIS if there is none. */
+/* Returns the axis that an instruction communicates along; TRI_EVENT_NO_AXIS if all ranks take part, or if it does not
+ * communicate. */
 int tri_instruction_axis(tri_instruction_kind kind);
 
 #endif

@@ -35,7 +35,7 @@ enum { TRI_NUM_EVENT_KINDS = 7 };
 
 typedef enum tri_event_lane { TRI_LANE_COMPUTE, TRI_LANE_COMMUNICATION } tri_event_lane;
 
-/* Axis of events that do not belong to one tri_axis, because all ranks take part. */
+/* Axis of events that do not belong to one tri_axis: communication of all ranks, and events without communication. */
 enum { TRI_EVENT_NO_AXIS = TRI_NUM_AXES, TRI_EVENT_AXES = TRI_NUM_AXES + 1 };
 
 typedef enum tri_meeting_kind {

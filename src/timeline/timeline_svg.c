@@ -274,8 +274,9 @@ static double width_of(const drawing *d, const tri_event *event) {
   return tri_view_place(&d->view, event->end_s) - tri_view_place(&d->view, event->begin_s);
 }
 
-/* Draws an event as an invisible rectangle with a title. A wide event gets an outline, unless it is nested in another
- * event, where the line would look like a pause. The chunks have different shades. */
+/* Draws an event as an invisible rectangle with a title. A wide event gets an outline, except communication in the
+ * compute lane: it is usually nested in another event, where the outline would look like a pause. The chunks have
+ * different shades. */
 static void draw_event(drawing *d, int row, const tri_event *event) {
   static const double shades[] = {0, 0.28, 0.14, 0.4};
   double width = width_of(d, event);

@@ -63,7 +63,7 @@ void tri_added_matcher_release(tri_added_matcher *matcher) {
   *matcher = (tri_added_matcher){0};
 }
 
-/* Returns the longest token at the begin of the text; NULL if there is none. */
+/* Returns the longest token at the beginning of the text; NULL if there is none. */
 static const tri_added_token *longest_at(const tri_added_matcher *matcher, const char *text, size_t bytes) {
   const tri_added_token *found = NULL;
   int32_t node = matcher->roots[(uint8_t)text[0]];
@@ -97,7 +97,8 @@ static const tri_added_token *search(const tri_added_matcher *matcher, const tri
 /* Returns whether a code point belongs to words (UTS #18): alphabetic, marks, decimal digits, connectors, joiners. */
 static bool is_word(uint32_t code) { return code == 0x200C || code == 0x200D || tri_unicode_is_word(code); }
 
-/* Decodes the code point that ends at `end`, and returns its length; 0 at the begin of the text, or if it is invalid.
+/* Decodes the code point that ends at `end`, and returns its length; 0 at the beginning of the text, or if it is
+ * invalid.
  */
 static size_t decode_before(const char *text, size_t end, uint32_t *code) {
   for (size_t length = 1; length <= 4 && length <= end; length++) {

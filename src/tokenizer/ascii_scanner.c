@@ -58,7 +58,7 @@ static inline size_t run_end(const char *text, size_t bytes, size_t i, byte_clas
   return i < bytes && class_at(text, i) == HIGH ? 0 : i;
 }
 
-/* Returns the length of an English ending ('s, 'll, ...) at the begin of the text, an apostrophe included; 0 if the
+/* Returns the length of an English ending ('s, 'll, ...) at the beginning of the text, an apostrophe included; 0 if the
  * text does not begin with an ending. */
 static size_t ending(const char *text, size_t bytes, bool any_case) {
   if (bytes < 2) return 0;
@@ -71,7 +71,7 @@ static size_t ending(const char *text, size_t bytes, bool any_case) {
   return is_long ? 3 : 0;
 }
 
-/* Returns the length of a word of white space at the begin of the text. */
+/* Returns the length of a word of white space at the beginning of the text. */
 static size_t white_word(const char *text, size_t bytes, bool break_ends) {
   size_t i = 0, after_break = 0;
   for (; i < bytes && is_white(class_at(text, i)); i++) {

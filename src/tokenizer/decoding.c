@@ -1,6 +1,6 @@
 /* Decodes ids to text. A byte-level token is its bytes. A token of a vocabulary of characters is spelled with the mark
- * of a space, or is "<0x0A>" for a byte; its text is computed once for each token. Only the begin of a text is special:
- * a space that encoding added there is removed.
+ * of a space, or is "<0x0A>" for a byte; its text is computed once for each token. Only the beginning of a text is
+ * special: a space that encoding added there is removed.
  *
  * A character may be split over several tokens. The decoder holds the bytes of an incomplete character back, so that
  * its output can be displayed at once; bytes that can no longer become a character are returned unchanged. */
@@ -81,7 +81,7 @@ struct tri_decoder {
   const tri_tokenizer *tokenizer;
   tri_stepper stepper;
   bool begun;       /* a token was decoded */
-  int64_t to_strip; /* characters that may still be removed from the begin */
+  int64_t to_strip; /* characters that may still be removed from the beginning */
   char *text;       /* bytes that are held back, and then the text of the next token */
   size_t held, room;
   size_t given; /* number of bytes of `text` that the last call returned */
@@ -113,7 +113,7 @@ void tri_decoder_destroy(tri_decoder *decoder) {
   tri_free(decoder);
 }
 
-/* Finds the text of a token. The caller removes stripped characters at the begin of the whole text (strip). */
+/* Finds the text of a token. The caller removes stripped characters at the beginning of the whole text (strip). */
 static tri_status text_of(tri_decoder *decoder, int32_t id, const char **text, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const tri_token *token = NULL;

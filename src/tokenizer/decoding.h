@@ -10,7 +10,7 @@ typedef struct tri_decoding {
   tri_text_steps first_replaced; /* replacements in the first token of a text, if first_differs */
   bool first_differs;
   bool bytes;       /* "<0x0A>" is decoded as the byte 0x0A */
-  char stripped[4]; /* character that is removed from the begin of a text */
+  char stripped[4]; /* character that is removed from the beginning of a text */
   size_t stripped_bytes;
   int64_t stripped_most; /* maximum number of times that it is removed */
   tri_token *tokens;     /* text of each token, in the pool; indexed by id */

@@ -546,8 +546,8 @@ static tri_status merge_map(const char *folder, json_t *config) {
   return TRI_OK;
 }
 
-/* Writes the class's default token for the begin of a text if no file names one, because the written folder may have a
- * different class. */
+/* Writes the class's default token for the beginning of a text if no file names one, because the written folder may
+ * have a different class. */
 static tri_status set_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
   static const char beginning[] = "bos_token";
   json_t *model = NULL;

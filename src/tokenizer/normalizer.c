@@ -115,8 +115,8 @@ static void shrink_part(const char *source, const char *normal, tri_normal_part 
   while (p->to < to && continues(source[p->to])) p->to++, p->end++;
 }
 
-/* Records that text[from, to) became the end of the normalized text, from `begin` on. Does nothing if both are
- * equal. */
+/* Records that text[from, to) became the end of the normalized text, from `begin` on. Does nothing if normalization has
+ * not changed it. */
 static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t from, size_t to, size_t begin) {
   tri_normal_part part = {from, to, begin, normalizer->length};
   size_t length = part.end - begin;

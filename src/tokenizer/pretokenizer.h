@@ -19,8 +19,8 @@ extern const char tri_pattern_gpt2[];
 /* Returns the scanner of a pattern. */
 tri_scanner tri_scanner_of(const char *pattern);
 
-/* Returns the length of the first match of the scanner's pattern at the begin of the text. Returns 0 if it depends on a
- * byte >= 0x80, or for TRI_SCAN_NONE. bytes > 0. */
+/* Returns the length of the first match of the scanner's pattern at the beginning of the text. Returns 0 if it depends
+ * on a byte >= 0x80, or for TRI_SCAN_NONE. bytes > 0. */
 size_t tri_scanner_word(tri_scanner scanner, const char *text, size_t bytes);
 
 typedef struct tri_compiled_pattern {

@@ -84,9 +84,9 @@ void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes);
 /* Starts another text, as tri_decoder_create does. */
 void tri_decoder_restart(tri_decoder *decoder, bool begins);
 /* Counts the bytes that a token adds to the text as decoded by Hugging Face tokenizers (skip_special_tokens). Special
- * tokens and the end-of-text token add none, and characters that encoding added at the begin of a text do not count.
- * Byte tokens that spell the mark of a space count as a space, at the last of them, although decoding gives the mark.
- * This function replaces tri_decoder_next: do not call both for a text. */
+ * tokens and the end-of-text token add none, and characters that encoding added at the beginning of a text do not
+ * count. Byte tokens that spell the mark of a space count as a space, at the last of them, although decoding gives the
+ * mark. This function replaces tri_decoder_next: do not call both for a text. */
 tri_status tri_decoder_count(tri_decoder *decoder, int32_t id, size_t *bytes);
 
 /* Scratch memory and the word cache of one thread. */

@@ -232,8 +232,8 @@ static bool is_character(const char *text, size_t bytes) {
   return bytes > 0 && tri_utf8_decode(text, bytes, &code) == bytes;
 }
 
-/* Refuses prepend_scheme "first" after a normalizer that moves the begin of a text: in `tokenizers` a piece is the
- * first if its first letter is from the begin of the text before normalization, not after it. */
+/* Refuses prepend_scheme "first" after a normalizer that moves the beginning of a text: in `tokenizers` a piece is the
+ * first if its first letter is from the beginning of the text before normalization, not after it. */
 static tri_status check_first(const char *where, const tri_tokenizer *tokenizer) {
   bool only_first = false, moves = false;
   for (int i = 0; i < tokenizer->spaces.count; i++) only_first |= tokenizer->spaces.steps[i].only_first;

@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers of general categories, which are in the order L, M, N, P, S, Z, C. Only those have names that code uses as
- * the end of a range; the comments list the categories from 0 on. */
+/* Numbers of general categories, which are in the order L, M, N, P, S, Z, C. Only the numbers that code compares with
+ * have names. */
 enum {
-  TRI_UNICODE_LL = 2,  /* Lu Lt Ll: letters with case */
-  TRI_UNICODE_NL = 9,  /* the categories up to here: L, M, Nd, Nl */
-  TRI_UNICODE_PC = 11, /* only Pc is compared; No, before it, is not part of words */
+  TRI_UNICODE_LL = 2,  /* categories 0 to 2, Lu, Lt and Ll, are the letters with case */
+  TRI_UNICODE_NL = 9,  /* categories 0 to 9 are L, M, Nd and Nl */
+  TRI_UNICODE_PC = 11, /* connectors, such as `_`; category 10, No, is not part of words */
   TRI_UNICODE_CATEGORIES = 30
 };
 

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decodes the code point at the begin of text (bytes > 0). Returns its length, and sets *out. Returns 0 if the bytes
- * there are not valid UTF-8 (overlong forms, surrogates, beyond U+10FFFF, cut short). */
+/* Decodes the code point at the beginning of text (bytes > 0). Returns its length, and sets *out. Returns 0 if the
+ * bytes there are not valid UTF-8 (overlong forms, surrogates, beyond U+10FFFF, cut short). */
 size_t tri_utf8_decode(const char *text, size_t bytes, uint32_t *out);
 
 /* Writes a code point (at most 4 bytes) and returns its length. */

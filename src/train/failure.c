@@ -28,7 +28,8 @@ static void introduce(const tri_training *t) {
 
 tri_status tri_training_watch(tri_training *t) {
   introduce(t);
-  TRI_TRY(tri_timing_plan(&t->timing, &t->mesh, t->progress.step, t->config->optimizer.steps));
+  TRI_TRY(tri_timing_plan(&t->timing, &t->mesh, t->device, t->config->precision, t->progress.step,
+                          tri_training_last_step(t)));
   TRI_TRY(tri_path_join(t->flight, t->config->output, "flight"));
   return tri_watchdog_start(&t->mesh, t->flight, t->config->hang_timeout, &t->watchdog);
 }

@@ -35,8 +35,9 @@ static size_t file_bytes(const tri_preference_source *source) {
 }
 
 /* Prints the head of the file without its last line, the hash of the numbers. The head describes the data that the
- * numbers belong to; its first line is the format. The line with the run comes last, so that the function `find` can
- * search for it alone, and distinguish this run's file for other data from the file of another run. */
+ * numbers belong to; its first line is the format. The line with the run comes last in the head, so that the function
+ * `find` can search for this line alone. In this way `find` distinguishes a file of this run for other data from a file
+ * of another run. */
 static size_t print_head(const tri_training *t, const tri_preference_source *source, const char *fingerprint,
                          char out[REFERENCE_HEAD_BYTES]) {
   memset(out, 0, REFERENCE_HEAD_BYTES);

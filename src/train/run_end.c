@@ -295,6 +295,7 @@ void tri_training_announce_end(const tri_training *t) {
   char root[TRI_PATH_BYTES];
   (t->data.prompts.count > 0 ? log_rewards : log_losses)(t);
   warn_of_rise(t);
+  if (t->timing.profile.summary[0] != '\0') tri_log("time of the profiled steps: %s", t->timing.profile.summary);
   if (tri_path_join(root, config->output, "checkpoints") != TRI_OK) return;
   if (!tri_checkpoint_is_there(root, t->progress.step)) {
     tri_log("the last step is not saved, since `checkpoint.at_end` is false; loss.svg and summary.json are in %s",

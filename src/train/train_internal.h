@@ -107,9 +107,9 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
 tri_status tri_training_open(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
-void tri_training_announce_text(const tri_training *t);          /* tri_task_text */
-void tri_training_announce_preferences(const tri_training *t);   /* tri_task_preferences */
-void tri_training_announce_reinforcement(const tri_training *t); /* tri_task_reinforcement */
+void tri_training_announce_text(const tri_training *t);          /* tri_task_text.announce */
+void tri_training_announce_preferences(const tri_training *t);   /* tri_task_preferences.announce */
+void tri_training_announce_reinforcement(const tri_training *t); /* tri_task_reinforcement.announce */
 
 /* Returns the FLOPs of the remaining steps for one rank, if all ranks have equal work. */
 double tri_training_work_flops(const tri_training *t);

@@ -24,6 +24,7 @@ static tri_status run_loop(tri_training *t) {
   tri_stop_defer("interrupted twice, so it ends at once; the same command resumes from the newest checkpoint");
   tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
+  tri_timing_warn_unwritten(&t->timing);
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
   /* Snapshots are kept if the run may be resumed from them: after bad steps, or after an interruption without a
    * checkpoint at the end. */
@@ -83,6 +84,7 @@ static void release(tri_training *t) {
   tri_watchdog_stop(t->watchdog);
   tri_saver_destroy(t->saver);
   tri_snapshots_destroy(t->snapshots);
+  tri_profile_close(&t->timing.profile);
   tri_engine_destroy(t->engine);
   tri_free(t->experts);
   tri_named_metrics_release(&t->named);
@@ -132,7 +134,7 @@ tri_status tri_train(const tri_train_options *options) {
                     .evaluated_step = -1,
                     .sampled_step = -1,
                     .stop_at = options->stop_at,
-                    .timing.path = options->timeline};
+                    .timing = {.path = options->timeline, .profile.path = options->profile}};
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;
   t.task = tri_train_task_of(t.config);

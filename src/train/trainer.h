@@ -16,8 +16,8 @@ typedef struct tri_train_options {
   int64_t dry_run_rank; /* dry run: rank whose program and plan are printed */
   int64_t stop_at; /* step after which this process ends the run, with a checkpoint and an evaluation; 0: the run's last
                       step */
-  const char *timeline; /* path without an extension of a timeline, which is written as .json and .svg; NULL: no
-                           timeline */
+  /* Paths of a timeline and of a profile, which are written as .json and .svg; NULL: not written. */
+  const char *timeline, *profile;
 } tri_train_options;
 
 /* COLLECTIVE over the job (after tri_comm_open). Trains to the end, or until SIGINT or SIGTERM: then a checkpoint is

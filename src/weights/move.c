@@ -427,6 +427,13 @@ static tri_status add_part(moving *m, const tri_parameter *tensor, char *values,
   return TRI_OK;
 }
 
+/* Returns whether a receiver of this table gets an entry's values. It has loaded the base itself, so the base is not
+ * sent. */
+static bool is_moved(const tri_parameter_table *table, const tri_parameter *entry) {
+  const bool of_base = table->has_factors && entry->frozen && !entry->first;
+  return !entry->alias && entry->count > 0 && !of_base;
+}
+
 /* Lists the parts of the receiver's table. types: [num_tensors] */
 static tri_status list_parts(moving *m, const tri_weights *weights, int8_t *types) {
   const tri_parameter_table *table = weights->table;
@@ -439,9 +446,7 @@ static tri_status list_parts(moving *m, const tri_weights *weights, int8_t *type
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     const tri_dtype type = tri_weights_type(weights, entry);
-    /* The receiver has loaded the base itself, so the base is not sent. */
-    const bool of_base = table->has_factors && entry->frozen && !entry->first;
-    if (entry->alias || entry->count == 0 || of_base) continue;
+    if (!is_moved(table, entry)) continue;
     for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(entry); t++) {
       const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
       if (tensor.count == 0) continue;
@@ -510,6 +515,15 @@ static void release(moving *m) {
   tri_free(m->roles);
 }
 
+/* Sets the version of weights that have been received. The values that were received are dense; those of the base,
+ * which stay, may be packed in place. */
+static void set_received(tri_weights *weights, int64_t version) {
+  for (int64_t e = 0; e < weights->table->num_entries; e++) {
+    if (is_moved(weights->table, &weights->table->entries[e])) weights->parameters[e].packed = false;
+  }
+  tri_weights_set_version(weights, version);
+}
+
 tri_status tri_weights_move(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to) {
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "move weights");
   const uint64_t ticket = tri_recorder_begin(&record);
@@ -519,7 +533,7 @@ tri_status tri_weights_move(const tri_group *group, const tri_weights_source *fr
   if (status == TRI_OK) status = tri_saved_error_restore(&m.receive.failed);
   if (status == TRI_OK && to != NULL) status = check_whole(&m.receive);
   status = tri_common_status(group, status);
-  if (status == TRI_OK && to != NULL) tri_weights_set_version(to->weights, m.receive.version);
+  if (status == TRI_OK && to != NULL) set_received(to->weights, m.receive.version);
   release(&m);
   tri_recorder_end(ticket);
   return status;

@@ -134,14 +134,14 @@ int64_t tri_weights_version(const tri_weights *weights) {
   return weights->shared == NULL ? weights->version : weights->shared->version;
 }
 
-void tri_weights_changed(tri_weights *weights) { tri_weights_set_version(weights, weights->version + 1); }
+void tri_weights_changed(tri_weights *weights) {
+  for (int64_t i = 0; i < weights->table->num_entries; i++) weights->parameters[i].packed = false;
+  tri_weights_set_version(weights, weights->version + 1);
+}
 
 void tri_weights_set_version(tri_weights *weights, int64_t version) {
   weights->version = version;
-  for (int64_t i = 0; i < weights->table->num_entries; i++) {
-    weights->parameters[i].packed = false;
-    if (weights->copies != NULL) weights->copies[i].written = 0;
-  }
+  for (int64_t i = 0; weights->copies != NULL && i < weights->table->num_entries; i++) weights->copies[i].written = 0;
 }
 
 /* Searches backwards for the copy that has the elements: the parameter's own, or the copy of the first of the

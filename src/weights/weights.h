@@ -63,7 +63,8 @@ void tri_weights_share(tri_weights *weights, const tri_weights *from);
 /* Returns the version: the number of tri_weights_changed so far, unless tri_weights_set_version has set another one. */
 int64_t tri_weights_version(const tri_weights *weights);
 /* Sets the version, after values of other weights with that version were copied. Invalidates the copies of parameters
- * (tri_run_copy). Parameters that were packed in place count as dense again. */
+ * (tri_run_copy). The caller marks the parameters that it has written as dense (tri_run_parameter.packed); others may
+ * still be packed in place. */
 void tri_weights_set_version(tri_weights *weights, int64_t version);
 /* Counts a change of the values: raises `version`, and invalidates all copies of parameters (tri_run_copy). Must be
  * called when parameters are about to change or have changed. Parameters that were packed in place count as dense

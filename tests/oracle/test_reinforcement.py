@@ -263,6 +263,20 @@ def test_bf16(tmp_path, made):
     assert runs.ended(tmp_path / "slots") == runs.ended(tmp_path)
 
 
+def test_a_base_that_stays_packed(tmp_path, monkeypatch):
+    """In bf16 a rank that generates packs matrices of the base of an adapter in place, if their size allows it. The factors of later steps are moved to it, and the base
+    is not packed again."""
+    monkeypatch.setitem(runs.preference.pm.CONFIG, "intermediate_size", 64)
+    made = runs.write_all(tmp_path)
+    more = dict(precision="bf16", adapter=dict(rank=2, alpha=4), samples=dict(prompts=["ab"], tokens=8, temperature=0), checkpoint=dict(every=1))
+    found = []
+    for name, words, layout in (("one rank", (), {}), ("two ranks", ranks_words(2), dict(pipeline=2))):
+        lines = runs.train(tmp_path / name, made, words, **more, layout=layout)
+        assert all(line["sampling/sampling_logp_difference/mean"] <= limit("bf16") for line in lines)
+        found.append((runs.ended(tmp_path / name), (tmp_path / name / "run/samples.jsonl").read_text()))
+    assert found[0] == found[1]
+
+
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory, made):
     """A model with rows of whole blocks of 64, for four bits, and the tokenizer of letters."""

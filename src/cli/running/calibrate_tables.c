@@ -53,8 +53,9 @@ static tri_status is_over(const tables *t, bool *out) {
  * deadline cuts the grid short, it has gaps then, but still covers its whole range. */
 static bool is_coarse(int i) { return i / SIDES / SIDES % 2 == 0 && i / SIDES % SIDES % 2 == 0 && i % SIDES % 2 == 0; }
 
-/* Measures the products of all combinations of sides that do not take longer than longest_s. `passing` means weights
- * that are not packed ahead; then only two numbers of rows are measured. */
+/* Measures the products of all combinations of sides that do not take longer than longest_s. `passing`: the weights are
+ * not packed ahead, and only two numbers of rows are measured. `coarse`: only the products of the coarse grid
+ * (is_coarse) are measured, even after the deadline; otherwise only the other products, until the deadline. */
 static tri_status measure_grid(const tables *t, tri_gemm_form form, bool passing, bool coarse) {
   const tri_calibrate_request *r = t->request;
   for (int i = 0; i < SIDES * SIDES * SIDES; i++) {
@@ -156,7 +157,8 @@ static tri_status measure_model(const tables *t) {
 
 /* ---- elements ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the work has this pass. All works have a forward; some have a backward of inputs, or of weights. */
+/* Returns whether the pass of the work is measured. The forward of each work is, except that of TRI_WORK_LINEAR, which
+ * is the gradient of a bias; some works also have a backward of inputs, or of weights. */
 static bool has_pass(tri_work work, tri_pass pass) {
   switch (work) {
     case TRI_WORK_LAYER_NORM:

@@ -252,9 +252,10 @@ static tri_status add_batch(void *context, const tri_scored_batch *batch) {
   return TRI_OK;
 }
 
-/* Decides the number of bytes of the labels' text. If each token of the corpus is a label or among the other tokens,
- * the number is that of the corpus' recorded text minus the other tokens' bytes; it includes the text of unknown
- * tokens. Packed documents that are joined have some labels twice. */
+/* Decides the number of bytes of the labels' text. If each token of the corpus is either one label or one of the
+ * counted other tokens, the number is the recorded bytes of the corpus' text minus the bytes of the other tokens; it
+ * then includes the text of unknown tokens. This does not hold for packed documents that are joined, because some of
+ * their labels occur twice. */
 static void settle_bytes(session *s) {
   const int64_t recorded = tri_corpus_text_bytes(s->asked->corpus);
   const bool all = !is_packed(s) || (is_masked(s) && s->windows.packed.pieces.left_out == 0);

@@ -6,7 +6,8 @@
 
 enum { TRI_MOST_CHAT_SETS = 64 };
 
-/* Arguments of `trireme generate`. A number is 0 if it was not given. */
+/* Arguments of `trireme generate`. If they are not given, `samples`, `context`, `ranks` and `cache_bytes` are 0,
+ * `batch` is 8, and the members of `request` are as described in generation.h. */
 typedef struct tri_generate_arguments {
   tri_generation_request request;
   const char *prompt, *prompt_file, *prompts; /* the user gives at most one of these */
@@ -20,8 +21,8 @@ typedef struct tri_generate_arguments {
   int num_chat_sets;
 } tri_generate_arguments;
 
-/* Prints the memory that the generation of the texts would need on each of `ranks` ranks (0: one rank). The size of the
- * device's memory is exact to the byte (cli/running/generate_plan.c). */
+/* Prints the memory that the generation of the texts would need on each of `ranks` ranks (0: one rank). The number of
+ * bytes of device memory is exact (cli/running/generate_plan.c). */
 tri_status tri_generate_plan(tri_texts *texts, int64_t ranks);
 /* Runs a conversation on standard input and output (cli/running/generate_chat.c). */
 tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation);

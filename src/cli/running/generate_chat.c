@@ -1,5 +1,5 @@
 /* A conversation. Each line of standard input is a message, and each answer goes to standard output. For each answer,
- * the folder's chat template renders the prompt. The generator keeps the keys and values of the previous prompt and
+ * the chat template renders the prompt. The generator keeps the keys and values of the previous prompt and
  * answer, and only computes the tokens after the common beginning. */
 #include "base/log.h"
 #include "base/memory.h"

@@ -97,7 +97,8 @@ static tri_status find_names(plan *p) {
   return tri_fail(TRI_BAD_USAGE, "%s exists already; choose another name, or remove it", p->path);
 }
 
-/* Opens the training corpus. If it is CORPUS/train, finds CORPUS/validation. */
+/* Checks that the training corpus is one of text, and finds the corpus `validation` in the same folder, if there is
+ * one. */
 static tri_status find_corpus(plan *p) {
   tri_corpus *corpus = NULL;
   char index[TRI_PATH_BYTES];

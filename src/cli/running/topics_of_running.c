@@ -1,4 +1,4 @@
-/* Topics of `trireme help` that only a build which runs models has. */
+/* Topics of `trireme help` that are only in builds that run models. */
 #include "cli/topics.h"
 #include "run/run_config.h"
 #include "tune/study.h"

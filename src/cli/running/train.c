@@ -25,7 +25,7 @@ typedef struct train_arguments {
   const char *file;
   const char **sets;
   int64_t num_sets;
-  const char *resume, *timeline, *layout_from;
+  const char *resume, *timeline, *profile, *layout_from;
   int64_t ranks, rank, stop_at;
   char **given; /* original command line */
   bool dry_run, keys;
@@ -70,6 +70,10 @@ static const tri_option train_options[] = {
     {TRI_PATH("timeline", timeline),
      .help =
          "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"},
+    {TRI_PATH("profile", profile),
+     .help = "  --profile FILE    write the time of each kernel in some steps, and its share of the measured speed: "
+             "FILE.svg,\n"
+             "                    and FILE.json with every rank (the device cpu)\n"},
     {TRI_FLAG("dry-run", dry_run),
      .help =
          "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"},
@@ -125,7 +129,8 @@ static bool is_no_failure(tri_status status) {
 }
 
 /* Appends the error message to OUTPUT/failures.txt, because standard error may be lost (the user's own launcher, a
- * closed terminal). A line that is older than the newest step belongs to an earlier failure. */
+ * closed terminal). The file keeps the lines of earlier failures. If the file is older than metrics.jsonl, the run has
+ * continued since its last failure. */
 static void append_failure(const char *output, const char *who, tri_status status) {
   char path[TRI_PATH_BYTES];
   if (tri_status_message()[0] == '\0' || is_no_failure(status) || !tri_path_is_directory(output)) return;
@@ -171,6 +176,7 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
       .dry_run_rank = arguments->rank,
       .stop_at = arguments->stop_at,
       .timeline = arguments->timeline,
+      .profile = arguments->profile,
   };
   tri_status status = tri_train(&options);
   if (!arguments->dry_run) append_own_failure(config->output, status);

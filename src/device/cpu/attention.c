@@ -97,8 +97,9 @@ static void clear_rows(const head_array *at, int64_t first, int64_t end) {
              (size_t)at->head_dim * element);
 }
 
-/* Finds the next gap between slices: the rows from *row on up to the next slice, from index *i on in ascending order,
- * that has rows. Returns the end of the gap, and sets *row to the end of that slice. */
+/* Finds the next gap between slices, which begins at *row and ends where the next slice with rows begins. Slices are
+ * searched from index *i on, in ascending order. Returns the end of the gap. Sets *row to the end of the slice after
+ * the gap, and *i to the index after that slice. */
 static int64_t next_gap(const tri_attention_slice *slices, int64_t count, bool keys, int64_t rows, int64_t *i,
                         int64_t *row) {
   for (; *i < count; ++*i) {

@@ -50,8 +50,9 @@ typedef struct tri_attention_kernels {
   void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);
   /* Computes the same for all slices, if they share keys but not queries. */
   void (*backward_shared)(const tri_attention_backward *job, int64_t kv_head, void *scratch);
-  /* Compute the same gradients, to the bit, as tasks of at most TILE rows of keys (for k and v) and of queries (for q),
-   * through the slices begin .. end - 1. */
+  /* Compute gradients that equal those of the functions above to the bit. A call of the first function computes the
+   * gradients of k and v for at most TILE rows of keys, a call of the second one that of q for at most TILE rows of
+   * queries, both through the slices begin .. end - 1. */
   void (*backward_keys)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t kv_head, int64_t first,
                         int64_t count, void *scratch);
   void (*backward_queries)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t head, int64_t first,

@@ -190,8 +190,9 @@ static void store_probe_value(void *array, tri_dtype type, int64_t i, float valu
   }
 }
 
-/* Returns the index in the second half of the counterpart of element l of the depth's first half; it is shifted by a
- * third of a half. The counterpart's a has the opposite sign. */
+/* The elements along the depth are pairs whose products cancel: both have the same b, and opposite values of a. One is
+ * in the first half of the depth. Returns the index of the other one, which is in the second half, at a place that is
+ * shifted by a third of a half. `l`: index of the first one. */
 static int64_t like(int64_t l, int64_t depth) {
   const int64_t half = depth / 2;
   return half + (l + half / 3) % half;
@@ -285,7 +286,8 @@ static int index_of(const tri_grouped_plan *plan, int64_t size) {
   return -1;
 }
 
-/* Chooses the first of the preferred sizes whose tile has equal rows, and all other sizes that give the same row. */
+/* Finds the first of the preferred sizes with which all rows of a tile, whose operands are equal, get equal results.
+ * Sets agrees[i] to whether size i gives this result to all rows, too. */
 static tri_status try_sizes(trial *t, const int64_t *preferred, int count, bool *agrees) {
   int base = -1;
   for (int i = 0; i < count && base < 0; i++) {

@@ -1,11 +1,12 @@
 /* The choice of the engine for a GEMM.
  *
- * There are two engines, both of oneDNN. `sgemm` multiplies plain fp32 matrices of any leading dimensions and
- * transposition and copies panels of both operands into blocks of its own. The `matmul` primitive ("brgemm" if the CPU
- * has AVX-512) also supports bf16 and can take b in a blocked layout, packed once and used often; but it needs all
- * three dense and a not transposed, or it uses its own gemm if b is plain, and a reference loop, a thousand times
- * slower, if b is blocked. This leads to the following choice. (Figures are GFLOP/s of one core of an AVX-512 Xeon,
- * peak 217, over the GEMMs of GPT-2 124M at 1024 tokens; the clock of that machine varies by a fifth.)
+ * There are two engines, both of oneDNN. `sgemm` multiplies plain fp32 matrices with any leading dimensions, transposed
+ * or not; it copies panels of both operands into blocks of its own. The `matmul` primitive ("brgemm" if the CPU has
+ * AVX-512) also supports bf16, and b may have a blocked layout, packed once and used often. But all three matrices must
+ * be dense, and a must not be transposed. Otherwise the primitive uses its own gemm if b is plain, and if b is blocked
+ * a reference loop, which is a thousand times slower. This leads to the following choice. (Figures are GFLOP/s of one
+ * core of an AVX-512 Xeon, peak 217, over the GEMMs of GPT-2 124M at 1024 tokens; the clock of that machine varies by a
+ * fifth.)
  *
  * - fp32, b plain: sgemm, 176-205. The primitive reaches 154-183 on a plain b, but 80-92 if b has rows of 3072 floats,
  *   as they all begin in the same sets of the cache; on a blocked b 167-191. For gradients of weights (a transposed, c
@@ -92,12 +93,13 @@ static size_t reserve(size_t *end, bool wanted, int64_t rows, int64_t columns, t
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
 /* Returns whether rows of this length begin in few sets of the cache. A transposed a is read down its columns. A copy
- * with a gap between the rows costs 4 % of a large GEMM and saves 15 to 25 % (rows of 3072 floats: 150 GFLOP/s, with a
- * gap 195). For b the two are equal. */
+ * of a with a gap between the rows costs 4 % of a large GEMM and saves 15 to 25 % (rows of 3072 floats: 150 GFLOP/s,
+ * with a gap 195). For b a copy costs as much as it saves. */
 static bool aliases(int64_t ld) { return ld % 512 == 0; }
 
-/* Chooses tiles. Large tiles need the least packing; but there should be several for every thread, for any number of
- * threads. */
+/* Chooses the largest tiles that cut c into at least ENOUGH tiles, else the smallest ones. Large tiles need the least
+ * packing, but every thread should have some. The number of threads is not used, so that the result does not depend on
+ * it. */
 void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_chunks *column_tiles) {
   static const int64_t targets[][2] = {{512, 768}, {512, 384}, {256, 384}, {256, 256}, {128, 256}, {64, 256}, {64, 64}};
   enum { NUM_TARGETS = sizeof targets / sizeof targets[0], ENOUGH = 6 };

@@ -1,9 +1,10 @@
 /* The state of the GEMMs: oneDNN's engine, the plans made so far, and the CPU's measured speed.
  *
  * Whether bf16 GEMMs use bf16 instructions decides the order of summation, so a resumed run must decide as the first
- * one did. Hence the measurement is of one thread in that thread's own processor time (waiting for a core does not
- * count), takes the best of many short turns of either kind, and separates CPUs that differ by a factor of four (0.5 on
- * a Xeon without its matrix unit, 2 on Zen 4, more with the matrix unit). */
+ * one did. The measurement therefore uses the processor time of one thread, to which waiting for a core does not count,
+ * and takes the best of many short turns of either kind. It need not be exact, because the CPUs differ by a factor of
+ * four: the ratio of speeds with and without bf16 instructions is 0.5 on a Xeon without its matrix unit, 2 on Zen 4,
+ * and higher with the matrix unit. */
 #include "device/cpu/grouped.h"
 #include "device/cpu/matmul_plan.h"
 

@@ -247,9 +247,10 @@ static bool configures_every_tile(void) {
 }
 
 /* Returns whether a primitive computes correctly. On a CPU with a matrix unit (AMX) oneDNN cuts k in blocks of 32 or a
- * multiple, and rounds the rest up to an even number. Before the rest's kernel it configures the tiles only if that
- * number differs from the block's: for k = 32 i + 31 the two can be equal, as 32, and a block of rows or columns that
- * is smaller than the others then runs on the others' tiles. That is an illegal instruction (tdpbf16ps on tiles that do
+ * multiple, and rounds the rest up to an even number. Before the kernel of the rest it configures the tiles again only
+ * if the rounded rest differs from the size of a block. For k = 32 i + 31 the rounded rest is 32, which may be the size
+ * of a block, so that the tiles are not configured again. A block of rows or columns that is smaller than the others
+ * then runs on the tiles of the others. That is an illegal instruction (tdpbf16ps on tiles that do
  * not fit) or, if they happen to fit, a wrong result. It happens for k = 63, and for deeper ones if a block does not
  * fit the cache; the division of rows and columns depends on the threads and the cache, so no such k is trusted. (k =
  * 31 is one block.)

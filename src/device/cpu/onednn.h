@@ -50,8 +50,8 @@ typedef struct tri_onednn_product {
 bool tri_onednn_matrix_unit(void);
 
 /* Returns the number of threads, at most `threads`, for which a GEMM of depth k must be created so that its result does
- * not depend on the number of threads. On a matrix unit (AMX) oneDNN divides k of bf16 GEMMs among threads if there are
- * 16 or more and each gets 1024 of it; a primitive that was created for 15 threads runs on 15. */
+ * not depend on the number of threads. On a matrix unit (AMX) oneDNN divides k of bf16 GEMMs among the threads if there
+ * are 16 or more of them and k is above 1024; a primitive that was created for 15 threads runs on 15. */
 int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads);
 
 /* Creates the primitive of a GEMM. Sets *chosen_b (may be NULL) to the layout of b. */

@@ -4,8 +4,9 @@
 /* The variants of kernels/: the names of the vector units that it is compiled for. */
 #define TRI_CPU_VARIANTS(VARIANT) VARIANT(baseline) VARIANT(avx2) VARIANT(avx512) VARIANT(avx512bf16)
 
-/* The files of kernels/ that set entries of a table. `plain`: the variant whose object files `isa` shares for all files
- * that do not round to bf16 (cmake/cpu_kernels.cmake). */
+/* The files of kernels/ that set entries of the table of a variant `isa`. Files that do not round to bf16 are not
+ * compiled again for each variant; `plain` is the variant whose object files `isa` uses for these
+ * (cmake/cpu_kernels.cmake). */
 #define TRI_CPU_FILES(FILE, isa, plain)                                                                                \
   FILE(elements, isa)                                                                                                  \
   FILE(embedding, isa)                                                                                                 \

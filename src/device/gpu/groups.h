@@ -9,8 +9,8 @@ typedef struct tri_gpu_pairs {
   int64_t chosen, groups; /* pairs per row; number of groups */
 } tri_gpu_pairs;
 
-/* Arrays in scratch memory: counts[groups + 1, tiles], set only for tiles that have pairs, and totals[groups + 1],
- * which are left uninitialised for the caller. Index `groups` of both is for pairs without a group. */
+/* Arrays in scratch memory. counts[groups + 1, tiles] are set only for tiles that have pairs. totals[groups + 1] are
+ * uninitialised; the caller sets them. Index `groups` of both is for pairs without a group. */
 typedef struct tri_gpu_group_counts {
   int32_t *counts, *totals;
   int64_t tiles;

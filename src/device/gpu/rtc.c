@@ -101,9 +101,9 @@ static const char *beside(const rtc_library *library, const char *name, char pat
   return path;
 }
 
-/* Opens a library in the compiler's folder; returns false if that fails. Used for the compiler's builtins, which the
- * compiler opens by name when it first compiles, and of another version if it finds one first. If the right version is
- * already open in the process, the compiler uses that one. */
+/* Opens a library in the compiler's folder; returns false if that fails. Used for the compiler's builtins. The
+ * compiler opens this library by name when it first compiles, and may find another version first. If the right version
+ * is already open in the process, the compiler uses that one. */
 static bool open_beside(const rtc_library *library, const char *name) {
   char path[TRI_PATH_BYTES];
   return beside(library, name, path)[0] != '\0' && dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL;

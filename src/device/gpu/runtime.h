@@ -97,7 +97,7 @@ typedef struct tri_gpu_runtime {
   tri_status (*stream_create)(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out);
   void (*stream_destroy)(tri_gpu_stream *stream); /* first waits for the stream's work */
   /* Returns the stream's handle for another library of the vendor, which will queue `work` ("matmul", for error
-   * messages) in it. NULL: there are no such libraries. */
+   * messages) in it. The member is NULL if the vendor has no such library. */
   void *(*stream_handle)(tri_gpu_stream *stream, const char *work);
   tri_status (*copy)(tri_gpu_stream *stream, const tri_copy *copy);
   tri_status (*fill_zero)(tri_gpu_stream *stream, void *memory, size_t bytes);

@@ -142,7 +142,7 @@ INLINE void row_read(float *to, tri_dtype type, const void *from, int64_t count)
       for (int64_t i = 0; i < count; i++) to[i] = from_bf16(narrow[i]);
       break;
     case TRI_FP64:
-    case TRI_INT32: break; /* by_type.h */
+    case TRI_INT32: break; /* tri_device_supports excludes these types */
   }
 }
 

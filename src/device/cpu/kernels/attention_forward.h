@@ -203,8 +203,8 @@ static size_t forward_scratch_bytes(const tri_attention *call) {
   return forward_scratch_make(call, NULL, &unused);
 }
 
-/* Returns the keys that any of `count` queries of a slice from number `first` on attends to, from the beginning of a
- * tile on. */
+/* Returns the range of keys to which queries [first, first + count) of a slice attend. The begin of the range is
+ * rounded down to the begin of a tile. */
 static key_run seen_of(const tri_attention_slice *slice, int64_t first, int64_t count) {
   key_run seen = keys_seen((band){slice->from, slice->to}, first, first + count - 1, slice->keys);
   seen.begin = seen.begin / TILE * TILE;

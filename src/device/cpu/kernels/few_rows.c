@@ -63,9 +63,9 @@ INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at,
   }
 }
 
-/* Prefetches a short distance ahead, in the same rows or the next: at the distance of a whole sweep of columns, lines
- * of DEPTH rows whose lengths are a multiple of the cache's sets (3072 floats) would evict each other before they are
- * read. */
+/* Prefetches a short distance ahead, in the same rows or, near their ends, in the next ones. If all next DEPTH rows
+ * were prefetched while these are read, and rows had a length such as 3072 floats, the lines of the rows would be in
+ * the same sets of the cache, and would evict each other before they are read. */
 INLINE void add_depth(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t first,
                       int64_t columns, float *sums, int64_t pitch) {
   int64_t done = 0;

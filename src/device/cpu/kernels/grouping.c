@@ -30,8 +30,8 @@ static void count_part(const sorting *s, int64_t part) {
   for (int64_t i = part_begin(s, part); i < part_begin(s, part + 1); i++) ++*counter_of(s, part, s->experts[i]);
 }
 
-/* Replaces counts by the first place of each part's pairs of each expert. Places are ordered by expert, then by part.
- */
+/* Replaces each count, the number of pairs of one part and one expert, by the first place of these pairs. Places are
+ * ordered by expert, then by part. */
 static void make_begins(const sorting *s, int32_t *begins) {
   int32_t place = 0;
   for (int64_t e = 0; e <= s->experts_count; e++) {

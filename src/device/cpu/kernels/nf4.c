@@ -183,7 +183,7 @@ INLINE void block_of(tri_dtype type, const float *numbers, float largest, const 
     case TRI_BF16: block_of_bf16(numbers, largest, codes, out); break;
     case TRI_FP32: block_of_fp32(numbers, largest, codes, out); break;
     case TRI_FP64:
-    case TRI_INT32: break; /* by_type.h */
+    case TRI_INT32: break; /* tri_device_supports excludes these types */
   }
 }
 

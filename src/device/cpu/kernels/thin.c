@@ -1,7 +1,7 @@
 /* GEMMs with few columns, by fp32 multiplications of a number by a vector, whose sums stay in registers.
  *
- * For c += a b^T, b is first copied to panels of TRI_THIN_COLUMNS columns, one k after the other, which stay in the L2
- * cache; some rows at a time are multiplied by all of them, and c is read and written sequentially.
+ * For c += a b^T, b^T is first copied to panels of TRI_THIN_COLUMNS columns, which stay in the L2 cache. Some rows of a
+ * at a time are multiplied by all panels, and c is read and written sequentially.
  *
  * For c = a^T b, vectors run along the rows of a, that is, along c's columns: only the result is transposed, which is
  * small. The terms of some rows of a, which stay in the cache, are added to all of the sums, [n, m], before the terms
@@ -11,7 +11,7 @@
 #include "device/cpu/kernels/row_sums.h"
 
 enum {
-  STRIP = TRI_THIN_COLUMNS / LANES, /* vectors of a panel                       */
+  STRIP = TRI_THIN_COLUMNS / LANES, /* vectors of a panel */
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = STRIP, /* vectors of columns whose sums are in registers */
   ROWS = 8,         /* rows, or ranks, of these sums */
@@ -25,7 +25,7 @@ enum {
 
 /* ---- c += a b^T -------------------------------------------------------------------------------------------------- */
 
-/* Copies columns of b from `first` on to a panel [k, TRI_THIN_COLUMNS], padded with zeros beyond n. */
+/* Copies columns of b^T, from number `first` on, to a panel [k, TRI_THIN_COLUMNS]; the panel has zeros beyond n. */
 static void fill_panel(const tri_cpu_thin_depth *job, int64_t first, float *to) {
   for (int64_t j = 0; j < TRI_THIN_COLUMNS; j++) {
     for (int64_t i = 0; i < job->k; i++) to[i * TRI_THIN_COLUMNS + j] = 0;
@@ -100,8 +100,8 @@ void TRI_KERNEL(thin_depth)(int threads, const tri_cpu_thin_depth *job) {
 
 /* ---- c = a^T b --------------------------------------------------------------------------------------------------- */
 
-/* Adds the products of rows [row, row + rows) of a, in the columns of some vectors, and ROWS ranks of b to sums [ROWS,
- * pitch]. Prefetches the next part of these rows. */
+/* Multiplies rows [row, row + rows) of a, in TOGETHER vectors of columns from `first` on, by the same rows of b, in
+ * ROWS columns, and adds the products to sums [ROWS, pitch]. Prefetches the next columns of these rows of a. */
 INLINE void add_outer(const tri_cpu_thin_gradient *job, int64_t row, int64_t rows, int64_t first, int64_t left,
                       const float *b, int64_t b_pitch, int64_t pitch, float *sums) {
   vf sum[ROWS][TOGETHER];

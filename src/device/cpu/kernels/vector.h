@@ -83,7 +83,7 @@ INLINE vf vf_load(tri_dtype type, const void *array, int64_t i) {
     case TRI_BF16: return vf_from_bf16(*(const vh_memory *)((const uint16_t *)array + i));
     case TRI_FP32: return *(const vf_memory *)((const float *)array + i);
     case TRI_FP64:
-    case TRI_INT32: break; /* by_type.h */
+    case TRI_INT32: break; /* tri_device_supports excludes these types */
   }
   return (vf){0};
 }

@@ -4,7 +4,7 @@
  *                   tile's pairs of each group
  *   groups_scan     one block per group: prefix sums of the counts over the tiles
  *   groups_begins   one block: prefix sums of the totals over the groups
- *   groups_place    one block per tile: the place of a pair is the begin of its group, plus the group's pairs in
+ *   groups_place    one block per tile: the place of a pair is the beginning of its group, plus the group's pairs in
  * earlier tiles, plus the earlier pairs of the group in the tile
  *
  * A key has the group in its upper bits and the pair's place in the tile in its lower bits. So all keys are distinct,

@@ -34,8 +34,8 @@ DEVICE wide weight_of(const query_row *row, int64_t v, wide *less) {
   return wide_exp(*less);
 }
 
-/* Finds the row's maximum. Returns false if any logit is not finite, because 0 times such a logit is NaN. All threads
- * of the block call this, and get the same result. */
+/* Finds the row's maximum. Returns false if any logit is not finite; such a logit times 0 is NaN, and so is the sum.
+ * All threads of the block call this, and get the same result. */
 DEVICE int find_maximum(query_row *row, query_shared *shared) {
   wide most = -wide_infinity(), zero = 0;
   for (int64_t v = thread(); v < row->vocabulary; v += threads()) {

@@ -4,9 +4,9 @@
  *   y  = n w + bias
  *   dx = rstd (g - mean(g) - n mean(g n))
  *
- * All are vectors of `width` columns. RMS norm is the same without the means of x and g. A narrow piece is processed by
- * a warp, a wide one by a block (by_warp); pieces are numbered row * groups + group. The squares of deviations are
- * summed after the mean is known, since mean(x^2) - mean^2 cancels.
+ * rstd is a number; the others are vectors of `width` columns. RMS norm is the same without the means of x and g. A
+ * narrow piece is processed by a warp, a wide one by a block (by_warp); pieces are numbered row * groups + group. The
+ * squares of deviations are summed after the mean is known, since mean(x^2) - mean^2 cancels.
  *
  * The gradients of weight and bias are sums over all pieces, down columns, in two stages (columns.h).
  *

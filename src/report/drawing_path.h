@@ -1,0 +1,18 @@
+/* Names of a drawing and of its data, which are written as a pair: FILE.svg and FILE.json. The user names either of
+ * them, or FILE. */
+#ifndef TRI_REPORT_DRAWING_PATH_H
+#define TRI_REPORT_DRAWING_PATH_H
+
+#include "base/status.h"
+
+/* Returns the length of the name without ".json" or ".svg". */
+int tri_drawing_stem(const char *path);
+
+/* Checks that the path is not empty and that files can be written to its folder; `option` ("--timeline") begins the
+ * error message. */
+tri_status tri_drawing_check(const char *option, const char *path);
+
+/* Writes the path with another ending (".svg") to `out`, TRI_PATH_BYTES bytes. */
+tri_status tri_drawing_name(const char *option, const char *path, const char *ending, char *out);
+
+#endif
