@@ -173,7 +173,7 @@ static tri_status unknown_key(const tri_config_table *root, const tri_config_tab
   place_name(place, table, path);
   snprintf(subject, sizeof subject, "`%s` is not a key of %s", tri_yaml_excerpt(node->key, excerpt), place);
   collect(root, "", &all);
-  const char *meant = suggest(&all, path, node->key), *answer = tri_key_answer(node->key);
+  const char *meant = suggest(&all, path, node->key), *answer = tri_section_answer(path, node->key);
   if (answer != NULL) return tri_yaml_fail(node, subject, "; %s", answer);
   if (meant != NULL) {
     const char *dot = strrchr(meant, '.');
@@ -492,7 +492,7 @@ static tri_status unknown_option(const tri_config_table *root, const tri_config_
            path[0] == '\0' ? "" : " of ", path[0] == '\0' ? "" : place);
   key_list all = {.count = 0};
   collect(root, "", &all);
-  const char *meant = suggest(&all, path, name), *answer = tri_key_answer(name);
+  const char *meant = suggest(&all, path, name), *answer = tri_section_answer(path, name);
   if (answer != NULL) return tri_yaml_fail(label, subject, "; %s", answer);
   if (meant != NULL) return tri_yaml_fail(label, subject, "; did you mean `%s`?", meant);
   char names[1024];

@@ -147,6 +147,27 @@ static bool is_absent(const tri_config_key *key, const char *at) {
   return key->optional && memcmp(at, zero, sizeof zero) == 0;
 }
 
+/* Returns whether a key has its default. The default of a `derived` key that is not optional is not known here, and
+ * counts as the value. */
+static bool has_default(const tri_config_key *key, const char *at) {
+  char value[LINE_BYTES];
+  if (key->optional) return is_absent(key, at);
+  if (key->fallback == NULL) return key->derived != NULL;
+  if (key->type == TRI_CONFIG_STRING || key->type == TRI_CONFIG_PATH) return strcmp(at, key->fallback) == 0;
+  format_value(key, at, value, sizeof value);
+  return strcmp(value, key->fallback) == 0;
+}
+
+/* Returns whether the value of the key `plain` can be written in place of an entry: all other keys have their
+ * defaults. */
+static bool is_plain_entry(const tri_config_key *list, const char *entry) {
+  for (size_t i = 0; i < list->table->num_keys; i++) {
+    const tri_config_key *key = &list->table->keys[i];
+    if (key != find_plain(list) && !has_default(key, entry + key->offset)) return false;
+  }
+  return true;
+}
+
 static bool follows_another(const tri_config_key *key, const char *values) {
   double other = 0;
   if (key->follows != 0) memcpy(&other, values + key->follows, sizeof other);
@@ -166,7 +187,7 @@ static void print_section(const tri_config_table *table, const char *values, int
     if (key->type == TRI_CONFIG_LIST && entries == 0) {
       snprintf(value, sizeof value, "%s", key->keyed == NULL ? "[]" : "{}");
     }
-    if (key->plain != NULL && key->keyed == NULL && entries == 1) {
+    if (key->plain != NULL && key->keyed == NULL && entries == 1 && is_plain_entry(key, at)) {
       format_value(find_plain(key), at + find_plain(key)->offset, value, sizeof value);
       entries = 0;
     }

@@ -82,8 +82,8 @@ static const answer_row keys[] = {
     {"ld_alpha", "length desensitization (LD-DPO) is not supported; length-normalised losses are sigmoid_norm and ipo"},
     {"use_weighting", "weighted preference optimization (WPO) is not supported"},
     {"max_prompt_length truncation_mode",
-     "prompts are cut from their beginning by data.too_long: truncate_prompt, where a pair is longer than "
-     "data.sequence"},
+     "prompts of pairs are cut from their beginning by data.too_long: truncate_prompt, where a pair is longer than "
+     "data.sequence; prompts of grpo are left out by data.skip_long"},
     {"bf16", "it is precision: bf16"},
     {"fp16 half float16", "fp16 is not supported; use precision: bf16"},
     {"fp8 float8 mxfp8 fp8_recipe fp8_format fp8_hybrid", FP8},
@@ -163,6 +163,29 @@ static const answer_row values[] = {
 };
 
 const char *tri_value_answer(const char *word) { return find(values, sizeof values / sizeof values[0], word); }
+
+static const struct {
+  const char *section;
+  answer_row row;
+} sections[] = {
+    {"rollout",
+     {"top_k top_p min_p repetition_penalty presence_penalty frequency_penalty",
+      "completions that are trained on are drawn from the whole distribution at rollout.temperature; top_k and top_p "
+      "are keys of samples, and options of trireme generate"}},
+    {"rollout",
+     {"ranks max_staleness staleness",
+      "all ranks sample and train in turn, so that completions are of the weights that are trained; leave it out"}},
+    {"rollout", {"n", "completions of a prompt are rollout.num_generations"}},
+    {"rollout", {"gpu_memory_utilization", "memory of completions is rollout.slots and rollout.cache"}},
+};
+
+const char *tri_section_answer(const char *section, const char *word) {
+  for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
+    const char *answer = strcmp(sections[i].section, section) == 0 ? find(&sections[i].row, 1, word) : NULL;
+    if (answer != NULL) return answer;
+  }
+  return tri_key_answer(word);
+}
 
 const char *tri_key_answer(const char *word) { return find(keys, sizeof keys / sizeof keys[0], word); }
 

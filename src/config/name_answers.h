@@ -8,6 +8,8 @@
 const char *tri_command_answer(const char *word);
 /* Returns the answer for a key or an option, or NULL. */
 const char *tri_key_answer(const char *word);
+/* Returns the answer for a key of one section of a file ("rollout"): its own, or that of tri_key_answer; NULL: none. */
+const char *tri_section_answer(const char *section, const char *word);
 /* Returns the answer for an option of one command ("train"), if a general answer would be wrong; NULL: none. */
 const char *tri_option_answer(const char *command, const char *word);
 /* Returns the answer for a value that is not valid for any key, or NULL. */

@@ -3,6 +3,7 @@
 #include "base/count.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "config/config.h"
 #include "data/permutation.h"
 #include "files/file.h"
 #include "files/json_kind.h"
@@ -73,7 +74,8 @@ static tri_status read_answer(const json_t *line, tri_rollout_prompt *to) {
     return tri_fail(TRI_BAD_FILE, "`answer` is %s; write a string or a number", tri_json_kind(answer));
   }
   if (json_is_integer(answer)) snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(answer));
-  if (json_is_real(answer)) snprintf(number, sizeof number, "%.17g", json_real_value(answer));
+  if (json_is_real(answer))
+    tri_config_format_double(json_real_value(answer), number); /* as it is written, not 17 digits */
   to->answer_bytes = strlen(number);
   return copy_text(number, to->answer_bytes, &to->answer);
 }
@@ -86,7 +88,12 @@ static tri_status find_text(reading *r, const json_t *line, const char **text, s
   if (*rendered && json_array_size(prompt) == 0)
     return tri_fail(TRI_BAD_FILE,
                     "`prompt` has no messages; write at least one, {\"role\": \"user\", \"content\": TEXT}");
-  if (*rendered) return render(r, prompt, text, bytes);
+  if (*rendered) {
+    TRI_TRY(render(r, prompt, text, bytes));
+    if (*bytes > 0) return TRI_OK;
+    return tri_fail(TRI_BAD_FILE,
+                    "`prompt`: the chat template makes an empty text of its messages; correct the template");
+  }
   if (!json_is_string(prompt)) {
     return tri_fail(TRI_BAD_FILE, "`prompt` is %s; write a string, or a list of messages {\"role\", \"content\"}",
                     prompt == NULL ? "missing" : tri_json_kind(prompt));

@@ -132,6 +132,13 @@ TRI_HOST_AND_GPU double tri_policy_weight(const tri_policy_settings *settings, c
   return ratio < settings->importance_min || ratio > settings->importance_max ? 0.0 : ratio;
 }
 
+/* Returns whether P of a completion is 0 because the trained policy is too far from the behaviour policy. */
+TRI_HOST_AND_GPU int tri_policy_is_off_policy(const tri_policy_settings *settings, const tri_policy_label *label,
+                                              const tri_policy_sums *sums) {
+  return settings->off_policy_limit < TRI_POLICY_NO_LIMIT && label->advantage < 0 &&
+         sums->drift > settings->off_policy_limit;
+}
+
 /* Returns the clipped objective. */
 TRI_HOST_AND_GPU tri_policy_value tri_policy_clipped(const tri_policy_settings *settings, double advantage,
                                                      double log_ratio) {
@@ -180,9 +187,8 @@ TRI_HOST_AND_GPU tri_policy_value tri_policy_value_of(const tri_policy_settings 
                                                       const tri_policy_label *label, double lp,
                                                       const tri_policy_sums *sums) {
   const double log_ratio = settings->by_sequence ? sums->log_ratio : lp - tri_policy_old(settings, label, lp);
-  const int masked = settings->off_policy_limit < TRI_POLICY_NO_LIMIT && label->advantage < 0 &&
-                     sums->drift > settings->off_policy_limit;
-  const double weight = masked ? 0.0 : tri_policy_weight(settings, label, lp, sums);
+  const double weight =
+      tri_policy_is_off_policy(settings, label, sums) ? 0.0 : tri_policy_weight(settings, label, lp, sums);
   tri_policy_value out = tri_policy_surrogate(settings, label->advantage, log_ratio, lp);
   out.loss = weight == 0 ? 0.0 : weight * out.loss;
   out.through_ratio = weight == 0 ? 0.0 : weight * out.through_ratio;

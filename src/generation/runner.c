@@ -155,7 +155,9 @@ static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tr
     TRI_TRY(tri_device_host_create(runner->device, logits_bytes(runner, runner->device), &runner->logits));
   TRI_TRY(tri_device_host_create(runner->device, query_bytes(runner), &runner->queries));
   TRI_TRY(tri_device_memory_create(runner->device, query_bytes(runner), &runner->device_queries));
-  if (mesh != NULL) TRI_TRY(tri_alloc("logits", tri_runner_exchanged_bytes(runner), 1, &runner->exchanged));
+  void *exchanged = NULL;
+  if (mesh != NULL) TRI_TRY(tri_device_host_create(runner->device, tri_runner_exchanged_bytes(runner), &exchanged));
+  runner->exchanged = exchanged;
   return create_cache(runner, lent);
 }
 
@@ -240,8 +242,9 @@ void tri_runner_destroy(tri_runner *runner) {
     tri_device_memory_destroy(runner->device, runner->device_queries, query_bytes(runner));
     tri_device_host_destroy(runner->device, runner->queries, query_bytes(runner));
     tri_device_host_destroy(runner->device, runner->logits, logits_bytes(runner, runner->device));
+    if (runner->exchanged != NULL)
+      tri_device_host_destroy(runner->device, runner->exchanged, tri_runner_exchanged_bytes(runner));
   }
-  tri_free(runner->exchanged);
   tri_free(runner->sent);
   tri_free(runner->cache.layers);
   tri_executor_destroy(runner->executor);

@@ -107,13 +107,15 @@ static void end_worker(worker *w) {
   w->num_open = 0;
 }
 
-/* Returns the last line of the log after byte `from`, on one line; "" if there is none. */
+/* Returns the last line of the log after byte `from`, on one line; "nothing" if there is none; NULL if the log is not a
+ * plain file. */
 static const char *last_line(const char *path, int64_t from, char out[TRI_REWARD_SHOWN_BYTES]) {
+  static const char none[] = "nothing";
   char text[TAIL_BYTES];
   struct stat facts;
   int file = -1;
-  out[0] = '\0';
-  if (tri_file_open_plain(path, &file) != TRI_OK) return out;
+  if (stat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) return NULL;
+  if (tri_file_open_plain(path, &file) != TRI_OK) return none;
   ssize_t held = 0;
   if (fstat(file, &facts) == 0) {
     const int64_t begin = (int64_t)facts.st_size - TAIL_BYTES;
@@ -123,7 +125,7 @@ static const char *last_line(const char *path, int64_t from, char out[TRI_REWARD
   while (held > 0 && (text[held - 1] == '\n' || text[held - 1] == ' ')) held--;
   ssize_t first = held;
   while (first > 0 && text[first - 1] != '\n') first--;
-  return held > 0 ? tri_reward_show(text + first, (size_t)(held - first), out) : out;
+  return held > 0 ? tri_reward_show(text + first, (size_t)(held - first), out) : none;
 }
 
 static const char *result_text(const worker *w, char out[64]) {
@@ -138,10 +140,12 @@ static tri_status report_end(const tri_reward_command *r, const worker *w, bool 
   char result[64], shown[TRI_REWARD_SHOWN_BYTES];
   const char *last = last_line(r->log, w->log_from, shown);
   result_text(w, result);
-  if (last[0] == '\0') last = "nothing";
   if (refused)
-    return tri_fail(TRI_BAD_CONFIG, "reward command: command: `%s` cannot be started (%s): %s", r->settings.command,
-                    result, last);
+    return tri_fail(TRI_BAD_CONFIG, "reward command: command: `%s` cannot be started (%s)%s%s", r->settings.command,
+                    result, last == NULL ? "" : ": ", last == NULL ? "" : last);
+  if (last == NULL)
+    return tri_fail(TRI_IO_FAILED, "reward command: `%s` has ended three times in a row without an answer, with %s",
+                    r->settings.command, result);
   return tri_fail(TRI_IO_FAILED,
                   "reward command: `%s` has ended three times in a row without an answer, with %s; the last line of "
                   "its standard error is: "

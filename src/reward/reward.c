@@ -1,10 +1,12 @@
 #include "reward/reward.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "config/nearest_word.h"
 #include "reward/kind.h"
 #include "reward/pattern.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -141,4 +143,11 @@ int64_t tri_reward_limits(const tri_reward *reward) {
 const char *const *tri_reward_names(size_t *count) {
   *count = COUNT_OF(names);
   return names;
+}
+
+void tri_reward_warn_of_limits(const char *label, int64_t limits, int64_t count) {
+  tri_warn("reward %s: its pattern took too many steps for %" PRId64 " of %" PRId64
+           " completions, which count as not matching; write a pattern that backtracks less, such as one without "
+           "nested repetitions",
+           label, limits, count);
 }

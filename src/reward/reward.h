@@ -85,6 +85,8 @@ bool tri_reward_needs_answer(const tri_reward *reward);
 double tri_reward_weight(const tri_reward *reward);
 /* Returns how many completions exceeded the limits of PCRE2 since the reward was created. Their reward is 0. */
 int64_t tri_reward_limits(const tri_reward *reward);
+/* Warns that `limits` of `count` completions exceeded the limits of PCRE2. label: name of the reward in metrics. */
+void tri_reward_warn_of_limits(const char *label, int64_t limits, int64_t count);
 
 /* Returns the names of the kinds, and sets *count. */
 const char *const *tri_reward_names(size_t *count);

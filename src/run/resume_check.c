@@ -390,6 +390,10 @@ void tri_resume_other_measure(const tri_identity *identity, const tri_run_config
 static const char *describe_samples(const changes *c, const tri_checkpoint_state *state, char out[512]) {
   out[0] = '\0';
   if (!c->other_samples || state == NULL) return out;
+  if (of_prompts(c->config)) {
+    snprintf(out, 512, "; other completions follow with it than in a run that was not interrupted");
+    return out;
+  }
   snprintf(out, 512,
            "; other samples follow with it: up to %" PRId64
            " tokens that the run has read are read again before all of the text has been read, and as many others are "

@@ -355,12 +355,14 @@ static tri_status check_evaluation(const tri_run_config *c) {
   const bool stops = c->evaluation.stop_after > 0, never = c->evaluation.every == 0;
   if (!stops && !c->checkpoint.best) return TRI_OK;
   const char *key = stops ? "evaluation.stop_after" : "checkpoint.best";
+  const bool by_reward = c->data.prompts[0] != '\0';
+  const char *needs = by_reward ? "rewards of held-out prompts" : "a validation loss";
   if (c->data.validation[0] == '\0') {
-    return tri_fail(TRI_BAD_CONFIG, "`%s` needs a validation loss: name a corpus in data.validation", key);
+    return tri_fail(TRI_BAD_CONFIG, "`%s` needs %s: name a %s", key, needs,
+                    by_reward ? "file in data.validation_prompts" : "corpus in data.validation");
   }
   if (!never) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`%s` needs a validation loss, and evaluation.every is 0, which is never: try 100",
-                  key);
+  return tri_fail(TRI_BAD_CONFIG, "`%s` needs %s, and evaluation.every is 0, which is never: try 100", key, needs);
 }
 
 /* Sets the number of sequences of an evaluation. From then on it does not depend on the layout, which an elastic run

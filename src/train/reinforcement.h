@@ -21,7 +21,9 @@ typedef struct tri_reinforcement {
   tri_reward *rewards[TRI_MOST_REWARDS];          /* [config->num_rewards]; NULL: a command */
   tri_reward_command *commands[TRI_MOST_REWARDS]; /* [config->num_rewards]; NULL: a rule */
   double weights[TRI_MOST_REWARDS];               /* [config->num_rewards], factors of the rewards */
-  int64_t updates;                                /* number of updates on a batch */
+  bool warned_of_limits[TRI_MOST_REWARDS]; /* [config->num_rewards], whether the run has warned that a pattern exceeds
+                                              the limits of PCRE2 */
+  int64_t updates;                         /* number of updates on a batch */
   int64_t done; /* number of updates made on the current batch; if it equals `updates`, the next step samples a
                    new batch */
   int64_t next_group, filtered; /* number of the next group to sample; groups that the filter has dropped for this

@@ -141,34 +141,63 @@ tri_status tri_reinforcement_batch_metrics(tri_training *t) {
   return set_parts(t, batch);
 }
 
-/* Sums over the labels of an update. labels: their number; low, high: labels whose ratio is clipped at the lower or the
- * upper bound; masked: labels that the importance ratio masks; kl: divergences from the reference. */
+/* Sums over the labels of an update. labels: their number; ratios: number of ratios that may be clipped, one for each
+ * label, or for each completion (importance_sampling_level sequence); low, high: ratios clipped at the lower or
+ * the upper bound; masked: labels that the importance ratio or the off-policy limit masks; kl: divergences from the
+ * reference. */
 typedef struct update_sums {
-  double labels, low, high, masked, kl;
+  double labels, ratios, low, high, masked, kl;
   double difference, most_difference;    /* |log-probability in training - in sampling|: sum and maximum */
   double ratio, least_ratio, most_ratio; /* importance ratio, old probability / probability in sampling: sum, minimum
                                             and maximum */
 } update_sums;
 
+static tri_policy_label label_of(const tri_rollout_completion *c, int64_t k) {
+  return (tri_policy_label){.advantage = c->advantage,
+                            .normaliser = 1,
+                            .old = c->old == NULL ? 0 : c->old[k],
+                            .behaviour = c->behaviour[k],
+                            .reference = c->reference == NULL ? 0 : c->reference[k]};
+}
+
+/* Returns the sums over a completion, without `slope`. lp: [c->count]. */
+static tri_policy_sums sums_of(const tri_policy_settings *s, const tri_rollout_completion *c, const double *lp) {
+  tri_policy_sums out = {.labels = (double)c->count};
+  for (int64_t k = 0; k < c->count; k++) {
+    const tri_policy_label label = label_of(c, k);
+    const double old = tri_policy_old(s, &label, lp[k]);
+    out.log_ratio += (lp[k] - old) / out.labels;
+    out.importance += old - label.behaviour;
+    out.drift += (label.behaviour - lp[k]) / out.labels;
+  }
+  return out;
+}
+
+static void add_ratio(const tri_policy_settings *s, double advantage, double log_ratio, update_sums *to) {
+  const double ratio = tri_policy_ratio(log_ratio);
+  to->ratios++;
+  switch ((tri_policy_objective)s->objective) {
+    case TRI_POLICY_CISPO: to->high += ratio > s->epsilon_high && advantage > 0; break;
+    case TRI_POLICY_CLIPPED:
+      to->low += ratio < 1 - s->epsilon && advantage < 0;
+      to->high += ratio > 1 + s->epsilon_high && advantage > 0;
+      break;
+  }
+}
+
 static void add_label(const tri_policy_settings *s, const tri_rollout_completion *c, int64_t k, double lp,
-                      update_sums *to) {
-  const double old = c->old == NULL ? lp : c->old[k], difference = fabs(lp - c->behaviour[k]);
-  const double ratio = exp(lp - old), importance = exp(old - c->behaviour[k]);
+                      const tri_policy_sums *sums, update_sums *to) {
+  const tri_policy_label label = label_of(c, k);
+  const double old = tri_policy_old(s, &label, lp), difference = fabs(lp - label.behaviour);
+  const double importance = exp(old - label.behaviour);
+  if (!s->by_sequence) add_ratio(s, c->advantage, lp - old, to);
   to->labels++;
-  to->low += ratio < 1 - s->epsilon && c->advantage < 0;
-  to->high += ratio > 1 + s->epsilon_high && c->advantage > 0;
+  to->masked += tri_policy_is_off_policy(s, &label, sums) || tri_policy_weight(s, &label, lp, sums) == 0;
   to->difference += difference;
   to->most_difference = tri_larger_double(to->most_difference, difference);
   to->ratio += importance;
   to->least_ratio = importance < to->least_ratio ? importance : to->least_ratio;
   to->most_ratio = tri_larger_double(to->most_ratio, importance);
-  switch ((tri_policy_importance)s->importance) {
-    case TRI_POLICY_TOKEN_MASK: to->masked += importance < s->importance_min || importance > s->importance_max; break;
-    case TRI_POLICY_SEQUENCE_MASK:
-    case TRI_POLICY_TOKEN_TRUNCATE:
-    case TRI_POLICY_SEQUENCE_TRUNCATE:
-    case TRI_POLICY_IMPORTANCE_NONE: break;
-  }
   if (c->reference != NULL) to->kl += exp(c->reference[k] - lp) - (c->reference[k] - lp) - 1;
 }
 
@@ -178,7 +207,9 @@ static update_sums sum_labels(const tri_reinforcement *rl, const tri_policy_sett
     const tri_rollout_completion *c = rl->chosen[i];
     if (rl->packed[i].sample < 0) continue;
     const double *lp = rl->log_probs + rl->packed[i].sample * rl->held.sequence + rl->packed[i].first;
-    for (int64_t k = 0; k < c->count; k++) add_label(settings, c, k, lp[k], &sums);
+    const tri_policy_sums own = sums_of(settings, c, lp);
+    if (settings->by_sequence) add_ratio(settings, c->advantage, own.log_ratio, &sums);
+    for (int64_t k = 0; k < c->count; k++) add_label(settings, c, k, lp[k], &own, &sums);
   }
   return sums;
 }
@@ -201,9 +232,9 @@ tri_status tri_reinforcement_update_metrics(tri_training *t) {
   const tri_policy_settings *settings = &t->config->objective.trained.loss.policy;
   const update_sums s = sum_labels(tri_reinforcement_of(t), settings);
   tri_named_metrics *to = &t->named;
-  tri_named_metrics_set(to, s.low / s.labels, "clip_ratio/low_mean");
-  tri_named_metrics_set(to, s.high / s.labels, "clip_ratio/high_mean");
-  tri_named_metrics_set(to, (s.low + s.high) / s.labels, "clip_ratio/region_mean");
+  tri_named_metrics_set(to, s.low / s.ratios, "clip_ratio/low_mean");
+  tri_named_metrics_set(to, s.high / s.ratios, "clip_ratio/high_mean");
+  tri_named_metrics_set(to, (s.low + s.high) / s.ratios, "clip_ratio/region_mean");
   tri_named_metrics_set(to, s.difference / s.labels, "sampling/sampling_logp_difference/mean");
   tri_named_metrics_set(to, s.most_difference, "sampling/sampling_logp_difference/max");
   tri_named_metrics_set(to, s.ratio / s.labels, "sampling/importance_sampling_ratio/mean");

@@ -41,7 +41,17 @@ void tri_reinforcement_close_rewards(tri_reinforcement *rl) {
 
 /* ---- scoring ----------------------------------------------------------------------------------------------------- */
 
+/* Warns, once, that a pattern exceeds the limits of PCRE2. before: their number before the batch. */
+static void check_limits(const tri_training *t, int64_t r, int64_t before, const tri_rollout_batch *batch) {
+  tri_reinforcement *rl = tri_reinforcement_of(t);
+  const int64_t limits = tri_reward_limits(rl->rewards[r]) - before;
+  if (limits == 0 || rl->warned_of_limits[r]) return;
+  rl->warned_of_limits[r] = true;
+  tri_reward_warn_of_limits(t->config->rewards[r].label, limits, tri_rollout_batch_count(batch));
+}
+
 static tri_status score_by_rule(const tri_training *t, int64_t r, tri_rollout_batch *batch) {
+  const int64_t before = tri_reward_limits(tri_reinforcement_of(t)->rewards[r]);
   for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
     tri_rollout_completion *c = &batch->list[i];
     const tri_scored_completion scored = {.prompt = c->prompt->text,
@@ -56,6 +66,7 @@ static tri_status score_by_rule(const tri_training *t, int64_t r, tri_rollout_ba
                                           .truncated = c->finish == TRI_FINISH_LENGTH};
     TRI_TRY(tri_reward_score(tri_reinforcement_of(t)->rewards[r], &scored, &c->rewards[r]));
   }
+  check_limits(t, r, before, batch);
   return TRI_OK;
 }
 

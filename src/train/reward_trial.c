@@ -1,5 +1,10 @@
 #include "train/reward_trial.h"
 
+#include "base/memory.h"
+#include "generation/generator.h"
+#include "reward/command.h"
+#include "reward/reward.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -26,32 +31,102 @@ static const tri_rollout_prompt *other_answer(const tri_prompt_source *source, i
   return NULL;
 }
 
-static tri_status try_text(const tri_run_config *config, const tri_reward *reward, const tri_rollout_prompt *prompt,
-                           const char *text, size_t bytes, int which, trial_sums *to) {
-  double found = NAN;
-  const tri_scored_completion scored = {.prompt = prompt->text,
-                                        .prompt_bytes = prompt->text_bytes,
-                                        .text = text,
-                                        .text_bytes = bytes,
-                                        .answer = prompt->answer,
-                                        .answer_bytes = prompt->answer_bytes,
-                                        .tokens = 1,
-                                        .max_tokens = config->rollout.max_completion_length};
-  TRI_TRY(tri_reward_score(reward, &scored, &found));
-  if (isnan(found)) return TRI_OK;
-  to->sums[which] += found;
-  to->verdicts[which]++;
+/* A completion that is tried. */
+typedef struct tried {
+  const tri_rollout_prompt *prompt;
+  const char *text;
+  size_t bytes;
+  int which;    /* TRIED_OWN, TRIED_EMPTY or TRIED_OTHER */
+  double found; /* its reward; NaN: no verdict */
+} tried;
+
+/* All completions that are tried. */
+typedef struct tried_list {
+  tried all[MOST_PROMPTS * NUM_TRIED];
+  int64_t count;
+} tried_list;
+
+static void add_tried(tried_list *to, const tri_rollout_prompt *prompt, const char *text, size_t bytes, int which) {
+  to->all[to->count++] = (tried){prompt, text, bytes, which, (double)NAN};
+}
+
+static void list_tried(const tri_prompt_source *source, tried_list *out) {
+  out->count = 0;
+  for (int64_t i = 0; i < source->count && i < MOST_PROMPTS; i++) {
+    const tri_rollout_prompt *prompt = &source->list[i], *other = other_answer(source, i);
+    add_tried(out, prompt, "", 0, TRIED_EMPTY);
+    if (prompt->answer == NULL) continue;
+    add_tried(out, prompt, prompt->answer, prompt->answer_bytes, TRIED_OWN);
+    if (other != NULL) add_tried(out, prompt, other->answer, other->answer_bytes, TRIED_OTHER);
+  }
+}
+
+static tri_status score_by_rule(const tri_run_config *config, const tri_reward *reward, tried_list *list) {
+  for (int64_t i = 0; i < list->count; i++) {
+    tried *one = &list->all[i];
+    const tri_scored_completion scored = {.prompt = one->prompt->text,
+                                          .prompt_bytes = one->prompt->text_bytes,
+                                          .text = one->text,
+                                          .text_bytes = one->bytes,
+                                          .answer = one->prompt->answer,
+                                          .answer_bytes = one->prompt->answer_bytes,
+                                          .tokens = 1,
+                                          .max_tokens = config->rollout.max_completion_length};
+    const tri_status status = tri_reward_score(reward, &scored, &one->found);
+    if (status != TRI_OK)
+      return tri_fail(status, "%s line %" PRId64 ": %s", config->data.prompts, one->prompt->line, tri_status_message());
+  }
   return TRI_OK;
 }
 
-static tri_status try_prompt(const tri_run_config *config, const tri_reward *reward, const tri_prompt_source *source,
-                             int64_t number, trial_sums *to) {
-  const tri_rollout_prompt *prompt = &source->list[number], *other = other_answer(source, number);
-  TRI_TRY(try_text(config, reward, prompt, "", 0, TRIED_EMPTY, to));
-  if (prompt->answer == NULL) return TRI_OK;
-  TRI_TRY(try_text(config, reward, prompt, prompt->answer, prompt->answer_bytes, TRIED_OWN, to));
-  if (other == NULL) return TRI_OK;
-  return try_text(config, reward, prompt, other->answer, other->answer_bytes, TRIED_OTHER, to);
+static tri_status try_rule(const tri_run_config *config, const tri_run_reward *of, bool *compares, tried_list *list) {
+  tri_reward *reward = NULL;
+  TRI_TRY(tri_reward_create(&of->rule, &reward));
+  *compares = *compares || tri_reward_needs_answer(reward);
+  const tri_status status = score_by_rule(config, reward, list);
+  if (tri_reward_limits(reward) > 0) tri_reward_warn_of_limits(of->label, tri_reward_limits(reward), list->count);
+  tri_reward_destroy(reward);
+  return status;
+}
+
+/* Sets the rewards of a program from its answers, and releases them. */
+static tri_status read_answers(const tri_run_reward *of, tri_command_item *items, tried_list *list) {
+  int64_t failed = 0;
+  for (int64_t i = 0; i < list->count; i++) {
+    list->all[i].found = items[i].reward;
+    failed += items[i].failed;
+  }
+  tri_reward_command_release(items, list->count);
+  if (failed == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`reward`: the command of %s has not answered for %" PRId64 " of the %" PRId64
+                  " completions that --dry-run tries; correct the program, or raise its timeout",
+                  of->label, failed, list->count);
+}
+
+/* Runs the command as a run does, but its standard error is that of this process. */
+static tri_status try_command(const tri_run_reward *of, tried_list *list) {
+  tri_reward_command *command = NULL;
+  tri_command_item *items = NULL;
+  bool stopped = false;
+  TRI_TRY(tri_alloc("completions to score", (size_t)list->count, sizeof *items, &items));
+  for (int64_t i = 0; i < list->count; i++) {
+    const tried *one = &list->all[i];
+    items[i] = (tri_command_item){.json = one->prompt->json,
+                                  .json_bytes = one->prompt->json_bytes,
+                                  .prompt = one->prompt->text,
+                                  .prompt_bytes = one->prompt->text_bytes,
+                                  .completion = one->text,
+                                  .completion_bytes = one->bytes,
+                                  .finish = tri_finish_name(TRI_FINISH_END),
+                                  .tokens = 1};
+  }
+  tri_status status = tri_reward_command_create(&of->command, "/dev/stderr", &command);
+  if (status == TRI_OK) status = tri_reward_command_score(command, items, list->count, NULL, NULL, &stopped);
+  if (status == TRI_OK) status = read_answers(of, items, list);
+  tri_reward_command_destroy(command);
+  tri_free(items);
+  return status;
 }
 
 static void print_row(const char *name, double weight, const double *means, FILE *to) {
@@ -63,39 +138,44 @@ static void print_row(const char *name, double weight, const double *means, FILE
   fprintf(to, "\n");
 }
 
-/* Tries one reward, prints its row, and adds its means to the totals. */
-static tri_status try_reward(const tri_run_config *config, const tri_prompt_source *source, const tri_reward *reward,
-                             const char *name, double totals[NUM_TRIED], FILE *to) {
+/* Prints the row of a reward, and adds its means to the totals. */
+static void add_reward(const tri_run_reward *of, const tried_list *list, double totals[NUM_TRIED], FILE *to) {
   trial_sums sums = {{0}, {0}};
   double means[NUM_TRIED];
-  for (int64_t i = 0; i < source->count && i < MOST_PROMPTS; i++) {
-    const tri_status status = try_prompt(config, reward, source, i, &sums);
-    if (status != TRI_OK)
-      return tri_fail(status, "%s line %" PRId64 ": %s", config->data.prompts, source->list[i].line,
-                      tri_status_message());
+  for (int64_t i = 0; i < list->count; i++) {
+    const tried *one = &list->all[i];
+    if (isnan(one->found)) continue;
+    sums.sums[one->which] += one->found;
+    sums.verdicts[one->which]++;
   }
   for (int k = 0; k < NUM_TRIED; k++) {
-    means[k] = sums.verdicts[k] == 0 ? NAN : sums.sums[k] / sums.verdicts[k];
-    totals[k] += sums.verdicts[k] == 0 ? 0 : tri_reward_weight(reward) * means[k];
+    means[k] = sums.verdicts[k] == 0 ? (double)NAN : sums.sums[k] / sums.verdicts[k];
+    totals[k] += sums.verdicts[k] == 0 ? 0 : of->rule.weight * means[k];
   }
-  print_row(name, tri_reward_weight(reward), means, to);
+  print_row(of->label, of->rule.weight, means, to);
+}
+
+static tri_status try_rewards(const tri_run_config *config, tried_list *list, bool *compares, double totals[NUM_TRIED],
+                              FILE *to) {
+  for (int64_t r = 0; r < config->num_rewards; r++) {
+    const tri_run_reward *of = &config->rewards[r];
+    TRI_TRY(tri_run_reward_is_command(of) ? try_command(of, list) : try_rule(config, of, compares, list));
+    add_reward(of, list, totals, to);
+  }
   return TRI_OK;
 }
 
 tri_status tri_reward_trial(const tri_run_config *config, const tri_run_data *data, FILE *to) {
   double totals[NUM_TRIED] = {0};
   bool compares = false;
+  tried_list *list = NULL;
+  TRI_TRY(tri_alloc("completions to score", 1, sizeof *list, &list));
   fprintf(to, "rewards of up to %d prompts, whose completion is\n  %-16s %8s %14s %14s %14s\n", MOST_PROMPTS, "",
           "weight", "their answer", "an empty text", "another answer");
-  for (int64_t r = 0; r < config->num_rewards; r++) {
-    tri_reward *reward = NULL;
-    if (tri_run_reward_is_command(&config->rewards[r])) continue;
-    TRI_TRY(tri_reward_create(&config->rewards[r].rule, &reward));
-    compares = compares || tri_reward_needs_answer(reward);
-    const tri_status status = try_reward(config, &data->prompts, reward, config->rewards[r].label, totals, to);
-    tri_reward_destroy(reward);
-    TRI_TRY(status);
-  }
+  list_tried(&data->prompts, list);
+  const tri_status status = try_rewards(config, list, &compares, totals, to);
+  tri_free(list);
+  TRI_TRY(status);
   if (config->num_rewards > 1) print_row("sum", 1, totals, to);
   if (!compares || (totals[TRIED_OWN] > totals[TRIED_EMPTY] && totals[TRIED_OWN] > totals[TRIED_OTHER])) return TRI_OK;
   return tri_fail(

@@ -2,11 +2,13 @@
 
 #include "base/count.h"
 #include "base/flight_recorder.h"
+#include "base/format.h"
 #include "comm/agreement.h"
 #include "engine/model_files.h"
 #include "engine/send_weights.h"
 #include "generation/scheduler.h"
 #include "model/trainable.h"
+#include "schedule/layout.h"
 
 tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest, tri_runner_sizes *out) {
   const tri_rollout_settings *r = &config->rollout;
@@ -71,14 +73,19 @@ static tri_status load_base(tri_training *t, tri_rollout_ranks *r) {
   return status;
 }
 
+/* Checks that the ranks of a job are whole replicas, and that a replica's ranks can share each layer. */
+static tri_status check_tensor(const tri_run_config *config, int64_t ranks) {
+  const int64_t tensor = config->rollout.tensor;
+  if (tensor <= ranks && ranks % tensor == 0) return tri_layout_check_tensor("rollout.tensor", tensor, &config->model);
+  return tri_fail(TRI_BAD_CONFIG, "`rollout.tensor` %ld does not divide the %ld rank%s of this job into replicas",
+                  (long)tensor, (long)ranks, TRI_PLURAL(ranks));
+}
+
 tri_status tri_rollout_ranks_create(tri_training *t, tri_rollout_ranks *out) {
   const tri_group *world = &t->mesh.world;
   const int64_t tensor = t->config->rollout.tensor;
   *out = (tri_rollout_ranks){.replicas = tri_replicas_alone(), .published = -1};
-  if (tensor > world->size || world->size % tensor != 0) {
-    return tri_fail(TRI_BAD_CONFIG, "`rollout.tensor` %ld does not divide the %d rank%s of this job into replicas",
-                    (long)tensor, world->size, world->size == 1 ? "" : "s");
-  }
+  TRI_TRY(check_tensor(t->config, world->size));
   TRI_TRY(tri_replicas_create(world, tensor, &t->config->model, NULL, &out->replicas));
   TRI_TRY(tri_engine_finish(t->engine));
   TRI_TRY(agree_on_place(t, &out->in_place));
@@ -167,6 +174,7 @@ tri_status tri_rollout_ranks_plan(const tri_run_config *config, const tri_engine
   bool in_place = false;
   *out = (tri_runner_need){0};
   if (config->data.prompts[0] == '\0') return TRI_OK;
+  TRI_TRY(check_tensor(config, tri_layout_ranks(&config->layout)));
   TRI_TRY(tri_rollout_ranks_sizes(config, longest, &sizes));
   TRI_TRY(tri_engine_parts_create(options, &first, device, &parts));
   tri_status status = tri_weights_create(parts.table, parts.buckets, config->precision, &weights);

@@ -1,5 +1,6 @@
 #include "train/rollout_record.h"
 
+#include "base/log.h"
 #include "files/file.h"
 #include "files/json_kind.h"
 #include "files/lines.h"
@@ -8,6 +9,7 @@
 #include "tokenizer/json_text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,18 +19,19 @@ enum { LONGEST_LINE_BYTES = 64 << 20 };
 
 /* ---- resuming ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether a line belongs to one of the first `batches` batches. */
-static bool stays(const tri_line *line, int64_t batches) {
+/* Returns the batch of a line if it is one of the first `batches` batches; -1 otherwise. */
+static int64_t batch_of(const tri_line *line, int64_t batches) {
   json_t *object = line->too_long ? NULL : json_loadb(line->text, line->bytes, JSON_ALLOW_NUL, NULL);
   const json_t *batch = json_object_get(object, "batch");
-  const bool out = line->ended && json_is_integer(batch) && json_integer_value(batch) < batches;
+  const bool stays = line->ended && json_is_integer(batch) && json_integer_value(batch) < batches;
+  const int64_t out = stays ? json_integer_value(batch) : -1;
   json_decref(object);
   return out;
 }
 
-/* Sets *end to the offset after the lines of the first `batches` batches. Batches ascend, so all other lines follow
- * them. */
-static tri_status find_end(const char *path, int64_t batches, int64_t *end) {
+/* Sets *end to the offset after the lines of the first `batches` batches, and *last to the batch of the last of these
+ * lines, -1 if there are none. Batches ascend, so all other lines follow them. */
+static tri_status find_end(const char *path, int64_t batches, int64_t *end, int64_t *last) {
   tri_lines *lines = NULL;
   bool there = true;
   *end = 0;
@@ -37,8 +40,10 @@ static tri_status find_end(const char *path, int64_t batches, int64_t *end) {
   while (status == TRI_OK && there) {
     tri_line line;
     status = tri_lines_next_any(lines, &line, &there);
-    if (status != TRI_OK || !there || !stays(&line, batches)) break;
+    const int64_t batch = status != TRI_OK || !there ? -1 : batch_of(&line, batches);
+    if (batch < 0) break;
     *end = line.end;
+    *last = batch;
   }
   tri_lines_close(lines);
   return status;
@@ -46,9 +51,13 @@ static tri_status find_end(const char *path, int64_t batches, int64_t *end) {
 
 tri_status tri_rollout_record_open(const tri_run_config *config, int64_t batches, FILE **out) {
   char path[TRI_PATH_BYTES];
-  int64_t end = 0;
+  int64_t end = 0, last = -1;
   TRI_TRY(tri_path_join(path, config->output, "rollouts.jsonl"));
-  if (tri_path_exists(path)) TRI_TRY(find_end(path, batches, &end));
+  if (tri_path_exists(path)) TRI_TRY(find_end(path, batches, &end, &last));
+  if (last + 1 < batches) {
+    tri_warn("%s has lost its lines from batch %" PRId64 " on, and continues with batch %" PRId64 " (numbers from 0)",
+             path, last + 1, batches);
+  }
   if (tri_path_exists(path) && truncate(path, end) != 0)
     return tri_fail(TRI_IO_FAILED, "cannot shorten %s: %s", path, tri_write_fault(errno));
   *out = fopen(path, "ae");

@@ -44,11 +44,26 @@ static tri_status open_and_run(tri_training *t, const char *resume) {
   return tri_training_is_over(t) ? tri_training_finish_ended(t) : run_loop(t);
 }
 
+static void print_objective_key(void *context, const tri_config_difference *difference) {
+  (void)context;
+  printf(", %s: %s", difference->key, difference->right);
+}
+
+/* Prints the keys of grpo that are not the defaults, such as those of objective.recipe. */
+static void print_objective(const tri_objective_config *objective) {
+  tri_objective_config usual = *objective;
+  usual.policy = tri_policy_usual;
+  printf("objective: %s", tri_objective_config_name(objective));
+  tri_config_differences(&tri_objective_table, &usual, objective, print_objective_key, NULL);
+  printf("\n");
+}
+
 /* Plans the memory of rollouts, and tries the rewards, which reads the prompts. */
 static tri_status try_rollouts(tri_training *t, const tri_engine_options *options, tri_runner_need *out) {
   if (t->config->data.prompts[0] == '\0') return TRI_OK;
   TRI_TRY(tri_run_data_open(t->config, t->task->data, &t->identity, &t->data));
   TRI_TRY(tri_rollout_ranks_plan(t->config, options, tri_run_data_longest_prompt(&t->data), t->device, out));
+  print_objective(&t->config->objective);
   return tri_reward_trial(t->config, &t->data, stdout);
 }
 

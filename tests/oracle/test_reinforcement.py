@@ -118,6 +118,8 @@ def test_equal_completions(tmp_path, made, plain, name):
     runs.train(tmp_path, made, ranks_words(NEAR[name].get("ranks", 2)), **COMPARED(made), **more)
     lines, rollouts, _ = runs.ended(tmp_path)
     assert rollouts == plain["fp64"][1]
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"]
     for mine, theirs in zip(lines, plain["fp64"][0], strict=True):
         assert mine.keys() == theirs.keys()
         for key in mine.keys() - {"bad_steps"}:
@@ -193,6 +195,24 @@ def test_the_run_file_of_a_run(tmp_path, made):
     (tmp_path / "again.yaml").write_text(text.replace(str(tmp_path / "run"), str(tmp_path / "again/run")))
     trireme("train", tmp_path / "again.yaml")
     assert runs.ended(tmp_path / "again") == expected
+
+
+ONE_REWARD = {"exact": dict(name="exact"), "a pattern": dict(name="regex", pattern="^[a-f]"), "a weight": dict(name="exact", weight=0.5), "a label": dict(name="exact", label="mine"), "a command": dict(command="size.py"),
+              "a named command": dict(command="size.py", name="size", workers=2, timeout=20)}
+
+
+@pytest.mark.parametrize("name", ONE_REWARD)
+def test_the_run_file_of_a_run_with_one_reward(tmp_path, made, name):
+    """It has all keys of the reward, and a run that resumes with another one reads them."""
+    (tmp_path / "size.py").write_text("import json, sys\nfor line in sys.stdin:\n    asked = json.loads(line)\n    print(json.dumps(dict(id=asked['id'], reward=len(asked['completion']))), flush=True)\n")
+    reward = {key: f"{sys.executable} {tmp_path}/size.py" if key == "command" else value for key, value in ONE_REWARD[name].items()}
+    runs.train(tmp_path, made, ["--stop-at", 2], reward=[reward])
+    text = (tmp_path / "run/config.yaml").read_text()
+    (tmp_path / "again.yaml").write_text(text.replace(str(tmp_path / "run"), str(tmp_path / "again/run")))
+    trireme("train", tmp_path / "again.yaml", "--stop-at", 2)
+    assert runs.ended(tmp_path / "again") == runs.ended(tmp_path)
+    said = trireme("train", runs.write_run(tmp_path, made, reward=[dict(name="contains", text="q")])).stderr
+    assert "reward was " in said and " from here on" in said, said
 
 
 def test_stop_strings(tmp_path, made):
@@ -522,11 +542,31 @@ class PyTorch:
 
 def objective_of(torch, objective, log_probs, old, advantage, reference):
     """The value of each label, whose negative sum with normalisers is the loss (TRL 1.16)."""
+    ratio = ratio_of(torch, objective, log_probs, old)
+    if is_off_policy(objective, log_probs, old, advantage):
+        return 0 * ratio
+    return surrogate_of(torch, objective, log_probs, ratio, advantage) - objective.get("beta", 0) * ratio * kl_of(torch, log_probs, reference)
+
+
+def ratio_of(torch, objective, log_probs, old):
     ratio = log_probs - old
     if objective.get("importance_sampling_level") == "sequence":
         ratio = ratio.mean().expand(len(log_probs))
-    ratio = torch.exp(ratio)
-    return surrogate_of(torch, objective, log_probs, ratio, advantage) - objective.get("beta", 0) * ratio * kl_of(torch, log_probs, reference)
+    return torch.exp(ratio)
+
+
+def is_off_policy(objective, log_probs, old, advantage):
+    """Old log-probabilities are those of sampling."""
+    return advantage < 0 and (old - log_probs).mean().item() > objective.get("off_policy_mask_threshold", numpy.inf)
+
+
+def clipped_in(objective, ratio, advantage):
+    """Which labels are clipped at the lower and at the upper bound; one for a completion whose ratio is one number (TRL 1.16: clip_ratio/..., and cispo_clip_ratio)."""
+    ratio = ratio[:1] if objective.get("importance_sampling_level") == "sequence" else ratio
+    low, high = objective.get("epsilon", 0.2), objective.get("epsilon_high", objective.get("epsilon", 0.2))
+    if objective.get("loss_type") == "cispo":
+        return [False] * len(ratio), [advantage > 0 and one > high for one in ratio.tolist()]
+    return [advantage < 0 and one < 1 - low for one in ratio.tolist()], [advantage > 0 and one > 1 + high for one in ratio.tolist()]
 
 
 def kl_of(torch, log_probs, reference):
@@ -554,6 +594,7 @@ UPDATES = {
     "iterations": dict(num_iterations=3, epsilon=0.1, epsilon_high=0.15), "cispo": dict(loss_type="cispo", epsilon_high=1.02, num_iterations=2), "delta": dict(delta=1.05, num_iterations=3),
     "sequences": dict(importance_sampling_level="sequence", loss_type="grpo", num_iterations=2, epsilon=0.01), "rloo": dict(baseline="leave_one_out", scale_rewards="none", num_iterations=2),
     "truncated ones masked": dict(mask_truncated_completions=True, loss_type="grpo", num_iterations=2), "by the batch": dict(scale_rewards="batch"),
+    "off-policy ones masked": dict(num_iterations=3, off_policy_mask_threshold=0.05),
     "a reference": dict(beta=0.3), "a reference of sequences": dict(beta=0.5, importance_sampling_level="sequence", loss_type="grpo", num_iterations=2), "a reference at a temperature": dict(beta=0.2, temperature=0.7, num_iterations=2),
 }
 
@@ -647,12 +688,17 @@ def test_updates_are_pytorchs(tmp_path, made, name):
         old = [theirs.log_probs(one, temperature).detach() for one in rollouts]
         reference = [initial.log_probs(one, temperature).detach() for one in rollouts]
         for line in lines[batch * iterations:(batch + 1) * iterations]:
-            loss, kl = 0, []
+            loss, kl, low, high, masked = 0, [], [], [], []
             for one, before, base, advantage in zip(rollouts, old, reference, advantages, strict=True):
                 if counts(objective, one):
                     found = theirs.log_probs(one, temperature)
                     loss = loss - (objective_of(torch, objective, found, before, advantage, base) * normaliser_of(objective, rollouts, one)).sum()
                     kl += kl_of(torch, found.detach(), base).tolist()
+                    masked += [is_off_policy(objective, found, before, advantage)] * len(found)
+                    for all_of, some in zip((low, high), clipped_in(objective, ratio_of(torch, objective, found.detach(), before), advantage)):
+                        all_of += some
+            shares = {"clip_ratio/low_mean": low, "clip_ratio/high_mean": high, "clip_ratio/region_mean": [sum(one) for one in zip(low, high)], "masked": masked}
+            assert {key: line[key] for key in shares} == pytest.approx({key: numpy.mean(values) for key, values in shares.items()}, rel=1e-12)
             if "beta" in objective:
                 assert line["kl"] == pytest.approx(numpy.mean(kl), rel=1e-8, abs=1e-12)
             assert line["loss"] == pytest.approx(loss.item(), rel=1e-9, abs=1e-11)

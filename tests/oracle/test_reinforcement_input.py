@@ -1,8 +1,10 @@
 """Mistakes in run files of reinforcement learning, in files of prompts, templates and tokenizers: each has a status, and one message with the file, the line and what to do."""
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import reinforcement_runs as runs
@@ -83,6 +85,32 @@ def test_epochs(tmp_path, made):
     check(trireme("train", tmp_path / "run.yaml", status=BAD_KEYS), "`optimizer.epochs` does not go with objective.name grpo, which learns from data.prompts; give optimizer.steps")
 
 
+BY_REWARD = {"checkpoint.best": dict(checkpoint=dict(best=True)), "evaluation.stop_after": dict(evaluation=dict(every=1, stop_after=2))}
+
+
+@pytest.mark.parametrize("key", BY_REWARD)
+def test_keys_that_go_by_rewards(tmp_path, made, key):
+    """They name the key of held-out prompts, not that of a corpus."""
+    refused(tmp_path, made, BAD_KEYS, [f"`{key}` needs rewards of held-out prompts: name a file in data.validation_prompts"], **BY_REWARD[key])
+    refused(tmp_path, made, BAD_KEYS, [f"`{key}` needs rewards of held-out prompts, and evaluation.every is 0"], data=dict(validation_prompts=str(made / "held-out.jsonl")),
+            **{**BY_REWARD[key], "evaluation": dict(BY_REWARD[key].get("evaluation", {}), every=0)})
+
+
+OF_OTHER_PROGRAMS = {**dict.fromkeys(["top_k", "top_p", "min_p", "repetition_penalty"], "completions that are trained on are drawn from the whole distribution at rollout.temperature; "),
+                     **dict.fromkeys(["ranks", "max_staleness"], "all ranks sample and train in turn, "), "n": "completions of a prompt are rollout.num_generations", "gpu_memory_utilization": "memory of completions is rollout.slots and rollout.cache"}
+
+
+@pytest.mark.parametrize("key", OF_OTHER_PROGRAMS)
+def test_keys_of_other_programs(tmp_path, made, key):
+    refused(tmp_path, made, BAD_KEYS, [f"`{key}` is not a key of `rollout:` at line 1 of ", "; " + OF_OTHER_PROGRAMS[key]], rollout={key: 1})
+    refused(tmp_path, made, BAD_KEYS, [f"`{key}` is not a key of `rollout:`", "; " + OF_OTHER_PROGRAMS[key]], ["--set", f"rollout.{key}=1"])
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_replicas_of_more_ranks_than_heads(tmp_path, made, words):
+    refused(tmp_path, made, BAD_KEYS, ["rollout.tensor 4 does not divide the model's 2 heads; 2 would"], (*ranks_words(4), *words), rollout=dict(tensor=4))
+
+
 def test_replicas_that_do_not_divide_the_ranks(tmp_path, made):
     refused(tmp_path, made, BAD_KEYS, ["`rollout.tensor` 2 does not divide the 3 ranks of this job into replicas"], ranks_words(3), rollout=dict(tensor=2))
 
@@ -96,6 +124,13 @@ def test_dropout(tmp_path, made):
 
 
 # ---- prompts ---------------------------------------------------------------------------------------------------------
+
+ASKED = """import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(json.dumps({"id": asked["id"], "reward": float(asked["completion"] == asked["answer"])}), flush=True)
+"""
+
 
 def line(**keys):
     return json.dumps(dict(dict(answer="a"), **keys))
@@ -146,6 +181,15 @@ def test_an_answer_that_is_no_number(tmp_path, made):
     refused(tmp_path, made, BAD_FILE, ["/prompts.jsonl line 1: reward number: answer: \"", "\" has no number; write one, or use `exact`, which compares texts"], reward="number")
 
 
+@pytest.mark.parametrize("answer, text", [(0.1, "0.1"), (2.5, "2.5"), (3.0, "3.0"), (1e-7, "1.0e-07"), (12, "12"), (0.30000000000000004, "0.30000000000000004")])
+def test_answers_that_are_numbers(tmp_path, made, answer, text):
+    """An answer that is a JSON number is compared as its shortest text, not as 0.10000000000000001: a dry run's completions are answers."""
+    (tmp_path / "prompts.jsonl").write_text(line(prompt="a", answer=answer, text=text))
+    (tmp_path / "ask.py").write_text(ASKED.replace('asked["answer"]', 'asked["text"]'))
+    said = trireme("train", runs.write_run(tmp_path, made, data=dict(prompts=str(tmp_path / "prompts.jsonl")), reward=[dict(command=f"{sys.executable} {tmp_path}/ask.py")]), "--dry-run").stdout
+    assert re.search(r"^  command +1 +1\.0000 +0\.0000 +-$", said, re.MULTILINE), said[:500]
+
+
 def test_long_prompts_are_left_out(tmp_path, made):
     """With skip_long; one that just fits is not; a file of nothing else is refused."""
     longest, longer = json.dumps(dict(prompt=17 * "a", answer="a")), json.dumps(dict(prompt=18 * "a", answer="a"))
@@ -169,6 +213,7 @@ def test_prompts_that_are_fine(tmp_path, made):
 TEMPLATES = {
     "raises": ("{{ raise_exception('no such role') }}", "/model/chat_template.jinja line 1 column 19: the template refuses the conversation: no such role"),
     "wrong": ("{% for %}", "/model/chat_template.jinja line 1 column 8: a name is missing before `%}`"),
+    "empty": ("", "`prompt`: the chat template makes an empty text of its messages; correct the template"),
     "undefined": ("{{ nosuch.x }}", "/model/chat_template.jinja line 1 column 11: `nosuch` is undefined"),
 }
 GOOD = "{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}{{ letter | default('k') }}{% endif %}"
@@ -240,10 +285,47 @@ def test_no_token_ends_a_text(tmp_path, made):
     assert {one["finish"] for one in runs.rollouts_of(tmp_path)} == {"length", "stop"}
 
 
+# ---- dry runs --------------------------------------------------------------------------------------------------------
+
+def test_a_dry_run_tries_commands(tmp_path, made):
+    (tmp_path / "ask.py").write_text(ASKED)
+    path = runs.write_run(tmp_path, made, reward=["exact", dict(name="mine", command=f"{sys.executable} {tmp_path}/ask.py", weight=3)])
+    said = trireme("train", path, "--dry-run").stdout
+    assert re.search(r"^  mine +3 +1\.0000 +0\.0000 +0\.0000$", said, re.MULTILINE) and re.search(r"^  sum +1 +4\.0000 +0\.0000 +0\.0000$", said, re.MULTILINE)
+    assert not (tmp_path / "run").exists()
+    for command, status, texts in (("/nosuch/reward", BAD_KEYS, ["`/nosuch/reward` cannot be started (exit status 127)", "not found"]), ("exit 3", 5, ["`exit 3` has ended three times in a row without an answer, with exit status 3"]),
+                                   ("sleep 100", BAD_KEYS, ["the command of mine has not answered for 60 of the 60 completions that --dry-run tries"])):
+        refused(tmp_path, made, status, texts, ["--dry-run"], reward=[dict(name="mine", command=command, timeout=0.3)])
+
+
+@pytest.mark.parametrize("words, keys", [(dict(recipe="gspo", epsilon=0.5), "loss_type: grpo, epsilon: 0.5, epsilon_high: 0.0004, importance_sampling_level: sequence"), (dict(recipe="rloo"), "scale_rewards: none, baseline: leave_one_out"),
+                                         (dict(recipe="dr_grpo", importance_sampling=dict(min=0.1)), "loss_type: dr_grpo, scale_rewards: none, importance_sampling.min: 0.1"), (dict(name="grpo"), "")], ids=str)
+def test_a_dry_run_prints_the_keys_of_a_recipe(tmp_path, made, words, keys):
+    said = trireme("train", runs.write_run(tmp_path, made, objective=words), "--dry-run").stdout
+    assert f"objective: grpo{', ' * bool(keys)}{keys}\n" in said, said[:500]
+
+
+def test_a_pattern_that_exceeds_its_limits(tmp_path, made):
+    """It does not match, and the run warns once."""
+    path = runs.write_run(tmp_path, made, reward=[dict(name="regex", label="deep", pattern="(?R)|x"), "exact"])
+    for words, count in (((), 24), (("--dry-run",), 60)):
+        assert trireme("train", path, *words).stderr.count(f"reward deep: its pattern took too many steps for {count} of {count} completions, which count as not matching") == 1
+
+
 # ---- in the course of a run ------------------------------------------------------------------------------------------
 
 def test_nothing_passes_the_filter(tmp_path, made):
     refused(tmp_path, made, DIVERGED, ["none of 24 groups has a mean reward within rollout.filter, so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
+
+
+@pytest.mark.parametrize("damage, first", [(lambda path: path.unlink(), 0), (lambda path: path.write_text("no\n" + path.read_text()), 0),
+                                          (lambda path: path.write_text(path.read_text()[:2000]), 1)], ids=["gone", "other text", "cut"])
+def test_a_damaged_record(tmp_path, made, damage, first):
+    """The run goes on, and names the first batch that is lost."""
+    runs.train(tmp_path, made, ["--stop-at", 2])
+    damage(tmp_path / "run/rollouts.jsonl")
+    assert f"/run/rollouts.jsonl has lost its lines from batch {first} on, and continues with batch 2 (numbers from 0)" in trireme("train", tmp_path / "run.yaml").stderr
+    assert [line["batch"] for line in runs.rollouts_of(tmp_path)][-2 * runs.GROUPS * runs.SIZE:] == [2] * runs.GROUPS * runs.SIZE + [3] * runs.GROUPS * runs.SIZE
 
 
 def test_other_prompts_on_the_way(tmp_path, made):
