@@ -94,8 +94,8 @@ INLINE void pack_tile(tri_dtype type, const void *b, int64_t ldb, bool transpose
   }
 }
 
-/* Packs a tile of which some rows or columns are beyond the matrix: from a copy that is padded with zeros. `row` and
- * `column`: its place in b as it is stored. */
+/* Packs a tile with rows or columns beyond the matrix, from a copy that is padded with zeros. `row` and `column`: its
+ * place in b as it is stored. */
 static void pack_edge(const tri_cpu_panels *job, int64_t row, int64_t column, int64_t pairs, uint32_t *to) {
   char copy[DEPTH * LANES * 4] __attribute__((aligned(64)));
   const bool t = job->b_transposed;
