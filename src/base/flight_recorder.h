@@ -21,10 +21,14 @@ typedef enum tri_record_kind {
   TRI_RECORD_PROGRESS,   /* progress of collectives in the background */
 } tri_record_kind;
 
+/* Codes of work that is a part of a step and is not an instruction of its program. Instructions have their own codes,
+ * which are smaller. */
+enum { TRI_RECORD_SAMPLE = 1000, TRI_RECORD_MOVE };
+
 /* Texts are not copied and must stay valid. Numbers that do not apply are -1. */
 typedef struct tri_record {
   tri_record_kind kind;
-  int32_t code;      /* work: a number that the caller defines */
+  int32_t code;      /* work: the code of an instruction, or TRI_RECORD_SAMPLE or _MOVE; -1: not a part of a step */
   const char *name;  /* "forward", "all_reduce" */
   const char *group; /* communication: "tensor"; NULL otherwise */
   uint64_t number; /* collective: its number in the group, from 1; message: a number that its start and its wait share;

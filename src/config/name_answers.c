@@ -170,8 +170,8 @@ static const struct {
 } sections[] = {
     {"rollout",
      {"top_k top_p min_p repetition_penalty presence_penalty frequency_penalty",
-      "completions that are trained on are drawn from the whole distribution at rollout.temperature; top_k and top_p "
-      "are keys of samples, and options of trireme generate"}},
+      "completions that are trained on are drawn from the whole distribution at rollout.temperature; those of held-out "
+      "prompts have rollout.validation_top_k, validation_top_p, validation_min_p and validation_repetition_penalty"}},
     {"rollout",
      {"ranks max_staleness staleness",
       "all ranks sample and train in turn, so that completions are of the weights that are trained; leave it out"}},

@@ -34,7 +34,8 @@ static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
     case TRI_EVENT_BACKWARD:
     case TRI_EVENT_BACKWARD_INPUT:
     case TRI_EVENT_BACKWARD_WEIGHT:
-    case TRI_EVENT_LOAD: break;
+    case TRI_EVENT_LOAD:
+    case TRI_EVENT_SAMPLE: break;
     case TRI_EVENT_OPTIMIZER: return &time->optimizer;
     case TRI_EVENT_COMMUNICATION: return axis == TRI_EVENT_NO_AXIS ? &time->optimizer : &time->along[axis];
   }

@@ -46,6 +46,10 @@ static tri_event event_of(const tri_mesh *mesh, const tri_record *record, double
   event.micro_batch = record->micro_batch;
   event.chunk = record->chunk;
   event.lane = record->background ? TRI_LANE_COMMUNICATION : TRI_LANE_COMPUTE;
+  if (record->kind == TRI_RECORD_WORK && record->code >= TRI_RECORD_SAMPLE) {
+    event.kind = record->code == TRI_RECORD_SAMPLE ? TRI_EVENT_SAMPLE : TRI_EVENT_COMMUNICATION;
+    return event;
+  }
   if (record->kind == TRI_RECORD_WORK) {
     tri_instruction_kind kind = (tri_instruction_kind)record->code;
     event.kind = tri_instruction_event(kind);

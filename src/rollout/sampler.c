@@ -88,12 +88,11 @@ static tri_status end_completion(void *context, tri_sequence *sequence) {
 }
 
 static tri_sequence_options options_of(const tri_rollout_sampler *s, writing *w) {
-  return (tri_sequence_options){.sampling = {.temperature = s->temperature,
-                                             .top_p = 1,
-                                             .repetition_penalty = 1,
-                                             .seed = s->seed,
-                                             .prompt = (uint64_t)w->to->group,
-                                             .sample = (uint64_t)w->to->sample},
+  tri_sampling sampling = s->sampling;
+  sampling.seed = s->seed;
+  sampling.prompt = (uint64_t)w->to->group;
+  sampling.sample = (uint64_t)w->to->sample;
+  return (tri_sequence_options){.sampling = sampling,
                                 .ends = s->ends,
                                 .num_ends = s->num_ends,
                                 .wanted = s->most,

@@ -17,7 +17,7 @@ typedef struct tri_rollout_sampler {
   const char *stops[TRI_ROLLOUT_MOST_STOPS]; /* [num_stops], strings that end a completion */
   int num_stops;
   uint64_t seed;         /* seed of the random numbers (tri_sampling) */
-  double temperature;    /* temperature of the sampling (tri_sampling); all tokens are candidates */
+  tri_sampling sampling; /* temperature and candidates; the members of random numbers are set for each completion */
   int64_t most;          /* largest number of tokens of a completion */
   int64_t slots;         /* largest number of sequences that a replica runs at the same time */
   bool stops_when_asked; /* a request to stop cancels the completions */

@@ -21,13 +21,16 @@ typedef struct tri_rollout_settings {
   struct {
     double low, high; /* the mean reward of a group that is trained on is above `low` and below `high` */
   } filter;
-  int64_t max_filtered; /* number of groups that `filter` may drop for a batch; after more, the batch is trained on with
-                           the groups that it has */
+  int64_t max_filtered; /* after more groups than this have been dropped by `filter`, no further groups begin, and the
+                           batch is trained on with the groups that it has */
   double validation_temperature; /* temperature of the completions of held-out prompts */
-  double max_failed;             /* largest share of a batch's completions that commands may leave without an answer */
-  double max_logp_difference;    /* mean difference between the log-probabilities of sampling and of training above
-                                    which the run stops; 0: by the precision */
-  int64_t log;                   /* number of groups of each batch whose texts are written to rollouts.jsonl */
+  /* Candidates and penalty of these completions, as in tri_sampling. */
+  int64_t validation_top_k;
+  double validation_top_p, validation_min_p, validation_repetition_penalty;
+  double max_failed;          /* largest share of a batch's completions that commands may leave without an answer */
+  double max_logp_difference; /* mean difference between the log-probabilities of sampling and of training above
+                                 which the run stops; 0: by the precision */
+  int64_t log;                /* number of groups of each batch whose texts are written to rollouts.jsonl */
   tri_rollout_stop stops[TRI_ROLLOUT_STOPS]; /* [num_stops], strings that end a completion */
   int64_t num_stops;
 } tri_rollout_settings;

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MOST = 1 << 24 };
+enum { MOST = 1 << 24, MOST_COMPLETIONS = 1 << 20 };
 
 #define COUNT(NAME, LOW, HIGH)                                                                                         \
   TRI_CONFIG_KEY(tri_rollout_settings, NAME, TRI_CONFIG_INT), .range = {.low = LOW, .high = HIGH}
@@ -55,7 +55,7 @@ static const tri_config_key rollout_keys[] = {
      .table = &filter_table,
      .help = "dynamic sampling (DAPO): groups to pass over"},
     {COUNT(max_filtered, 0, MOST), .fallback = "256",
-     .help = "most groups that a batch passes over; then it is trained on what it has"},
+     .help = "after more groups that `filter` drops no further ones begin, and the batch is trained on what it has"},
     {.name = "stop",
      .type = TRI_CONFIG_LIST,
      .offset = offsetof(tri_rollout_settings, stops),
@@ -70,6 +70,17 @@ static const tri_config_key rollout_keys[] = {
     TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, TRI_CONFIG_KEY(tri_rollout_settings, validation_temperature, TRI_CONFIG_DOUBLE), .fallback = "0.0",
      .range = {.low = 0, .high = 1e6),
      .help = "temperature of the completions of data.validation_prompts; 0: always the most likely token"},
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, COUNT(validation_top_k, 0, MOST), .fallback = "0",
+     .help = "likeliest tokens that are candidates in these completions; 0: all tokens"),
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, TRI_CONFIG_KEY(tri_rollout_settings, validation_top_p, TRI_CONFIG_DOUBLE), .fallback = "1.0",
+     .range = {.low = 0, .high = 1, .open_low = true},
+     .help = "probability that their candidates must reach together; 1: all tokens"),
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, TRI_CONFIG_KEY(tri_rollout_settings, validation_min_p, TRI_CONFIG_DOUBLE), .fallback = "0.0",
+     .range = {.low = 0, .high = 1},
+     .help = "share of the highest probability that their candidates must have; 0: all tokens"),
+    TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, TRI_CONFIG_KEY(tri_rollout_settings, validation_repetition_penalty, TRI_CONFIG_DOUBLE), .fallback = "1.0",
+     .range = {.low = 1e-2, .high = 1e2},
+     .help = "penalty for tokens that occur already (as in transformers); 1: none"),
     TRI_CONFIG_ROW(FREE, TRI_CONFIG_KEY(tri_rollout_settings, max_failed, TRI_CONFIG_DOUBLE), .fallback = "0.05",
      .range = {.low = 0, .high = 1),
      .help = "share of a batch's completions without an answer of a command, above which the run saves and ends"},
@@ -309,6 +320,12 @@ static tri_status check_sizes(const tri_run_config *c) {
                     "`rollout.%s` is missing, and objective.name is grpo; for example `rollout: {prompts: 32, "
                     "num_generations: 8, max_completion_length: 512}`",
                     r->prompts == 0 ? "prompts" : "max_completion_length");
+  }
+  if (r->prompts * r->num_generations > MOST_COMPLETIONS) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`rollout.prompts` %" PRId64 " with %" PRId64
+                    " completions each are more than %d completions in a batch; use fewer",
+                    r->prompts, r->num_generations, (int)MOST_COMPLETIONS);
   }
   if (r->num_generations < 2) {
     return tri_fail(

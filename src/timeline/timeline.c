@@ -17,6 +17,7 @@ const char *tri_event_kind_name(tri_event_kind kind) {
     case TRI_EVENT_BACKWARD_WEIGHT: return "backward_weight";
     case TRI_EVENT_OPTIMIZER: return "optimizer";
     case TRI_EVENT_LOAD: return "load";
+    case TRI_EVENT_SAMPLE: return "sample";
     case TRI_EVENT_COMMUNICATION: return "communication";
   }
   return "?";

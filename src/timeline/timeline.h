@@ -28,10 +28,11 @@ typedef enum tri_event_kind {
   TRI_EVENT_BACKWARD_INPUT,
   TRI_EVENT_BACKWARD_WEIGHT,
   TRI_EVENT_OPTIMIZER,
-  TRI_EVENT_LOAD, /* includes all other preparation of a step */
+  TRI_EVENT_LOAD,   /* includes all other preparation of a step */
+  TRI_EVENT_SAMPLE, /* samples and scores completions, in reinforcement learning */
   TRI_EVENT_COMMUNICATION,
 } tri_event_kind;
-enum { TRI_NUM_EVENT_KINDS = 7 };
+enum { TRI_NUM_EVENT_KINDS = 8 };
 
 typedef enum tri_event_lane { TRI_LANE_COMPUTE, TRI_LANE_COMMUNICATION } tri_event_lane;
 

@@ -28,6 +28,7 @@ static const char *const colours[TRI_NUM_PAINTS] = {
     [TRI_PAINT_WORK + TRI_EVENT_BACKWARD_WEIGHT] = "#86b94f",
     [TRI_PAINT_WORK + TRI_EVENT_OPTIMIZER] = "#7a5aa8",
     [TRI_PAINT_WORK + TRI_EVENT_LOAD] = "#9aa5b4",
+    [TRI_PAINT_WORK + TRI_EVENT_SAMPLE] = "#c79a3b",
     [TRI_PAINT_AXES + TRI_AXIS_TENSOR] = "#f08a24",
     [TRI_PAINT_AXES + TRI_AXIS_CONTEXT_INNER] = "#e3c02c",
     [TRI_PAINT_AXES + TRI_AXIS_CONTEXT] = "#e3c02c",
@@ -39,8 +40,8 @@ static const char *const colours[TRI_NUM_PAINTS] = {
     [TRI_PAINT_AXES + TRI_EVENT_NO_AXIS] = "#4b4b55",
 };
 
-static const char *const work_names[] = {"forward",           "backward",  "backward, inputs",
-                                         "backward, weights", "optimizer", "load"};
+static const char *const work_names[] = {"forward",   "backward", "backward, inputs", "backward, weights",
+                                         "optimizer", "load",     "sampling"};
 
 typedef struct drawing {
   tri_file_writer *to;

@@ -305,7 +305,8 @@ static tri_status next_batch(tri_training *t, bool *stopped) {
   const tri_group *world = &t->mesh.world;
   tri_reinforcement *rl = tri_reinforcement_of(t);
   TRI_TRY(tri_first_rank_status(world, start_batch(t)));
-  rl->sampler.temperature = t->config->rollout.temperature;
+  rl->sampler.sampling =
+      (tri_sampling){.temperature = t->config->rollout.temperature, .top_p = 1, .repetition_penalty = 1};
   rl->sampler.stops_when_asked = true;
   const double waited_s = rl->ranks.wait_s;
   TRI_TRY(tri_rollout_ranks_run(t, &rl->ranks, TRI_POLICY_TRAINED, fill_batch, NULL, stopped));

@@ -125,6 +125,19 @@ static void stop_run(tri_training *t, bool *stopped) {
   *stopped = true;
 }
 
+/* Stops the run if no completion of a batch has a reward. */
+static void check_verdicts(tri_training *t, const tri_rollout_batch *batch, bool *stopped) {
+  const int64_t count = tri_rollout_batch_count(batch);
+  for (int64_t i = 0; i < count; i++) {
+    if (!isnan(batch->list[i].reward)) return;
+  }
+  tri_warn(
+      "no reward has a verdict about any of %ld completions, so there is nothing to learn from; the run saves %s and "
+      "ends: look at what the rewards, or the answers of the prompts, lack",
+      (long)count, saved_state(batch));
+  stop_run(t, stopped);
+}
+
 /* Stops the run if commands have not answered for too many completions. */
 static void check_failed(tri_training *t, const tri_rollout_batch *batch, bool *stopped) {
   const int64_t count = tri_rollout_batch_count(batch);
@@ -152,6 +165,7 @@ tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bo
   if (*stopped) return TRI_OK;
   tri_rollout_weigh_rewards(batch, tri_reinforcement_of(t)->weights, t->config->num_rewards);
   check_failed(t, batch, stopped);
+  if (!*stopped) check_verdicts(t, batch, stopped);
   return TRI_OK;
 }
 
@@ -186,8 +200,13 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
   if (tri_training_diverges(t) || t->data.validation_prompts.count == 0 || t->config->evaluation.every == 0 ||
       !tri_training_is_due(t, t->config->evaluation.every))
     return TRI_OK;
+  const tri_rollout_settings *r = &t->config->rollout;
   tri_reinforcement *rl = tri_reinforcement_of(t);
-  rl->sampler.temperature = t->config->rollout.validation_temperature;
+  rl->sampler.sampling = (tri_sampling){.temperature = r->validation_temperature,
+                                        .top_k = r->validation_top_k,
+                                        .top_p = r->validation_top_p,
+                                        .min_p = r->validation_min_p,
+                                        .repetition_penalty = r->validation_repetition_penalty};
   rl->sampler.stops_when_asked = false; /* a stop request must not cut the evaluation short, because this step's line of
                                            metrics contains its result */
   tri_status status = tri_rollout_ranks_run(t, &rl->ranks, TRI_POLICY_EVALUATED, judge, &batch, &stopped);

@@ -1,5 +1,6 @@
 #include "train/reward_trial.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "generation/generator.h"
 #include "reward/command.h"
@@ -177,7 +178,13 @@ tri_status tri_reward_trial(const tri_run_config *config, const tri_run_data *da
   tri_free(list);
   TRI_TRY(status);
   if (config->num_rewards > 1) print_row("sum", 1, totals, to);
-  if (!compares || (totals[TRIED_OWN] > totals[TRIED_EMPTY] && totals[TRIED_OWN] > totals[TRIED_OTHER])) return TRI_OK;
+  if (totals[TRIED_OWN] > totals[TRIED_EMPTY] && totals[TRIED_OWN] > totals[TRIED_OTHER]) return TRI_OK;
+  if (!compares) {
+    tri_warn(
+        "--dry-run: the rewards do not prefer the prompts' answers; "
+        "is this meant?");
+    return TRI_OK;
+  }
   return tri_fail(
       TRI_BAD_CONFIG,
       "`reward`: the answers of the prompts earn %.4g in the mean, an empty text %.4g and other answers %.4g, "

@@ -136,9 +136,10 @@ static tri_status add_waits(const tri_training *t, tri_rollout_ranks *r) {
 
 tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_policy policy, tri_rollout_work *work,
                                  void *context, bool *stopped) {
-  const tri_record record = tri_record_make(TRI_RECORD_WORK, "sample completions");
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "sample completions");
   const bool averages = tri_optimizer_that_averages(&t->config->optimizer.settings) != NULL;
   int64_t stops = 0;
+  record.code = TRI_RECORD_SAMPLE;
   if (!averages) policy = TRI_POLICY_TRAINED; /* the same weights, which need not be moved again */
   TRI_TRY(publish(t, r, policy));
   const uint64_t ticket = tri_recorder_begin(&record);

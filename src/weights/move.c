@@ -525,7 +525,8 @@ static void set_received(tri_weights *weights, int64_t version) {
 }
 
 tri_status tri_weights_move(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to) {
-  const tri_record record = tri_record_make(TRI_RECORD_WORK, "move weights");
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "move weights");
+  record.code = TRI_RECORD_MOVE;
   const uint64_t ticket = tri_recorder_begin(&record);
   moving m = {.roles = NULL};
   tri_status status = set_up(group, from, to, &m);

@@ -386,6 +386,35 @@ def test_schedule_free_is_judged_by_its_average(tmp_path, made, words, layout):
     assert lines[-1]["validation/reward"] == begun[0]["validation/reward"] and lines[-1]["validation/reward"] > 0
 
 
+def test_candidates_of_held_out_completions(tmp_path, made):
+    """With one candidate, or a penalty that nothing survives, the temperature does not matter; other candidates give other texts."""
+    found = []
+    for number, more in enumerate((dict(validation_temperature=0.0), dict(validation_temperature=1.0, validation_top_k=1), dict(validation_temperature=1.0, validation_top_p=1e-9),
+                                   dict(validation_temperature=1.0, validation_min_p=1.0), dict(validation_temperature=0.0, validation_repetition_penalty=100.0))):
+        lines = runs.train(tmp_path / str(number), made, **dict(EVALUATED(made), rollout=more, optimizer=dict(steps=2), **FP32))
+        found.append((lines[-1]["validation/reward"], lines[-1]["validation/completions/mean_length"], lines[-1]["loss"]))
+    assert found[0] == found[1] == found[2] == found[3] and found[0][2] == found[4][2] and found[0][:2] != found[4][:2]
+
+
+def test_a_timeline(tmp_path, made):
+    """Sampling is an event of each rank, and so is the move of the weights, which is communication; both are in the shares of time."""
+    trireme("train", runs.write_run(tmp_path, made, layout=dict(tensor=2), **FP32), "-n", 2, "--timeline", tmp_path / "t.svg")
+    events = [event for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    for name, category in (("sample completions", "sample"), ("move weights", "communication")):
+        assert {(event["pid"], event["cat"]) for event in events if event["name"] == name} == {(0, category), (1, category)}
+    share = json.loads((tmp_path / "run/summary.json").read_text())["share"]
+    assert 0 < share["sampling"] < 1 and sum(value for key, value in share.items() if key not in ("hidden", "steps", "step_s")) == pytest.approx(1)
+    assert "sampling" in (tmp_path / "t.svg").read_text()
+
+
+def test_no_verdict_at_all(tmp_path, made):
+    """A command that answers null for each completion of the second batch: the state before it is saved."""
+    (tmp_path / "reward.py").write_text("import json, sys\nfor number, line in enumerate(sys.stdin):\n    print(json.dumps(dict(id=json.loads(line)['id'], reward=number % 2 if number < 24 else None)), flush=True)\n")
+    done = trireme("train", runs.write_run(tmp_path, made, reward=[dict(command=f"{sys.executable} {tmp_path}/reward.py")], **FP32), status=5)
+    assert "no reward has a verdict about any of 24 completions, so there is nothing to learn from; the run saves the state before this batch and ends" in done.stderr
+    assert "stopped after step 1; its checkpoint is written" in done.stderr
+
+
 def test_two_rewards_of_one_kind(tmp_path, made):
     """Each has its `label` in metrics and in rollouts.jsonl. A text to find may have line breaks, also in the run's config.yaml."""
     rewards = [dict(name="regex", label="low", pattern="^[a-l]"), dict(name="regex", label="high", pattern="^[m-z]", weight=0.5), dict(name="contains", text="a\n\tb")]

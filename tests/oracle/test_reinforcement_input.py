@@ -53,6 +53,7 @@ KEYS = {
     "no data.prompts": (dict(data=dict(prompts="")), "`data.prompts` is missing, and objective.name is grpo; name a file of JSON lines {\"prompt\": \"...\", \"answer\": \"...\"}"),
     "another objective": (dict(objective=dict(name="cross_entropy"), optimizer=dict(global_batch=2), data=dict(train="x")), "`reward` is for reinforcement learning; set objective.name to grpo, or leave it out"),
     "global_batch": (dict(optimizer=dict(global_batch=3)), "`optimizer.global_batch` at line 1 of ", " does not go with objective.name grpo, whose batch is rollout.prompts x rollout.num_generations completions; leave it out"),
+    "too many completions": (dict(rollout=dict(num_generations=16777216)), "`rollout.prompts` 6 with 16777216 completions each are more than 1048576 completions in a batch; use fewer"),
     "mini_batches": (grpo(mini_batches=4), "`objective.mini_batches` 4 does not divide rollout.prompts 6 into whole groups"),
     "beta without init": (dict(grpo(beta=0.1), init="", model=dict(family="llama", num_layers=1, hidden_size=8, num_heads=1, num_kv_heads=1, ffn_size=8, vocab_size=23, max_sequence=64)), "`objective.beta` 0.1 needs a reference, which is the model that the run begins with, and a run without `init` begins with random weights; name a model in `init`, or set beta to 0"),
     "cispo without epsilon_high": (grpo(loss_type="cispo"), "`objective.epsilon_high` must be above 1 with loss_type cispo, because it is the largest ratio; try 5.0"),

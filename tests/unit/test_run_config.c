@@ -560,6 +560,8 @@ static void any_run(tri_run_config *c, uint64_t *index) {
                                       .tensor = 1,
                                       .filter = {-TRI_ROLLOUT_NO_LIMIT, TRI_ROLLOUT_NO_LIMIT},
                                       .max_filtered = 256,
+                                      .validation_top_p = 1,
+                                      .validation_repetition_penalty = 1,
                                       .max_failed = 0.05,
                                       .log = 8};
   c->objective.policy = tri_policy_usual;
@@ -762,7 +764,7 @@ static void lists_every_key(void **state) {
   for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
   for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
   /* Each heading has one line; keys of entries of a list have no line, nor have optional keys. */
-  assert_int_equal(lines, keys + 34);
+  assert_int_equal(lines, keys + 35);
   assert_non_null(strstr(help, "optimizer.max_bad_steps "));
   assert_non_null(strstr(help, "relative to the current directory"));
   free(help);

@@ -290,7 +290,7 @@ static bool goes_on(const tri_event *event, double time_s) { return event->begin
 static bool is_inside(const tri_event *inner, const tri_event *outer) {
   if (inner->begin_s != outer->begin_s) return inner->begin_s > outer->begin_s;
   if (inner->end_s != outer->end_s) return inner->end_s < outer->end_s;
-  return inner->kind > outer->kind;
+  return inner->kind >= outer->kind; /* of equal events the later one of the list */
 }
 
 static void add_shares(const tri_event_list *list, double time_s, tri_timeline_shares *shares) {
@@ -448,8 +448,8 @@ static void impossible_events(void **state) {
   event = tri_event_make(0, TRI_EVENT_FORWARD, "forward", 0, 1);
   event.axis = -1;
   CHECK_FAILS(tri_timeline_add(timeline, &event), TRI_INTERNAL, "of rank 0 along axis -1");
-  event = tri_event_make(0, (tri_event_kind)7, "forward", 0, 1);
-  CHECK_FAILS(tri_timeline_add(timeline, &event), TRI_INTERNAL, "of kind 7");
+  event = tri_event_make(0, (tri_event_kind)TRI_NUM_EVENT_KINDS, "forward", 0, 1);
+  CHECK_FAILS(tri_timeline_add(timeline, &event), TRI_INTERNAL, "of kind 8");
   event = tri_event_make(1, TRI_EVENT_FORWARD, "forward", 2, 1);
   CHECK_FAILS(tri_timeline_add(timeline, &event), TRI_INTERNAL, "of rank 1 begins at 2 s and ends at 1 s");
   event = tri_event_make(1, TRI_EVENT_FORWARD, "forward", NAN, 1);

@@ -131,7 +131,7 @@ function colour(id) {
   return palette[place] ?? `hsl(${((place * 137.508) % 360).toFixed(0)} 70% ${dark ? 66 : 40}%)`;
 }
 
-const KINDS = new Map(Object.entries({ compute: 212, optimizer: 275, bubble: 40, tensor: 350, pipeline: 25, data: 135, context_inner: 185, context_outer: 165, expert: 320, all: 95, node: 60 }));
+const KINDS = new Map(Object.entries({ compute: 212, optimizer: 275, sampling: 55, bubble: 40, tensor: 350, pipeline: 25, data: 135, context_inner: 185, context_outer: 165, expert: 320, all: 95, node: 60 }));
 function kind_colour(kind) {
   const hue = KINDS.get(kind) ?? [...kind].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 7);
   return kind === "bubble" ? "hsl(0 0% 62%)" : `hsl(${hue} 58% 54%)`;
