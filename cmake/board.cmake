@@ -1,9 +1,9 @@
-# The page of `trireme board`: its files go into the program as they are, and HTTP comes from libmicrohttpd. Without that the
+# The page of `trireme board`: its files go into the program as they are, and HTTP (src/http) comes from libmicrohttpd. Without that the
 # command says so, and all else is as ever.
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd>=0.9.71)
 if(MICROHTTPD_FOUND)
   target_link_libraries(trireme_core PUBLIC PkgConfig::MICROHTTPD)
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/board/server.c PROPERTIES COMPILE_DEFINITIONS TRIREME_HAVE_MICROHTTPD=1)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/http/server.c PROPERTIES COMPILE_DEFINITIONS TRIREME_HAVE_MICROHTTPD=1)
 else()
   message(WARNING "Without libmicrohttpd (on Debian libmicrohttpd-dev) there is no `trireme board`; scripts/install-deps.sh installs it")
 endif()

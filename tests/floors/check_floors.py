@@ -13,7 +13,7 @@ import sys
 
 # From the ground up.
 FLOORS = ["base", "files", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "reward", "chat",
-          "data", "checkpoint", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
+          "data", "checkpoint", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "http", "board", "cli", "api"]
 
 # Headers of device/ that every floor may include: number formats, losses of preferences, the description of a device and the
 # values of a step are only types, which need no device.
@@ -32,7 +32,7 @@ PUBLIC, PUBLIC_FLOOR = "trireme/", "api"
 VENDORS = [
     (re.compile(r"^(dnnl|oneapi/|cuda|cublas|cudnn|cutlass|nccl|hip/|hip_|hipblas|rocblas|miopen|rccl)"), "device"),
     (re.compile(r"^mpi(-ext)?\.h$"), "comm"),
-    (re.compile(r"^microhttpd\.h$"), "board"),
+    (re.compile(r"^microhttpd\.h$"), "http"),
 ]
 
 # Functions that only one floor may call. device/device.c counts the memory of a device; memory that other code created with

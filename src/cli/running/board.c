@@ -13,7 +13,7 @@
 
 enum { DEFAULT_PORT = 8650 };
 
-#define TRI_OPTION_VALUES tri_server_options
+#define TRI_OPTION_VALUES tri_http_options
 static const tri_option board_options[] = {
     {TRI_INT("port", port, 0, 65535), .help = "  --port N        port to listen on (8650); 0: any free port\n"},
     {TRI_TEXT("host", host),
@@ -28,7 +28,7 @@ static const tri_option board_options[] = {
     {0}};
 
 /* Parses the options. The folders are given[*first] and the words after it. */
-static tri_status board_parse(int count, char **given, tri_server_options *out, int *first) {
+static tri_status board_parse(int count, char **given, tri_http_options *out, int *first) {
   const tri_option_table table = {.command = "board", .rows = board_options};
   TRI_TRY(tri_options_parse(&table, count, given, out, first));
   if (*first < count) return TRI_OK;
@@ -56,9 +56,9 @@ static tri_status keep_up(tri_board *board) {
 }
 
 static tri_status board_run(int count, char **given) {
-  tri_server_options options = {.port = DEFAULT_PORT};
+  tri_http_options options = {.port = DEFAULT_PORT};
   tri_board *board = NULL;
-  tri_server *server = NULL;
+  tri_http_server *server = NULL;
   tri_status status = TRI_OK;
   int first = 0;
   TRI_TRY(board_parse(count, given, &options, &first));
@@ -67,8 +67,8 @@ static tri_status board_run(int count, char **given) {
   signal(SIGPIPE, SIG_IGN); /* so that a browser which closes its connection does not end the board */
   TRI_TRY(tri_board_create((const char *const *)given + first, count - first, &board));
   TRI_TRY_GOTO(tri_board_look(board), destroy);
-  TRI_TRY_GOTO(tri_server_start(&options, board, &server), destroy);
-  printf("%s\n", tri_server_address(server));
+  TRI_TRY_GOTO(tri_board_serve(&options, board, &server), destroy);
+  printf("%s\n", tri_http_server_address(server));
   if (fflush(stdout) != 0) { /* without the address the user cannot open the board */
     status = tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
     goto stop;
@@ -76,7 +76,7 @@ static tri_status board_run(int count, char **given) {
   tri_log("the board is at the address above until this is interrupted (Ctrl-C)");
   status = keep_up(board);
 stop:
-  tri_server_stop(server);
+  tri_http_server_stop(server);
 destroy:
   tri_board_destroy(board);
   return status;

@@ -1,4 +1,4 @@
-#include "board/clients.h"
+#include "http/clients.h"
 
 #include "base/clock.h"
 #include "base/memory.h"

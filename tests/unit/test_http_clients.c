@@ -1,6 +1,6 @@
-/* Connections of the board's server: a connection is ended when its time is over; if there are too many, the one that
+/* Connections of a server: a connection is ended when its time is over; if there are too many, the one that
  * the server has waited for longest is ended. */
-#include "board/clients.h"
+#include "http/clients.h"
 
 #include "check.h"
 

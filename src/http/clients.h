@@ -1,9 +1,9 @@
-/* Connections to the server, with time limits, so that slow clients do not keep other clients out. A client has a
+/* Connections to a server, with time limits, so that slow clients do not keep other clients out. A client has a
  * limited time from the end of one request to the end of its next request. It has a limited time to receive an answer,
  * too, which depends on the answer's length. Single bytes do not extend these times. If there are too many connections,
  * a new connection replaces the one that the server has waited for longest. */
-#ifndef TRI_BOARD_CLIENTS_H
-#define TRI_BOARD_CLIENTS_H
+#ifndef TRI_HTTP_CLIENTS_H
+#define TRI_HTTP_CLIENTS_H
 
 #include "base/status.h"
 
