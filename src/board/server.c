@@ -58,7 +58,8 @@ static int64_t asked_runs(const tri_http_request *from, int64_t runs[TRI_BOARD_M
 
 static int code_of(tri_status status) {
   if (status == TRI_BAD_USAGE) return 404;
-  return status == TRI_OUT_OF_MEMORY ? 500 : 503;
+  if (status == TRI_OUT_OF_MEMORY) return 500;
+  return 503;
 }
 
 static tri_http_reply reply_of(tri_status status, const tri_answer *answer, const char *type) {

@@ -259,7 +259,9 @@ static tri_status compare(const tri_profile *profile, tri_device *device, const 
   TRI_TRY(tri_common_status(world, tri_alloc("rates", 1, sizeof *r, &r)));
   tri_status status = tri_first_rank_status(world, world->rank == 0 ? choose_gemms(table, r) : TRI_OK);
   if (status == TRI_OK) status = tri_broadcast(world, 0, sizeof *r, r);
+  const size_t peak = device->memory_peak_bytes; /* the run's own peak, without the measurements' operands */
   if (status == TRI_OK) status = measure_rates(profile, device, world, r);
+  device->memory_peak_bytes = peak;
   if (status == TRI_OK && world->rank == 0) set_rates(r, table);
   tri_free(r);
   return status;

@@ -125,7 +125,7 @@ static void stop_run(tri_training *t, bool *stopped) {
   *stopped = true;
 }
 
-/* Stops the run if no completion of a batch has a reward. */
+/* Stops the run if no completion of a whole batch has a reward. */
 static void check_verdicts(tri_training *t, const tri_rollout_batch *batch, bool *stopped) {
   const int64_t count = tri_rollout_batch_count(batch);
   for (int64_t i = 0; i < count; i++) {
@@ -165,7 +165,8 @@ tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bo
   if (*stopped) return TRI_OK;
   tri_rollout_weigh_rewards(batch, tri_reinforcement_of(t)->weights, t->config->num_rewards);
   check_failed(t, batch, stopped);
-  if (!*stopped) check_verdicts(t, batch, stopped);
+  const bool whole = batch->groups == t->config->rollout.prompts && batch->list[0].group < FIRST_HELD_OUT;
+  if (!*stopped && whole) check_verdicts(t, batch, stopped);
   return TRI_OK;
 }
 

@@ -89,6 +89,16 @@ def test_the_run_is_the_same(tmp_path, corpus):
     assert weights[0] == weights[1]
 
 
+def test_more_tokens_than_columns(tmp_path, corpus):
+    """In bf16 the gradient of a wide matrix packs the gradient of its output, also with more tokens than the matrix has columns; the profile does not count as memory of the run."""
+    model = dict(MODEL, hidden_size=128, num_layers=1, max_sequence=640, ffn_size=1024)
+    run = write_run(tmp_path, corpus, model=model, data=dict(train=str(corpus / "train"), sequence=640), layout=dict(micro_batch=2), optimizer=dict(global_batch=2, steps=3, lr=1e-3),
+                    precision="bf16", evaluation=dict(every=0))
+    trireme("train", run, "--profile", tmp_path / "p")
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["loss"] is not None and summary["peak_bytes_measured"] <= summary["peak_bytes_predicted"]
+
+
 def test_requests_that_are_refused(tmp_path, corpus):
     path = write_run(tmp_path, corpus)
     assert f"--profile {tmp_path}/none/p.svg: cannot write to the folder {tmp_path}/none/: " in trireme("train", path, "--profile", tmp_path / "none/p.svg", status=5).stderr

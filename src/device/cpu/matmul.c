@@ -221,9 +221,7 @@ static tri_status run_primitive(const call *at) {
   const void *b = staged_b(at);
   if (at->plan->pack_b) {
     char *packed = at->workspace + at->plan->b_offset;
-    tri_matmul staged = *at->product;
-    staged.a_transposed = false;
-    TRI_TRY(tri_matmul_pack_into(at->state, &staged, staged.b_type, b, packed));
+    pack_panels(at->state, at->product, at->product->b_type, at->plan->panel, ONEDNN_DEPTH, b, packed);
     b = packed;
   }
   for (int64_t i = 0; i < rows->count; i++) {

@@ -180,13 +180,14 @@ static bool packs_here(const tri_matmul *p) {
   return p->ldb == p->n && p->m >= PACK_ROWS && p->n >= PACK_COLUMNS;
 }
 
-/* Plans packing for this call. Sets *out to the layout of the packed b; NULL if oneDNN does not provide one. */
+/* Plans packing for this call. Sets *out to the layout of the packed b; NULL if oneDNN's layout has no panels. */
 static tri_status plan_pack(tri_cpu_matmul_state *state, tri_matmul_plan *plan, const tri_onednn_layout **out) {
   tri_matmul_packing *packing = NULL;
   tri_matmul staged = plan->product;
   staged.a_transposed = false; /* the primitive reads the stage of a */
   TRI_TRY(tri_matmul_packing_find(state, &staged, &packing));
-  plan->pack_b = packing->bytes > 0;
+  plan->panel = packing->panel;
+  plan->pack_b = packing->bytes > 0 && packing->panel > 0;
   if (plan->pack_b) *out = &packing->layout;
   return TRI_OK;
 }

@@ -32,10 +32,11 @@ typedef struct tri_matmul_plan {
   tri_matmul_path path;
   tri_chunks rows;  /* chunks of rows of c, and of a */
   tri_chunks depth; /* chunks of k; one for the primitive */
-  bool stage_a; /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
-  bool stage_b; /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
-  bool pack_b;  /* PRIMITIVE: in the layout of oneDNN's choice, all of it                       */
-  bool stage_c; /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
+  bool stage_a;  /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
+  bool stage_b;  /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
+  bool pack_b;   /* PRIMITIVE: in panels (reorder.h), all of it                                  */
+  int64_t panel; /* columns of a panel if pack_b is true */
+  bool stage_c;  /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
 } tri_matmul_plan;
