@@ -91,7 +91,7 @@ def test_the_run_is_the_same(tmp_path, corpus):
 
 def test_more_tokens_than_columns(tmp_path, corpus):
     """In bf16 the gradient of a wide matrix packs the gradient of its output, also with more tokens than the matrix has columns; the profile does not count as memory of the run."""
-    model = dict(MODEL, hidden_size=128, num_layers=1, max_sequence=640, ffn_size=1024)
+    model = dict(MODEL, hidden_size=256, num_layers=1, max_sequence=640)
     run = write_run(tmp_path, corpus, model=model, data=dict(train=str(corpus / "train"), sequence=640), layout=dict(micro_batch=2), optimizer=dict(global_batch=2, steps=3, lr=1e-3),
                     precision="bf16", evaluation=dict(every=0))
     trireme("train", run, "--profile", tmp_path / "p")
