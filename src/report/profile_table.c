@@ -86,9 +86,11 @@ typedef struct part {
 
 /* Returns the name under which the line adds up a row. Rows of the list keep their own operation's name. */
 static const char *part_of(const tri_profile_row *row) {
-  if (row->product.k > 0) return "products";
+  const bool multiplies = strcmp(row->kernel, "matmul") == 0 || strcmp(row->kernel, "grouped_matmul") == 0;
+  if (multiplies) return "products"; /* also of further shapes, which are added up without one */
   if (strncmp(row->kernel, "attention", strlen("attention")) == 0) return "attention";
   if (strcmp(row->kernel, "matmul_pack") == 0) return "packing of weights";
+  if (row->operation[0] == '\0') return row->kernel;
   if (!row->of_call) return "optimizer";
   return row->operation;
 }
