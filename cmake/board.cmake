@@ -3,9 +3,10 @@
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd>=0.9.71)
 if(MICROHTTPD_FOUND)
   target_link_libraries(trireme_core PUBLIC PkgConfig::MICROHTTPD)
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/http/server.c PROPERTIES COMPILE_DEFINITIONS TRIREME_HAVE_MICROHTTPD=1)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/http/access.c ${CMAKE_SOURCE_DIR}/src/http/absent.c ${CMAKE_SOURCE_DIR}/src/http/request.c
+    ${CMAKE_SOURCE_DIR}/src/http/server.c PROPERTIES COMPILE_DEFINITIONS TRIREME_HAVE_MICROHTTPD=1)
 else()
-  message(WARNING "Without libmicrohttpd (on Debian libmicrohttpd-dev) there is no `trireme board`; scripts/install-deps.sh installs it")
+  message(WARNING "Without libmicrohttpd (on Debian libmicrohttpd-dev) `trireme board` and `trireme serve` do not work; scripts/install-deps.sh installs it")
 endif()
 
 file(GLOB TRIREME_PAGE_FILES CONFIGURE_DEPENDS src/board/page/*)

@@ -64,7 +64,8 @@ static int code_of(tri_status status) {
 
 static tri_http_reply reply_of(tri_status status, const tri_answer *answer, const char *type) {
   if (status != TRI_OK) return tri_http_words(code_of(status), tri_status_message());
-  return (tri_http_reply){200, type, answer->text, answer->bytes, TRI_HTTP_GIVEN};
+  return (tri_http_reply){
+      .code = 200, .type = type, .text = answer->text, .bytes = answer->bytes, .memory = TRI_HTTP_GIVEN};
 }
 
 static tri_http_reply reply_with_series(tri_board *board, const tri_http_request *from) {
@@ -113,16 +114,20 @@ static const tri_page_file *page_file(const char *url) {
   return NULL;
 }
 
-static tri_http_reply reply_to(void *context, const tri_http_request *from) {
+static tri_http_reply reply_to(void *context, tri_http_request *from) {
   static const char wants_token[] =
       "This board requires its token: open the address that `trireme board` has printed.\n";
   tri_board *board = context;
   const char *path = tri_http_path(from);
   const tri_page_file *file = page_file(path);
   const bool is_page = file != NULL && strcmp(file->name, "board.html") == 0;
-  if ((file == NULL || is_page) && !tri_http_has_token(from)) return tri_http_words(403, wants_token);
+  if ((file == NULL || is_page) && tri_http_key(from) < 0) return tri_http_words(403, wants_token);
   if (file != NULL)
-    return (tri_http_reply){200, type_of(file->name), file->text, (size_t)(file->end - file->text), TRI_HTTP_KEPT};
+    return (tri_http_reply){.code = 200,
+                            .type = type_of(file->name),
+                            .text = file->text,
+                            .bytes = (size_t)(file->end - file->text),
+                            .memory = TRI_HTTP_KEPT};
   if (strcmp(path, "/api/list") == 0) return reply_with_list(board);
   if (strcmp(path, "/api/series") == 0) return reply_with_series(board, from);
   if (strcmp(path, "/api/run") == 0) return reply_with_one(board, from, tri_board_answer_run, "application/json");

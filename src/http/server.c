@@ -1,17 +1,5 @@
+/* Starts and stops a server, and passes libmicrohttpd's calls on to requests (request.c). */
 #include "http/server.h"
-
-#include "base/memory.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-tri_http_reply tri_http_words(int code, const char *words) {
-  return (tri_http_reply){.code = code,
-                          .type = "text/plain; charset=utf-8",
-                          .text = words,
-                          .bytes = strlen(words),
-                          .memory = TRI_HTTP_COPIED};
-}
 
 #ifndef TRIREME_HAVE_MICROHTTPD
 
@@ -24,72 +12,27 @@ tri_status tri_http_server_start(const tri_http_options *options, const tri_http
                   service->command);
 }
 
-void tri_http_server_stop(tri_http_server *server) { (void)server; }
-
-const char *tri_http_server_address(const tri_http_server *server) {
-  (void)server;
-  return "";
-}
-
-const char *tri_http_path(const tri_http_request *request) {
-  (void)request;
-  return "";
-}
-
-const char *tri_http_argument(const tri_http_request *request, const char *key) {
-  (void)request, (void)key;
-  return NULL;
-}
-
-bool tri_http_has_token(const tri_http_request *request) {
-  (void)request;
-  return false;
-}
-
 #else
 
+#include "base/clock.h"
+#include "base/memory.h"
+#include "http/internal.h"
+
 #include <errno.h>
-#include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <sys/random.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { TOKEN_BYTES = 24, ADDRESS_BYTES = 512 };
+/* ---- calls of libmicrohttpd -------------------------------------------------------------------------------------- */
 
-struct tri_http_server {
-  struct MHD_Daemon *daemon;
-  tri_clients *clients;
-  tri_http_service service;
-  int64_t port;
-  bool is_open; /* whether other machines can reach the port; then the token is checked, and the Host header is not */
-  char token[2 * TOKEN_BYTES + 1]; /* "" if no token is required */
-  char address[ADDRESS_BYTES];
-};
-
-struct tri_http_request {
-  const tri_http_server *server;
-  struct MHD_Connection *connection;
-  const char *path;
-};
-
-const char *tri_http_path(const tri_http_request *request) { return request->path; }
-
-const char *tri_http_argument(const tri_http_request *request, const char *key) {
-  return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, key);
-}
-
-/* ---- connections ------------------------------------------------------------------------------------------------- */
-
-static tri_client *client_of(struct MHD_Connection *connection) {
-  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-  return info == NULL ? NULL : info->socket_context;
-}
-
-/* Adds a connection to the clients when it begins, and removes it when it ends. libmicrohttpd calls this function; the
- * socket is still open both times. */
+/* Adds a connection to the clients when it begins, and removes it when it ends. The socket is still open both times. */
 static void note_connection(void *context, struct MHD_Connection *connection, void **client,
                             enum MHD_ConnectionNotificationCode what) {
   const tri_http_server *server = context;
@@ -104,93 +47,70 @@ static void note_connection(void *context, struct MHD_Connection *connection, vo
 
 static void note_end(void *context, struct MHD_Connection *connection, void **state,
                      enum MHD_RequestTerminationCode how) {
-  (void)context, (void)state, (void)how;
-  tri_client_wait(client_of(connection));
+  (void)context, (void)how;
+  tri_client_wait(tri_http_client(connection));
+  if (*state != NULL) tri_http_request_finish(*state);
+  *state = NULL;
 }
 
-/* ---- replies ----------------------------------------------------------------------------------------------------- */
+static enum MHD_Result refuse(tri_http_request *request, int code, const char *why) {
+  const tri_http_service *service = &request->server->service;
+  tri_http_reply reply =
+      service->refuse == NULL ? tri_http_words(code, why) : service->refuse(service->context, code, why);
+  return tri_http_reply_now(request, &reply);
+}
 
-static enum MHD_ResponseMemoryMode mode_of(tri_http_memory memory) {
-  switch (memory) {
-    case TRI_HTTP_KEPT: return MHD_RESPMEM_PERSISTENT;
-    case TRI_HTTP_COPIED: return MHD_RESPMEM_MUST_COPY;
-    case TRI_HTTP_GIVEN: break;
+/* Returns whether the request announces a body that is longer than the limit. */
+static bool announces_too_much(const tri_http_request *request) {
+  const char *said = tri_http_header(request, "Content-Length");
+  return said != NULL && strtoull(said, NULL, 10) > request->server->service.limits.body_bytes;
+}
+
+/* Replies to a request whose headers have been read, if it has no body to be read first. */
+static enum MHD_Result begin_reading(tri_http_request *request) {
+  const tri_http_service *service = &request->server->service;
+  tri_http_reply allowed = {.code = MHD_HTTP_NO_CONTENT};
+  if (!tri_http_names_server(request)) return refuse(request, MHD_HTTP_MISDIRECTED_REQUEST, service->of_other_host);
+  if (request->server->origin != NULL && strcmp(request->method, "OPTIONS") == 0)
+    return tri_http_reply_now(request, &allowed);
+  if (tri_http_is(request, "GET")) {
+    tri_http_reply reply = service->reply(service->context, request);
+    return reply.code == 0 ? tri_http_reply_if_ready(request) : tri_http_reply_now(request, &reply);
   }
-  return MHD_RESPMEM_MUST_FREE;
+  if (service->limits.body_bytes == 0 || !tri_http_is(request, "POST"))
+    return refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, service->of_other_method);
+  if (announces_too_much(request))
+    return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "The request's body is too long.\n");
+  return MHD_YES;
 }
 
-static enum MHD_Result send_reply(const tri_http_request *to, const tri_http_reply *reply) {
-  const tri_http_service *service = &to->server->service;
-  const enum MHD_ResponseMemoryMode mode = mode_of(reply->memory);
-  void *text = (void *)(uintptr_t)reply->text;
-  struct MHD_Response *response = MHD_create_response_from_buffer(reply->bytes, text, mode);
-  if (response == NULL) {
-    if (mode == MHD_RESPMEM_MUST_FREE) free(text);
-    return MHD_NO;
-  }
-  MHD_add_response_header(response, "Content-Type", reply->type);
-  for (size_t i = 0; i < service->num_headers; i++)
-    MHD_add_response_header(response, service->headers[i][0], service->headers[i][1]);
-  if (reply->code == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(response, "Allow", "GET, HEAD");
-  tri_client_answer(client_of(to->connection), reply->bytes);
-  const enum MHD_Result result = MHD_queue_response(to->connection, (unsigned)reply->code, response);
-  MHD_destroy_response(response);
-  return result;
+/* Replies to a request whose body has been read. */
+static enum MHD_Result end_reading(tri_http_request *request) {
+  const tri_http_service *service = &request->server->service;
+  tri_client_think(tri_http_client(request->connection));
+  if (request->too_large) return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "The request's body is too long.\n");
+  tri_http_reply reply = service->reply(service->context, request);
+  return reply.code == 0 ? tri_http_reply_if_ready(request) : tri_http_reply_now(request, &reply);
 }
 
-/* ---- access ------------------------------------------------------------------------------------------------------ */
-
-/* Returns whether `said` is "NAME" or "NAME:PORT" of this server. */
-static bool is_host(const tri_http_server *server, const char *said, const char *name) {
-  size_t bytes = strlen(name);
-  char port[32];
-  if (strncasecmp(said, name, bytes) != 0) return false;
-  snprintf(port, sizeof port, ":%lld", (long long)server->port);
-  return strcmp(said + bytes, port) == 0 || (said[bytes] == '\0' && server->port == 80);
-}
-
-static bool may_name(const tri_http_request *request) {
-  const tri_http_server *server = request->server;
-  const char *said = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, "Host");
-  if (server->is_open) return true; /* a machine may have many names; the token decides instead */
-  if (said == NULL) return false;
-  return is_host(server, said, "127.0.0.1") || is_host(server, said, "localhost") || is_host(server, said, "[::1]");
-}
-
-/* The time of the comparison does not depend on how much of the token is right. */
-bool tri_http_has_token(const tri_http_request *request) {
-  const tri_http_server *server = request->server;
-  const char *said = tri_http_argument(request, "token");
-  unsigned different = 0;
-  size_t bytes = strlen(server->token);
-  if (bytes == 0) return true;
-  if (said == NULL || strlen(said) != bytes) return false;
-  for (size_t i = 0; i < bytes; i++) different |= (unsigned)(said[i] ^ server->token[i]);
-  return different == 0;
-}
-
-/* Answers a request. libmicrohttpd calls this function first with the headers, and again with the body, which is
- * ignored. */
+/* Answers a request. libmicrohttpd calls this function first with the headers, then with each part of the body, then
+ * after the body, and again when a suspended connection is resumed. */
 static enum MHD_Result answer(void *context, struct MHD_Connection *to, const char *url, const char *method,
                               const char *version, const char *body, size_t *body_bytes, void **state) {
-  const tri_http_server *server = context;
-  const tri_http_service *service = &server->service;
-  const tri_http_request request = {server, to, url};
-  (void)version, (void)body, (void)state;
+  tri_http_request *request = *state;
+  (void)version;
+  if (request == NULL) {
+    *state = request = tri_http_request_begin(context, to, method, url);
+    if (request == NULL) return MHD_NO;
+    tri_client_think(tri_http_client(to));
+    return begin_reading(request);
+  }
   if (*body_bytes > 0) {
+    if (request->stage == TRI_HTTP_READING) tri_http_request_add(request, body, *body_bytes);
     *body_bytes = 0;
     return MHD_YES;
   }
-  tri_client_think(client_of(to));
-  tri_http_reply reply = {.code = 0};
-  if (!may_name(&request)) {
-    reply = tri_http_words(MHD_HTTP_MISDIRECTED_REQUEST, service->of_other_host);
-  } else if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
-    reply = tri_http_words(MHD_HTTP_METHOD_NOT_ALLOWED, service->of_other_method);
-  } else {
-    reply = service->reply(service->context, &request);
-  }
-  return send_reply(&request, &reply);
+  return request->stage == TRI_HTTP_READING ? end_reading(request) : tri_http_reply_if_ready(request);
 }
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
@@ -241,84 +161,149 @@ static tri_status open_port(const tri_http_service *service, const tri_http_opti
   return TRI_OK;
 }
 
-static tri_status draw_token(tri_http_server *server) {
-  unsigned char drawn[TOKEN_BYTES];
-  if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
-    return tri_fail(TRI_IO_FAILED, "%s: cannot draw a token: %s", server->service.command, strerror(errno));
+/* Opens a listening socket of the file system, which only this user may use. A socket that another process has left
+ * there is replaced; one that accepts connections is in use. */
+static tri_status open_path(const tri_http_service *service, const char *path, int *out) {
+  struct sockaddr_un at = {.sun_family = AF_UNIX};
+  struct stat there;
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listener < 0) return tri_fail(TRI_IO_FAILED, "%s: cannot open a socket: %s", service->command, strerror(errno));
+  tri_status status = TRI_OK;
+  if (strlen(path) >= sizeof at.sun_path) {
+    status = tri_fail(TRI_BAD_USAGE, "%s: --socket %s: the path of a socket has at most %zu bytes", service->command,
+                      path, sizeof at.sun_path - 1);
+    goto close;
   }
-  for (int i = 0; i < TOKEN_BYTES; i++) snprintf(server->token + 2 * i, 3, "%02x", drawn[i]);
-  return TRI_OK;
+  strcpy(at.sun_path, path);
+  if (connect(listener, (struct sockaddr *)&at, sizeof at) == 0) {
+    status = tri_fail(TRI_BUSY, "%s: --socket %s is in use by another process", service->command, path);
+    goto close;
+  }
+  if (lstat(path, &there) == 0 && S_ISSOCK(there.st_mode)) (void)unlink(path);
+  const mode_t mask = umask(0177);
+  const bool listens =
+      bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, service->limits.connections) == 0;
+  const int why = errno;
+  (void)umask(mask);
+  if (!listens)
+    status = tri_fail(TRI_IO_FAILED, "%s: cannot listen at --socket %s: %s", service->command, path, strerror(why));
+close:
+  if (status != TRI_OK) close(listener);
+  *out = listener;
+  return status;
 }
 
 /* Writes the address to open in a browser. If the server listens at all interfaces, whose address cannot be opened, the
  * machine's name replaces that address. */
 static void write_address(tri_http_server *server, const char *host) {
+  const char *shown = server->service.private_address ? "" : server->token;
   char name[256] = "";
   bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
   if (any && gethostname(name, sizeof name - 1) != 0) snprintf(name, sizeof name, "localhost");
   if (!any) snprintf(name, sizeof name, strchr(host, ':') != NULL ? "[%s]" : "%s", host);
   snprintf(server->address, sizeof server->address, "http://%s:%lld/%s%s", name, (long long)server->port,
-           server->token[0] != '\0' ? "?token=" : "", server->token);
+           shown[0] != '\0' ? "?token=" : "", shown);
 }
 
 static tri_status begin_daemon(tri_http_server *server, int listener) {
   const tri_http_limits *limits = &server->service.limits;
   const unsigned of_one = server->is_open ? (unsigned)limits->of_one_machine : 0; /* 0: no limit */
-  server->daemon =
-      MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL, NULL, answer, server,
-                       MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)limits->threads,
-                       MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                       of_one, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->idle_s, MHD_OPTION_NOTIFY_CONNECTION,
-                       note_connection, server, MHD_OPTION_NOTIFY_COMPLETED, note_end, server, MHD_OPTION_END);
+  server->daemon = MHD_start_daemon(
+      MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, server,
+      MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)limits->threads,
+      MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT, of_one,
+      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->idle_s, MHD_OPTION_NOTIFY_CONNECTION, note_connection, server,
+      MHD_OPTION_NOTIFY_COMPLETED, note_end, server, MHD_OPTION_END);
   if (server->daemon != NULL) return TRI_OK;
   close(listener);
   return tri_fail(TRI_IO_FAILED, "%s: libmicrohttpd cannot start its threads: %s", server->service.command,
                   strerror(errno));
 }
 
-static tri_status server_open(tri_http_server *server, const tri_http_options *options, const char *host,
-                              const struct addrinfo *at) {
+static tri_status choose_keys(tri_http_server *server, const tri_http_options *options) {
+  server->keys = options->keys;
+  server->num_keys = options->num_keys;
+  if (options->num_keys > 0 || !(server->is_open || options->wants_token)) return TRI_OK;
+  return tri_http_draw_token(server);
+}
+
+static tri_status open_at_path(tri_http_server *server, const tri_http_options *options) {
   int listener = -1;
-  server->is_open = !is_loopback(at->ai_addr);
-  if (server->is_open || options->wants_token) TRI_TRY(draw_token(server));
-  TRI_TRY(tri_clients_create(&server->service.limits.clients, &server->clients));
-  TRI_TRY(open_port(&server->service, options, host, at, &listener, &server->port));
+  server->is_local = true;
+  TRI_TRY(choose_keys(server, options));
+  TRI_TRY(open_path(&server->service, options->path, &listener));
+  snprintf(server->address, sizeof server->address, "%s", options->path);
+  return begin_daemon(server, listener);
+}
+
+static tri_status open_at_port(tri_http_server *server, const tri_http_options *options) {
+  const char *host = options->host == NULL ? "127.0.0.1" : options->host;
+  const struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+  struct addrinfo *found = NULL;
+  char port[32];
+  int listener = -1;
+  snprintf(port, sizeof port, "%lld", (long long)options->port);
+  const int fault = getaddrinfo(host, port, &wanted, &found);
+  if (fault != 0)
+    return tri_fail(TRI_BAD_USAGE, "%s: --host %s: %s", server->service.command, host, gai_strerror(fault));
+  server->is_open = !is_loopback(found->ai_addr);
+  tri_status status = choose_keys(server, options);
+  if (status == TRI_OK) status = open_port(&server->service, options, host, found, &listener, &server->port);
+  freeaddrinfo(found);
+  TRI_TRY(status);
   write_address(server, host);
   return begin_daemon(server, listener);
 }
 
-tri_status tri_http_server_start(const tri_http_options *options, const tri_http_service *service,
-                                 tri_http_server **out) {
-  const char *host = options->host == NULL ? "127.0.0.1" : options->host;
-  const struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-  struct addrinfo *found = NULL;
-  tri_http_server *server = NULL;
-  char port[32];
-  snprintf(port, sizeof port, "%lld", (long long)options->port);
-  int fault = getaddrinfo(host, port, &wanted, &found);
-  if (fault != 0) return tri_fail(TRI_BAD_USAGE, "%s: --host %s: %s", service->command, host, gai_strerror(fault));
-  tri_status status = tri_alloc("a server", 1, sizeof *server, &server);
-  if (status == TRI_OK) {
-    server->service = *service;
-    status = server_open(server, options, host, found);
-  }
-  freeaddrinfo(found);
-  if (status == TRI_OK) {
-    *out = server;
-  } else if (server != NULL) {
-    tri_clients_destroy(server->clients);
-    tri_free(server);
-  }
-  return status;
-}
-
-void tri_http_server_stop(tri_http_server *server) {
-  if (server == NULL) return;
-  MHD_stop_daemon(server->daemon);
+static void destroy(tri_http_server *server) {
   tri_clients_destroy(server->clients);
+  pthread_mutex_destroy(&server->mutex);
+  pthread_cond_destroy(&server->idle);
   tri_free(server);
 }
 
+tri_status tri_http_server_start(const tri_http_options *options, const tri_http_service *service,
+                                 tri_http_server **out) {
+  tri_http_server *server = NULL;
+  pthread_condattr_t attributes;
+  TRI_TRY(tri_alloc("a server", 1, sizeof *server, &server));
+  server->service = *service;
+  server->origin = options->origin;
+  pthread_mutex_init(&server->mutex, NULL);
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&server->idle, &attributes);
+  pthread_condattr_destroy(&attributes);
+  tri_status status = tri_clients_create(&service->limits.clients, &server->clients);
+  if (status == TRI_OK && options->path != NULL) status = open_at_path(server, options);
+  if (status == TRI_OK && options->path == NULL) status = open_at_port(server, options);
+  if (status == TRI_OK) *out = server;
+  if (status != TRI_OK) destroy(server);
+  return status;
+}
+
+void tri_http_server_drain(tri_http_server *server, double seconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += (time_t)seconds;
+  pthread_mutex_lock(&server->mutex);
+  while (server->first != NULL && pthread_cond_timedwait(&server->idle, &server->mutex, &until) == 0) {
+  }
+  pthread_mutex_unlock(&server->mutex);
+}
+
+void tri_http_server_stop(tri_http_server *server) {
+  enum { SEND_S = 1 };
+  if (server == NULL) return;
+  tri_http_refuse_all(server);
+  tri_http_server_drain(server, SEND_S);
+  MHD_stop_daemon(server->daemon);
+  if (server->is_local) (void)unlink(server->address);
+  destroy(server);
+}
+
 const char *tri_http_server_address(const tri_http_server *server) { return server->address; }
+
+const char *tri_http_server_token(const tri_http_server *server) { return server->token; }
 
 #endif

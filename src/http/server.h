@@ -1,9 +1,10 @@
 /* An HTTP server on libmicrohttpd: it listens, checks who may ask, limits connections, and sends the replies that a
- * service gives it. A command that serves something (board) is such a service.
+ * service gives it. A command that serves something (board, serve) is such a service.
  *
  * Access. The Host header must name this server; otherwise any page in the same browser could read everything by DNS
- * rebinding. If other machines can reach the port, or if the user requires it, requests need a secret token in the
- * address. The service decides which replies do (tri_http_has_token). */
+ * rebinding. If other machines can reach the port, or if the service or the user requires it, requests need a secret
+ * key: in the header `Authorization: Bearer KEY`, or in the address (`?token=KEY`). The service decides which replies
+ * do (tri_http_key). */
 #ifndef TRI_HTTP_SERVER_H
 #define TRI_HTTP_SERVER_H
 
@@ -16,15 +17,25 @@
 
 typedef struct tri_http_server tri_http_server;
 
-/* A complete request, valid while the service replies to it. */
+/* A complete request. It is valid while the service replies to it, and longer if the service keeps it
+ * (tri_http_later). */
 typedef struct tri_http_request tri_http_request;
 
+/* Queries of a request, for the service's function `reply` only, until it calls tri_http_later. */
+
+/* Returns whether the request's method is this one; HEAD counts as GET. */
+bool tri_http_is(const tri_http_request *request, const char *method);
 /* Returns the path of the request's address, "/" and what follows up to the question mark. */
 const char *tri_http_path(const tri_http_request *request);
 /* Returns an argument of the address, "" if it has no value; NULL: it is absent. */
 const char *tri_http_argument(const tri_http_request *request, const char *key);
-/* Returns whether the request has the server's token, or the server has none. */
-bool tri_http_has_token(const tri_http_request *request);
+/* Returns a header's value; NULL: it is absent. */
+const char *tri_http_header(const tri_http_request *request, const char *name);
+/* Returns the body [*bytes], followed by a NUL; "" if the request has none. */
+const char *tri_http_body(const tri_http_request *request, size_t *bytes);
+/* Returns the index of the key that the request has (tri_http_options.keys; a drawn key has index 0), 0 if the server
+ * requires no key, and -1 if the request lacks a required key. */
+int tri_http_key(const tri_http_request *request);
 
 /* The owner of a reply's text. */
 typedef enum tri_http_memory {
@@ -33,16 +44,44 @@ typedef enum tri_http_memory {
   TRI_HTTP_GIVEN,  /* the server, which releases it with free() */
 } tri_http_memory;
 
+enum { TRI_HTTP_OWN_HEADERS = 2, TRI_HTTP_HEADER_BYTES = 256 };
+
 typedef struct tri_http_reply {
   int code;         /* status of HTTP: 200, 404, ... */
-  const char *type; /* Content-Type */
+  const char *type; /* Content-Type; valid until the server stops */
   const void *text;
   size_t bytes;
   tri_http_memory memory;
+  struct {
+    const char *name;                  /* NULL: unused */
+    char value[TRI_HTTP_HEADER_BYTES]; /* printable ASCII */
+  } headers[TRI_HTTP_OWN_HEADERS];     /* of this reply, in addition to the service's */
 } tri_http_reply;
 
 /* Returns a reply of plain text, which is copied. */
 tri_http_reply tri_http_words(int code, const char *words);
+
+/* ---- replies that come later ------------------------------------------------------------------------------------- */
+
+/* Keeps the request: the service returns this value instead of a reply, and replies later from any thread, with
+ * tri_http_send or with tri_http_begin, tri_http_add and tri_http_end. The service releases the request with
+ * tri_http_release. The connection waits meanwhile, without a time limit. */
+tri_http_reply tri_http_later(tri_http_request *request);
+/* Sends the reply. The functions from here on do nothing if the client has left. */
+void tri_http_send(tri_http_request *request, const tri_http_reply *reply);
+/* Begins a reply whose text comes in pieces, and consists of any number of bytes. reply->text is the first piece; it
+ * is copied. */
+void tri_http_begin(tri_http_request *request, const tri_http_reply *reply);
+/* Adds a piece to the text, which is sent as soon as the client receives it. Pieces that a client has not received
+ * wait in memory. */
+void tri_http_add(tri_http_request *request, const char *text, size_t bytes);
+void tri_http_end(tri_http_request *request);
+/* Returns whether the client has left: its connection has ended, or it sends no more (a client that only closes its
+ * sending side counts as gone). */
+bool tri_http_has_left(tri_http_request *request);
+void tri_http_release(tri_http_request *request);
+
+/* ---- the server -------------------------------------------------------------------------------------------------- */
 
 /* The limits of a server's connections. */
 typedef struct tri_http_limits {
@@ -51,26 +90,36 @@ typedef struct tri_http_limits {
   int of_one_machine; /* largest number of one machine, if other machines can reach the port */
   int idle_s;         /* seconds without a byte after which a connection ends */
   int threads;
+  size_t body_bytes; /* largest body of a request; 0: only GET and HEAD are answered */
   tri_clients_limits clients;
 } tri_http_limits;
 
 /* A service, whose texts and functions outlive the server. */
 typedef struct tri_http_service {
   const char *command; /* begins error messages: "board" */
-  /* Replies to a GET or HEAD with the right Host; called from several threads at once. */
-  tri_http_reply (*reply)(void *context, const tri_http_request *request);
+  /* Replies to a request with the right Host; called from several threads at once. The method is GET or HEAD, or with
+   * limits.body_bytes POST. */
+  tri_http_reply (*reply)(void *context, tri_http_request *request);
+  /* Makes the reply to a request that the server refuses by itself; NULL: plain text. */
+  tri_http_reply (*refuse)(void *context, int code, const char *why);
   void *context;
   const char *const (*headers)[2]; /* [num_headers], name and value of the headers of every reply */
   size_t num_headers;
   const char *of_other_host, *of_other_method; /* texts of the refusals of another Host and of other methods */
+  bool private_address;                        /* the key is not part of tri_http_server_address */
   tri_http_limits limits;
 } tri_http_service;
 
 typedef struct tri_http_options {
   const char *host; /* an address of this machine; NULL: 127.0.0.1, which other machines cannot reach */
   int64_t port;     /* 0: any free port */
-  bool wants_token; /* whether to require a secret token in the address; the server always requires a token if other
-                       machines can reach the port */
+  const char *path; /* path of a socket to listen at instead of a port (mode 0600), so that only this user can ask;
+                       NULL: none */
+  bool wants_token; /* whether to require a key, which is drawn unless `keys` has some; the server always requires a key
+                       if other machines can reach the port */
+  const char *const *keys; /* [num_keys] keys that the server accepts; they outlive the server */
+  int num_keys;
+  const char *origin; /* origin whose pages may use the replies (CORS); NULL: none */
 } tri_http_options;
 
 /* Starts threads that answer requests until tri_http_server_stop. Fails with TRI_BAD_USAGE if the host is not an
@@ -78,11 +127,16 @@ typedef struct tri_http_options {
  * without libmicrohttpd. */
 tri_status tri_http_server_start(const tri_http_options *options, const tri_http_service *service,
                                  tri_http_server **out);
-/* Ends all connections and threads. Ignores NULL. */
+/* Waits until no request is in progress, but no longer than this. */
+void tri_http_server_drain(tri_http_server *server, double seconds);
+/* Ends all connections and threads; requests that the service keeps are refused with 503. They must be released before
+ * or after. Ignores NULL. */
 void tri_http_server_stop(tri_http_server *server);
 
-/* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the token if the server requires
- * one. */
+/* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the key if the server requires one,
+ * unless the service has a private address; or the path of the socket. */
 const char *tri_http_server_address(const tri_http_server *server);
+/* Returns the key that was drawn; "" if none was. */
+const char *tri_http_server_token(const tri_http_server *server);
 
 #endif

@@ -1,0 +1,83 @@
+/* A server and its requests. Private to this folder.
+ *
+ * All requests share the server's mutex. libmicrohttpd *suspends* the connection of a request that is answered later:
+ * it does not poll its socket until the connection is resumed. A suspended connection cannot end, so `connection` is
+ * valid while `suspended` is set. */
+#ifndef TRI_HTTP_INTERNAL_H
+#define TRI_HTTP_INTERNAL_H
+
+#include "http/server.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+
+enum { TRI_HTTP_TOKEN_BYTES = 24, TRI_HTTP_ADDRESS_BYTES = 512 };
+
+struct tri_http_server {
+  struct MHD_Daemon *daemon;
+  tri_clients *clients;
+  tri_http_service service;
+  int64_t port;
+  bool is_open;  /* whether other machines can reach the port; then a key is required, and the Host header is not
+                    checked */
+  bool is_local; /* whether it listens at a socket of the file system */
+  char token[2 * TRI_HTTP_TOKEN_BYTES + 1]; /* the drawn key; "" if none was drawn */
+  const char *own_key;                      /* token, as a list of one key */
+  const char *const *keys;                  /* [num_keys]; none: no key is required */
+  int num_keys;
+  const char *origin;
+  char address[TRI_HTTP_ADDRESS_BYTES];
+
+  pthread_mutex_t mutex;
+  pthread_cond_t idle;     /* signalled when a request ends */
+  tri_http_request *first; /* requests in progress */
+};
+
+typedef enum tri_http_stage {
+  TRI_HTTP_READING,   /* the body is read */
+  TRI_HTTP_KEPT_BACK, /* the service replies later */
+  TRI_HTTP_READY,     /* `reply` is to be sent */
+  TRI_HTTP_STREAMS,   /* the reply's text comes in pieces; `reply` has the rest */
+  TRI_HTTP_SENT       /* libmicrohttpd has the reply */
+} tri_http_stage;
+
+struct tri_http_request {
+  tri_http_server *server;
+  struct MHD_Connection *connection; /* NULL: the request has ended for libmicrohttpd */
+  tri_http_request *before, *behind; /* neighbours in server->first */
+  int holders;                       /* libmicrohttpd and the service, each while it may use this */
+  int socket;
+  const char *method, *path; /* owned by libmicrohttpd */
+  tri_http_stage stage;
+  bool suspended;
+  bool too_large; /* the body is longer than the limit */
+  char *body;     /* [body_bytes], with a NUL after it */
+  size_t body_bytes, body_room;
+  tri_http_reply reply;
+  char *text;                     /* [bytes], pieces of a stream */
+  size_t bytes, room, sent_bytes; /* sent_bytes: leading bytes that libmicrohttpd has taken */
+  bool ended;                     /* no more pieces come */
+};
+
+/* Returns the record of the request's connection; NULL: none. */
+tri_client *tri_http_client(struct MHD_Connection *connection);
+/* Returns whether the request names this server as its host. */
+bool tri_http_names_server(const tri_http_request *request);
+/* Draws the key of a server. */
+tri_status tri_http_draw_token(tri_http_server *server);
+
+/* Creates the record of a request that libmicrohttpd begins; NULL if memory is exhausted. */
+tri_http_request *tri_http_request_begin(tri_http_server *server, struct MHD_Connection *connection, const char *method,
+                                         const char *path);
+/* Appends to the body. */
+void tri_http_request_add(tri_http_request *request, const char *text, size_t bytes);
+/* Notes that libmicrohttpd has ended the request, and releases it. */
+void tri_http_request_finish(tri_http_request *request);
+/* Gives the reply to libmicrohttpd. */
+enum MHD_Result tri_http_reply_now(tri_http_request *request, tri_http_reply *reply);
+/* Gives the reply to libmicrohttpd if the service has sent or begun one; else suspends the connection. */
+enum MHD_Result tri_http_reply_if_ready(tri_http_request *request);
+/* Refuses all requests that the service keeps, so that their connections can end. */
+void tri_http_refuse_all(tri_http_server *server);
+
+#endif
