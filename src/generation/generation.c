@@ -11,6 +11,7 @@
 #include "engine/rank_device.h"
 #include "generation/generation_settings.h"
 #include "generation/lookup.h"
+#include "generation/scheduler.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -159,6 +160,27 @@ tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *
   if (g->draft_model == NULL) return TRI_OK;
   const tri_runner_sizes of_draft = draft_sizes(g, sizes);
   return tri_runner_plan(&g->draft_model->model, precision, &of_draft, false, 1, device, draft);
+}
+
+tri_status tri_generation_choose_pages(const tri_generation *g, bool copies, size_t cache_bytes,
+                                       tri_runner_sizes *sizes) {
+  const size_t page =
+      tri_runner_page_bytes(&g->model, g->request->model.precision, tri_larger(1, g->request->tensor));
+  /* Additional pages for two prompts whose samples have not all begun. The last page of such a prompt is partly filled,
+   * and it is in use until all samples of the prompt have copied it. */
+  const int64_t copied = copies ? 2 : 0;
+  const int64_t window = tri_runner_window(&g->model);
+  const int64_t all =
+      tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * sizes->sequences + copied;
+  sizes->pages = all;
+  if (cache_bytes == 0) return TRI_OK;
+  const size_t pages = cache_bytes / page;
+  if (pages < 1) {
+    return tri_fail(TRI_BAD_USAGE, "--cache: %zu bytes are too few for a page of %d positions, which takes %zu",
+                    cache_bytes, (int)TRI_PAGE_ROWS, page);
+  }
+  if (pages < (size_t)all) sizes->pages = (int64_t)pages;
+  return TRI_OK;
 }
 
 static tri_group group_of(const tri_generation *g) {

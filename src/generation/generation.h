@@ -72,6 +72,10 @@ bool tri_generation_leads(const tri_generation *generation);
  * loads the weights unless the request has `shared` or `without_weights`. The first rank's sizes are used on all
  * ranks. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
+/* Chooses the number of pages of a runner whose other sizes are set: as many as cache_bytes allows, but no more than its
+ * sequences can use. cache_bytes 0: as many as they can use. `copies`: whether a prompt may have several texts. */
+tri_status tri_generation_choose_pages(const tri_generation *generation, bool copies, size_t cache_bytes,
+                                       tri_runner_sizes *sizes);
 /* On the first rank. Runs steps until no text is left. Cancels the remaining texts if this process is asked to stop and
  * the request has `stops_when_asked`. */
 tri_status tri_generation_run(tri_generation *generation);

@@ -3,7 +3,6 @@
 #include "base/count.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "generation/scheduler.h"
 
 tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *request, tri_texts *out) {
   const int64_t samples = request->samples > 0 ? request->samples : 1, count = request->num_prompts * samples;
@@ -58,26 +57,6 @@ static tri_status check_dynamic(const tri_texts *t) {
   return TRI_OK;
 }
 
-/* Chooses the number of pages: as many as cache_bytes allows, but no more than a batch of texts can use. */
-static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
-  const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision,
-                                            tri_larger(1, t->generation->request->tensor));
-  /* Additional pages for two prompts whose samples have not all begun. The last page of such a prompt is partly filled,
-   * and it is in use until all samples of the prompt have copied it. */
-  const int64_t copied = t->samples > 1 ? 2 : 0;
-  const int64_t window = tri_runner_window(&t->generation->model);
-  const int64_t all = tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * t->batch + copied;
-  sizes->pages = all;
-  if (t->asked.cache_bytes == 0) return TRI_OK;
-  const size_t pages = t->asked.cache_bytes / page;
-  if (pages < 1) {
-    return tri_fail(TRI_BAD_USAGE, "--cache: %zu bytes are too few for a page of %d positions, which takes %zu",
-                    t->asked.cache_bytes, (int)TRI_PAGE_ROWS, page);
-  }
-  if (pages < (size_t)all) sizes->pages = (int64_t)pages;
-  return TRI_OK;
-}
-
 tri_status tri_texts_sizes(tri_texts *t, tri_runner_sizes *out) {
   const int64_t context = t->asked.context, model = t->generation->model.max_sequence;
   const int64_t most = context > 0 && context < model ? context : model;
@@ -97,7 +76,7 @@ tri_status tri_texts_sizes(tri_texts *t, tri_runner_sizes *out) {
   }
   *out = tri_runner_sizes_for(t->batch, positions);
   out->prompt = prompt;
-  return choose_pages(t, out);
+  return tri_generation_choose_pages(t->generation, t->samples > 1, t->asked.cache_bytes, out);
 }
 
 tri_status tri_texts_load(tri_texts *t) {
@@ -108,24 +87,6 @@ tri_status tri_texts_load(tri_texts *t) {
 
 /* ---- generation -------------------------------------------------------------------------------------------------- */
 
-/* Starts the samples of a prompt that has been read. */
-static tri_status start_samples(void *context, tri_sequence *prompt) {
-  tri_written *first = context;
-  const tri_texts *t = first->context;
-  const bool cancelled = tri_sequence_finish(prompt) == TRI_FINISH_CANCELLED;
-  for (int64_t i = 0; i < t->samples && !cancelled; i++) TRI_TRY(tri_written_start(first + i, prompt));
-  return tri_dispatcher_release(t->generation->dispatcher, prompt);
-}
-
-/* Begins to read a prompt that has several samples. start_samples forks the samples from it when it is read. */
-static tri_status read_prompt(const tri_texts *t, tri_written *first) {
-  tri_sequence *sequence = NULL;
-  const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
-                                        .scores = first->prompt_scores,
-                                        .observer = {.context = first, .done = start_samples}};
-  return tri_dispatcher_begin(t->generation->dispatcher, first->tokens.ids, first->tokens.count, &options, &sequence);
-}
-
 /* Starts further prompts until twice as many texts are in progress as all replicas have places. Not all are started at
  * once, because a waiting sample keeps the pages of its prompt in use. */
 static tri_status start_texts(tri_texts *t) {
@@ -133,7 +94,7 @@ static tri_status start_texts(tri_texts *t) {
   while (t->started < t->count && t->started - t->ended < most) {
     tri_written *first = &t->list[t->started];
     t->started += t->samples;
-    TRI_TRY(t->samples > 1 ? read_prompt(t, first) : tri_written_start(first, NULL));
+    TRI_TRY(tri_written_start_samples(first, t->samples));
   }
   return TRI_OK;
 }

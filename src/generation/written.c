@@ -15,24 +15,39 @@ tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri
   return tri_encoder_encode_text(encoder, prompt->text, prompt->bytes, 1, out);
 }
 
-tri_status tri_written_begin(tri_generation *g, const tri_prompt *prompt, int64_t wanted, tri_written *out) {
+tri_status tri_written_begin_tokens(tri_generation *g, const tri_prompt *prompt, tri_token_list *tokens, int64_t wanted,
+                                    tri_written *out) {
   const tri_generation_request *given = g->request;
-  const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
   *out = (tri_written){.generation = g,
                        .prompt = prompt->text,
                        .prompt_bytes = prompt->bytes,
+                       .tokens = *tokens,
+                       .prompt_tokens = tokens->count,
                        .wanted = wanted,
+                       .ends = g->ends,
+                       .num_ends = g->num_ends,
                        .sampling = g->sampling,
                        .text = {.stops = given->stops, .num_stops = given->num_stops}};
-  TRI_TRY(tri_prompt_encode(g->encoder, prompt, &out->tokens));
-  if (out->tokens.count == 0 && end < 0) {
-    return tri_fail(TRI_BAD_USAGE, "generate: the prompt is empty; begin it with --prompt TEXT");
-  }
-  /* An empty prompt begins with the end-of-text token, as if another text had ended before. */
-  if (out->tokens.count == 0) TRI_TRY(tri_token_list_append(&out->tokens, end));
-  out->prompt_tokens = out->tokens.count;
+  *tokens = (tri_token_list){.count = 0};
   out->sampling.prompt = tri_sampling_prompt(out->tokens.ids, out->tokens.count);
   return tri_decoder_create(g->tokenizer, prompt->bytes == 0, &out->decoder);
+}
+
+/* An empty prompt begins with the end-of-text token, as if another text had ended before. */
+static tri_status encode_prompt(const tri_generation *g, const tri_prompt *prompt, tri_token_list *out) {
+  const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
+  TRI_TRY(tri_prompt_encode(g->encoder, prompt, out));
+  if (out->count > 0) return TRI_OK;
+  if (end < 0) return tri_fail(TRI_BAD_USAGE, "generate: the prompt is empty; begin it with --prompt TEXT");
+  return tri_token_list_append(out, end);
+}
+
+tri_status tri_written_begin(tri_generation *g, const tri_prompt *prompt, int64_t wanted, tri_written *out) {
+  tri_token_list tokens = {.count = 0};
+  tri_status status = encode_prompt(g, prompt, &tokens);
+  if (status == TRI_OK) status = tri_written_begin_tokens(g, prompt, &tokens, wanted, out);
+  tri_free(tokens.ids);
+  return status;
 }
 
 void tri_written_keep_last(tri_written *w, int64_t count) {
@@ -49,18 +64,20 @@ void tri_written_release(tri_written *written) {
   tri_stop_text_release(&written->text);
 }
 
-static tri_status show(tri_written *w) {
-  if (!w->streams) return TRI_OK;
+tri_status tri_written_print(void *context, tri_written *w) {
+  (void)context;
+  if (w->shown == w->text.certain) return TRI_OK;
   fwrite(w->text.text + w->shown, 1, w->text.certain - w->shown, stdout);
   w->shown = w->text.certain;
   return fflush(stdout) == 0 ? TRI_OK
                              : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
 
+static tri_status report_growth(tri_written *w) { return w->grew == NULL ? TRI_OK : w->grew(w->context, w); }
+
 static tri_status append_piece(tri_written *w, const char *piece, size_t bytes) {
   w->decoded += bytes;
-  TRI_TRY(tri_stop_text_add(&w->text, piece, bytes));
-  return bytes == 0 ? TRI_OK : show(w);
+  return tri_stop_text_add(&w->text, piece, bytes);
 }
 
 /* ---- callbacks of the dispatcher --------------------------------------------------------------------------------- */
@@ -74,9 +91,8 @@ static tri_status note_sample(tri_written *w, const tri_sampled *sampled) {
 }
 
 static bool ends_text(const tri_written *w, int32_t id) {
-  const tri_generation *g = w->generation;
-  for (int i = 0; i < g->num_ends; i++) {
-    if (g->ends[i] == id) return true;
+  for (int i = 0; i < w->num_ends; i++) {
+    if (w->ends[i] == id) return true;
   }
   return false;
 }
@@ -94,7 +110,7 @@ static tri_status append_token(void *context, tri_sequence *sequence, const tri_
   TRI_TRY(tri_decoder_next(w->decoder, sampled->id, &piece, &bytes));
   TRI_TRY(append_piece(w, piece, bytes));
   *stop = w->text.stop != NULL;
-  return TRI_OK;
+  return report_growth(w);
 }
 
 /* Ends the text, and adds the bytes of a character that the last tokens left incomplete. */
@@ -105,7 +121,7 @@ static tri_status end_text(tri_written *w, tri_finish finish) {
   TRI_TRY(append_piece(w, piece, bytes));
   w->finish = w->text.stop != NULL ? TRI_FINISH_STOP : finish;
   tri_stop_text_end(&w->text);
-  return show(w);
+  return report_growth(w);
 }
 
 static void log_slid(tri_generation *g) {
@@ -120,28 +136,55 @@ static tri_status end_written(void *context, tri_sequence *sequence) {
   tri_written *w = context;
   if (tri_sequence_has_slid(sequence)) log_slid(w->generation);
   const tri_finish finish = tri_sequence_finish(sequence);
+  w->sequence = NULL;
   TRI_TRY(tri_dispatcher_release(w->generation->dispatcher, sequence));
   TRI_TRY(end_text(w, finish));
   return w->done == NULL ? TRI_OK : w->done(w->context, w);
 }
 
-tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
+/* Starts a text: as a fork of the sequence `prompt`, which has read the text's prompt, or as a new sequence if `prompt`
+ * is NULL. */
+static tri_status start(tri_written *w, const tri_sequence *prompt) {
   const tri_generation *g = w->generation;
   const tri_sequence_options options = {.sampling = w->sampling,
-                                        .ends = g->ends,
-                                        .num_ends = g->num_ends,
+                                        .ends = w->ends,
+                                        .num_ends = w->num_ends,
                                         .wanted = w->wanted,
                                         .requested = w->requested,
                                         .scored = w->prompt_scores == NULL || prompt != NULL ? 0 : w->prompt_tokens - 1,
                                         .scores = w->prompt_scores,
                                         .observer = {.context = w, .token = append_token, .done = end_written}};
-  tri_sequence *sequence = NULL;
-  if (prompt != NULL) return tri_dispatcher_fork(g->dispatcher, prompt, NULL, 0, &options, &sequence);
-  return tri_dispatcher_begin(g->dispatcher, w->tokens.ids, w->tokens.count, &options, &sequence);
+  if (prompt != NULL) return tri_dispatcher_fork(g->dispatcher, prompt, NULL, 0, &options, &w->sequence);
+  return tri_dispatcher_begin(g->dispatcher, w->tokens.ids, w->tokens.count, &options, &w->sequence);
+}
+
+tri_status tri_written_start(tri_written *w) { return start(w, NULL); }
+
+/* Starts the samples of a prompt that has been read. */
+static tri_status start_forks(void *context, tri_sequence *prompt) {
+  tri_written *first = context;
+  const bool cancelled = tri_sequence_finish(prompt) == TRI_FINISH_CANCELLED;
+  first->sequence = NULL;
+  for (int64_t i = 0; i < first->samples && !cancelled; i++) TRI_TRY(start(first + i, prompt));
+  return tri_dispatcher_release(first->generation->dispatcher, prompt);
+}
+
+tri_status tri_written_start_samples(tri_written *first, int64_t samples) {
+  if (samples == 1) return start(first, NULL);
+  const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
+                                        .scores = first->prompt_scores,
+                                        .observer = {.context = first, .done = start_forks}};
+  first->samples = samples;
+  return tri_dispatcher_begin(first->generation->dispatcher, first->tokens.ids, first->tokens.count, &options,
+                              &first->sequence);
+}
+
+tri_status tri_written_cancel(tri_written *w) {
+  return w->sequence == NULL ? TRI_OK : tri_dispatcher_cancel(w->generation->dispatcher, w->sequence);
 }
 
 tri_status tri_written_write(tri_written *w) {
-  TRI_TRY(tri_written_start(w, NULL));
+  TRI_TRY(tri_written_start(w));
   return tri_generation_run(w->generation);
 }
 

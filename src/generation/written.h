@@ -25,6 +25,8 @@ struct tri_written {
   int64_t wanted, made; /* wanted: tokens to sample; made: sampled tokens, except a last one in tri_generation.ends */
   int64_t nameless;     /* sampled tokens that the tokenizer does not know */
   size_t decoded;       /* bytes of all sampled tokens */
+  const int32_t *ends;  /* [num_ends], tokens that end the text */
+  int num_ends;
   tri_sampling sampling;
   tri_sampling_request requested; /* numbers to compute for each token */
   tri_sampled *sampled;           /* [tokens.count - prompt_tokens], if `requested` asks for any */
@@ -35,25 +37,39 @@ struct tri_written {
                                      not computed */
   tri_decoder *decoder;
   tri_stop_text text;
-  size_t shown; /* bytes of the text that have been written to standard output */
+  size_t shown;           /* for `grew`: leading bytes of the text that were shown */
+  tri_sequence *sequence; /* its sequence, or that of its prompt while this is read; NULL: none */
+  int64_t samples;        /* of the first text of a prompt: number of texts (tri_written_start_samples) */
   tri_finish finish;
-  bool streams; /* each piece is written to standard output as soon as it is certain */
-  tri_status (*done)(void *context, tri_written *written); /* called when the text has ended; may be NULL */
+  /* Both may be NULL. `grew` is called when bytes of the text may have become certain: after each token, and before
+   * `done`. `done` is called when the text has ended. */
+  tri_status (*grew)(void *context, tri_written *written);
+  tri_status (*done)(void *context, tri_written *written);
   void *context;
 };
 
 /* Encodes a prompt. The tokenizer's post_processor adds its tokens, except to a prompt made by a chat template, since
  * the template prints them itself. */
 tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri_token_list *out);
-/* Encodes the prompt; nothing is generated yet. Release with tri_written_release. */
+/* Encodes the prompt; nothing is generated yet. Release with tri_written_release, also after a failure. */
 tri_status tri_written_begin(tri_generation *generation, const tri_prompt *prompt, int64_t wanted, tri_written *out);
+/* Begins with a prompt that is encoded to at least one token; takes the list's memory. Any thread may call this. */
+tri_status tri_written_begin_tokens(tri_generation *generation, const tri_prompt *prompt, tri_token_list *tokens,
+                                    int64_t wanted, tri_written *out);
 void tri_written_release(tri_written *written);
 /* Keeps only the last `count` tokens of the prompt. Must be called before the text is started. */
 void tri_written_keep_last(tri_written *written, int64_t count);
 
-/* Gives the text to the dispatcher: as a fork of the sequence `prompt`, which has read the text's prompt, or as a new
- * sequence if `prompt` is NULL. The text must stay at its address until it ends. */
-tri_status tri_written_start(tri_written *written, const tri_sequence *prompt);
+/* Gives the text to the dispatcher. The text must stay at its address until it ends. */
+tri_status tri_written_start(tri_written *written);
+/* Gives `samples` texts of one prompt, first[0], first[1] ..., to the dispatcher. If there are several, the prompt is
+ * read first, once, and scored for first[0]; until then first[0].sequence is the prompt's. If that is cancelled, no
+ * text is started, and `done` is not called. */
+tri_status tri_written_start_samples(tri_written *first, int64_t samples);
+/* Ends a text that is in progress; its `done` is called. Does nothing otherwise. */
+tri_status tri_written_cancel(tri_written *written);
+/* A function for `grew`: writes the text to standard output as it becomes certain. */
+tri_status tri_written_print(void *context, tri_written *written);
 /* Starts the text and runs steps until it ends. */
 tri_status tri_written_write(tri_written *written);
 

@@ -222,7 +222,7 @@ static tri_status print_json(const tri_generation *g, const tri_written *text) {
 
 static tri_status print_text(const generate_texts *t, const tri_written *text) {
   if (t->given->json) return print_json(&t->generation, text);
-  if (text->streams) return TRI_OK;
+  if (text->grew != NULL) return TRI_OK;
   if (t->prompts.count > 1) printf("--- prompt %ld", (long)text->number + 1);
   if (t->texts.samples > 1)
     printf("%s sample %ld", t->prompts.count > 1 ? "," : "---", (long)text->sampling.sample + 1);
@@ -277,7 +277,7 @@ static tri_status write_texts(generate_texts *t) {
   const bool streams = t->texts.count == 1 && !t->given->json;
   const double begin_s = tri_clock_s();
   if (streams) {
-    t->texts.list[0].streams = true;
+    t->texts.list[0].grew = tri_written_print;
     fwrite(t->texts.list[0].prompt, 1, t->texts.list[0].prompt_bytes, stdout);
     fflush(stdout);
   }

@@ -129,7 +129,7 @@ static tri_status answer_with(chat *c, tri_written *answer) {
   TRI_TRY(begin_answer(c, answer));
   answer->text.stops = c->stops;
   answer->text.num_stops = c->num_stops;
-  answer->streams = !c->given->json;
+  if (!c->given->json) answer->grew = tri_written_print;
   tri_stop_defer("interrupted twice, so it ends at once");
   TRI_TRY(tri_written_write(answer));
   TRI_TRY(print_answer(c, answer));
