@@ -381,20 +381,50 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
 
 /* ---- prompts and ends of answers --------------------------------------------------------------------------------- */
 
-static tri_status render_messages(tri_chat_session *session, json_t *root, bool prompt, tri_chat_rendered *out) {
+/* Reads and renders messages; `beside`: with the record's tools and variables. */
+static tri_status render_messages(tri_chat_session *session, json_t *root, bool beside, bool prompt,
+                                  tri_chat_conversation *read, tri_chat_rendered *out) {
   const tri_chat_reading messages = {.form = "messages"};
-  tri_chat_conversation c;
   tri_chat_arena_reset(&session->arena);
   session->work = 0;
   if (session->format->template == NULL) {
     return tri_fail(TRI_BAD_USAGE, "a conversation needs a chat template; give one with --chat-template FILE");
   }
-  TRI_TRY(tri_chat_conversation_read_any(&session->arena, root, &messages, &c));
-  return tri_chat_session_render(session, &c, c.num_messages, prompt, out);
+  TRI_TRY(tri_chat_conversation_read_any(&session->arena, root, &messages, read));
+  if (beside) TRI_TRY(tri_chat_conversation_read_beside(&session->arena, root, read));
+  return tri_chat_session_render(session, read, read->num_messages, prompt, out);
+}
+
+/* Finds the end of the last message's content, without the white space at its end, as transformers does. */
+static tri_status find_final_end(const tri_chat_session *session, const tri_chat_conversation *c, size_t *out) {
+  const tri_chat_rendered *whole = &session->whole;
+  const tri_chat_value *content = tri_chat_dict_get(c->messages.list->items[c->num_messages - 1].dict, "content");
+  size_t bytes = content == NULL || content->kind != TRI_CHAT_STRING ? 0 : content->bytes;
+  while (bytes > 0 && strchr(" \t\r\n", content->text[bytes - 1]) != NULL) bytes--;
+  for (size_t at = whole->bytes; bytes > 0 && at >= bytes; at--) {
+    if (memcmp(whole->text + at - bytes, content->text, bytes) != 0) continue;
+    *out = at;
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_FILE,
+                  "the last message cannot be continued: it has no text, or the template %s does not print "
+                  "its text",
+                  tri_chat_template_name(session->format->template));
+}
+
+tri_status tri_chat_session_prompt_as(tri_chat_session *session, json_t *root, const tri_chat_prompting *how,
+                                      const char **out, size_t *out_bytes) {
+  tri_chat_conversation read;
+  TRI_TRY(render_messages(session, root, true, how->generation_prompt, &read, &session->whole));
+  if (how->continues && read.num_messages > 0) TRI_TRY(find_final_end(session, &read, &session->whole.bytes));
+  *out = session->whole.text;
+  *out_bytes = session->whole.bytes;
+  return TRI_OK;
 }
 
 tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes) {
-  TRI_TRY(render_messages(session, root, true, &session->whole));
+  tri_chat_conversation read;
+  TRI_TRY(render_messages(session, root, false, true, &read, &session->whole));
   *out = session->whole.text;
   *out_bytes = session->whole.bytes;
   return TRI_OK;
@@ -433,9 +463,10 @@ static tri_status render_turns(tri_chat_session *session, bool more, tri_chat_re
                            "assistant", "content", "Answer");
   json_t *question = json_pack("{s:s, s:s}", "role", "user", "content", "Question");
   tri_chat_span answer, other;
+  tri_chat_conversation read;
   if (more) json_array_append(json_object_get(root, "messages"), question);
   tri_status status = root == NULL || question == NULL ? tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a conversation")
-                                                       : render_messages(session, root, false, to);
+                                                       : render_messages(session, root, false, false, &read, to);
   json_decref(question);
   json_decref(root);
   *found = status == TRI_OK && find_text(to, 1, "Answer", &answer);

@@ -46,6 +46,15 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
  * next call. */
 tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes);
 
+/* How tri_chat_session_prompt_as renders messages, with the names of transformers' apply_chat_template. */
+typedef struct tri_chat_prompting {
+  bool generation_prompt; /* add_generation_prompt */
+  bool continues;         /* continue_final_message: the text ends with the last message's content */
+} tri_chat_prompting;
+/* Renders the prompt as tri_chat_session_prompt does. `root` may also have "chat_template_kwargs". */
+tri_status tri_chat_session_prompt_as(tri_chat_session *session, json_t *root, const tri_chat_prompting *how,
+                                      const char **out, size_t *out_bytes);
+
 /* Finds the text that marks the end of a generated answer, without trailing white space. It consists of the strings
  * that the template prints after an answer whether a question follows or not. If there are no such strings, it is the
  * text after the last answer; if that is empty, the text between an answer and the next question; "" if neither is

@@ -29,6 +29,7 @@ extern const tri_command tri_command_doctor;
 extern const tri_command tri_command_eval;
 extern const tri_command tri_command_export;
 extern const tri_command tri_command_generate;
+extern const tri_command tri_command_serve;
 extern const tri_command tri_command_import;
 extern const tri_command tri_command_inspect;
 extern const tri_command tri_command_merge;

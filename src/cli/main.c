@@ -39,7 +39,7 @@ static const tri_command *const commands[] = {
     &tri_command_prepare, &tri_command_new,      &tri_command_train,   &tri_command_simulate,  &tri_command_plan,
     &tri_command_tune,    &tri_command_generate, &tri_command_eval,    &tri_command_import,    &tri_command_export,
     &tri_command_merge,   &tri_command_compare,  &tri_command_inspect, &tri_command_calibrate, &tri_command_validate,
-    &tri_command_doctor,  &tri_command_board,    &command_help,
+    &tri_command_doctor,  &tri_command_board,    &tri_command_serve,   &command_help,
 };
 static const tri_commands all = {commands, sizeof commands / sizeof commands[0]};
 

@@ -54,6 +54,7 @@ const tri_command tri_command_generate = REFUSED("generate");
 const tri_command tri_command_import = REFUSED("import");
 const tri_command tri_command_new = REFUSED("new");
 const tri_command tri_command_prepare = REFUSED("prepare");
+const tri_command tri_command_serve = REFUSED("serve");
 const tri_command tri_command_train = REFUSED("train");
 const tri_command tri_command_tune = REFUSED("tune");
 

@@ -25,9 +25,7 @@ typedef struct answer_row {
   "megatron-core-fp8-2025, torchtitan-float8 or deepseek-v3-2024"
 static const answer_row commands[] = {
     {"chat talk", "talk with a model by: trireme generate RUN --chat"},
-    {"serve server api_server",
-     "Trireme has no server; chat with a model with `trireme generate RUN --chat`, or serve the output of `trireme "
-     "export` with vLLM or llama.cpp"},
+    {"server api_server openai", "a model is served by `trireme serve RUN` (docs/serving.md)"},
     {"sft finetune fine_tune instruct", FINE_TUNING},
     {"lora qlora peft_train",
      "an adapter is the section `adapter:` of a run file for `trireme train` (docs/finetuning.md)"},

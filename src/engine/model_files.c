@@ -367,14 +367,26 @@ tri_status tri_model_files_agree_settings(const tri_group *group, const tri_merg
   return compare_hashes(group, weights, status, &own);
 }
 
+static tri_status hash_rank(const tri_merged *weights, const tri_executor *executor, model_hashes *out) {
+  void *piece = NULL;
+  TRI_TRY(tri_alloc("a piece of a tensor", PIECE_BYTES, 1, &piece));
+  const tri_status status = hash_model(weights, executor, piece, out);
+  tri_free(piece);
+  return status;
+}
+
 tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weights, const tri_executor *executor) {
   model_hashes own = {0};
-  void *piece = NULL;
   if (group->size == 1) return TRI_OK;
-  tri_status status = tri_alloc("a piece of a tensor", PIECE_BYTES, 1, &piece);
-  if (status == TRI_OK) status = hash_model(weights, executor, piece, &own);
-  tri_free(piece);
+  const tri_status status = hash_rank(weights, executor, &own);
   return compare_hashes(group, weights, status, &own);
+}
+
+tri_status tri_model_files_hash(const tri_merged *weights, const tri_executor *executor, uint64_t *out) {
+  model_hashes own = {0};
+  TRI_TRY(hash_rank(weights, executor, &own));
+  *out = own.whole ^ own.parts;
+  return TRI_OK;
 }
 
 /* Returns the adapter's own folder if it has a tokenizer, else that of its base. */

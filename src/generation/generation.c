@@ -164,8 +164,7 @@ tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *
 
 tri_status tri_generation_choose_pages(const tri_generation *g, bool copies, size_t cache_bytes,
                                        tri_runner_sizes *sizes) {
-  const size_t page =
-      tri_runner_page_bytes(&g->model, g->request->model.precision, tri_larger(1, g->request->tensor));
+  const size_t page = tri_runner_page_bytes(&g->model, g->request->model.precision, tri_larger(1, g->request->tensor));
   /* Additional pages for two prompts whose samples have not all begun. The last page of such a prompt is partly filled,
    * and it is in use until all samples of the prompt have copied it. */
   const int64_t copied = copies ? 2 : 0;
@@ -223,7 +222,8 @@ static tri_status load_weights(tri_generation *g) {
   TRI_TRY(tri_model_files_load(&g->weights, moved ? TRI_MODEL_FILES_BASE : TRI_MODEL_FILES_WHOLE,
                                tri_runner_parameters(g->runner), &g->replicas.replica, executor));
   if (moved) return TRI_OK;
-  return tri_model_files_agree(&g->replicas.all, &g->weights, executor);
+  TRI_TRY(tri_model_files_agree(&g->replicas.all, &g->weights, executor));
+  return g->request->hashes ? tri_model_files_hash(&g->weights, executor, &g->hash) : TRI_OK;
 }
 
 tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *of_first) {

@@ -60,6 +60,7 @@ void tri_written_release(tri_written *written) {
   tri_free(written->tokens.ids);
   tri_free(written->sampled);
   tri_free(written->prompt_scores);
+  tri_free(written->prompt_likeliest);
   tri_decoder_destroy(written->decoder);
   tri_stop_text_release(&written->text);
 }
@@ -153,6 +154,8 @@ static tri_status start(tri_written *w, const tri_sequence *prompt) {
                                         .requested = w->requested,
                                         .scored = w->prompt_scores == NULL || prompt != NULL ? 0 : w->prompt_tokens - 1,
                                         .scores = w->prompt_scores,
+                                        .scored_likeliest = w->num_prompt_likeliest,
+                                        .likeliest = w->prompt_likeliest,
                                         .observer = {.context = w, .token = append_token, .done = end_written}};
   if (prompt != NULL) return tri_dispatcher_fork(g->dispatcher, prompt, NULL, 0, &options, &w->sequence);
   return tri_dispatcher_begin(g->dispatcher, w->tokens.ids, w->tokens.count, &options, &w->sequence);
@@ -173,6 +176,8 @@ tri_status tri_written_start_samples(tri_written *first, int64_t samples) {
   if (samples == 1) return start(first, NULL);
   const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
                                         .scores = first->prompt_scores,
+                                        .scored_likeliest = first->num_prompt_likeliest,
+                                        .likeliest = first->prompt_likeliest,
                                         .observer = {.context = first, .done = start_forks}};
   first->samples = samples;
   return tri_dispatcher_begin(first->generation->dispatcher, first->tokens.ids, first->tokens.count, &options,

@@ -33,6 +33,9 @@ struct tri_written {
   int64_t sampled_room;
   double *prompt_scores; /* [prompt_tokens - 1], log-probabilities of the prompt's tokens from the second on; NULL: not
                             computed */
+  tri_likely *prompt_likeliest; /* [prompt_tokens - 1][num_prompt_likeliest], the likeliest tokens at the positions of
+                                   prompt_scores; NULL: not computed */
+  int64_t num_prompt_likeliest;
   const double *prompt_log_probs; /* prompt_scores of the first text with the same prompt, which owns the array; NULL:
                                      not computed */
   tri_decoder *decoder;

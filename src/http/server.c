@@ -196,13 +196,12 @@ close:
 /* Writes the address to open in a browser. If the server listens at all interfaces, whose address cannot be opened, the
  * machine's name replaces that address. */
 static void write_address(tri_http_server *server, const char *host) {
-  const char *shown = server->service.private_address ? "" : server->token;
   char name[256] = "";
   bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
   if (any && gethostname(name, sizeof name - 1) != 0) snprintf(name, sizeof name, "localhost");
   if (!any) snprintf(name, sizeof name, strchr(host, ':') != NULL ? "[%s]" : "%s", host);
   snprintf(server->address, sizeof server->address, "http://%s:%lld/%s%s", name, (long long)server->port,
-           shown[0] != '\0' ? "?token=" : "", shown);
+           server->token[0] != '\0' ? "?token=" : "", server->token);
 }
 
 static tri_status begin_daemon(tri_http_server *server, int listener) {

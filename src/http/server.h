@@ -106,7 +106,6 @@ typedef struct tri_http_service {
   const char *const (*headers)[2]; /* [num_headers], name and value of the headers of every reply */
   size_t num_headers;
   const char *of_other_host, *of_other_method; /* texts of the refusals of another Host and of other methods */
-  bool private_address;                        /* the key is not part of tri_http_server_address */
   tri_http_limits limits;
 } tri_http_service;
 
@@ -133,8 +132,8 @@ void tri_http_server_drain(tri_http_server *server, double seconds);
  * or after. Ignores NULL. */
 void tri_http_server_stop(tri_http_server *server);
 
-/* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the key if the server requires one,
- * unless the service has a private address; or the path of the socket. */
+/* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the key if one was drawn; or
+ * the path of the socket. */
 const char *tri_http_server_address(const tri_http_server *server);
 /* Returns the key that was drawn; "" if none was. */
 const char *tri_http_server_token(const tri_http_server *server);

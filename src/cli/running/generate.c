@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "cli/cli.h"
+#include "cli/running/generation_options.h"
 #include "cli/running/model_options.h"
 #include "cli/running/prompts.h"
 #include "cli/running/ranks.h"
@@ -23,8 +24,6 @@
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
-enum { USUAL_DRAFT_TOKENS = 4 };
-
 static tri_status add_stop(void *values, const char *text) {
   tri_generate_arguments *out = values;
   if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "the text of --stop is empty; give the text to stop at");
@@ -32,15 +31,6 @@ static tri_status add_stop(void *values, const char *text) {
     return tri_fail(TRI_BAD_USAGE, "--stop can be given %d times at most", TRI_MOST_STOPS - 1);
   }
   out->request.stops[out->request.num_stops++] = text;
-  return TRI_OK;
-}
-
-static tri_status add_chat_set(void *values, const char *text) {
-  tri_generate_arguments *out = values;
-  if (out->num_chat_sets == TRI_MOST_CHAT_SETS) {
-    return tri_fail(TRI_BAD_USAGE, "--chat-set can be given %d times at most", TRI_MOST_CHAT_SETS);
-  }
-  out->chat_sets[out->num_chat_sets++] = text;
   return TRI_OK;
 }
 
@@ -92,14 +82,7 @@ static const tri_option generate_options[] = {
     {TRI_BYTES("cache", cache_bytes),
      .help = "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"},
     {TRI_FLAG("dry-run", dry_run), .help = "  --dry-run           print the memory that it takes, and write nothing\n"},
-    {TRI_INT("prompt-lookup", request.lookup, 1, TRI_MOST_GUESSES),
-     .help = "  --prompt-lookup N   guess up to N tokens (1 to 16) from what followed the same tokens earlier in the "
-             "text, while\n"
-             "                      that is faster: the text is the same\n"},
-    {TRI_PATH("draft", request.draft),
-     .help = "  --draft FOLDER      guess with a smaller model that has the same tokenizer: the text is the same\n"},
-    {TRI_INT("draft-tokens", request.draft_tokens, 1, TRI_MOST_GUESSES),
-     .help = "  --draft-tokens N    that it guesses at a time (4)\n"},
+    {TRI_GROUP(request, tri_generation_request, tri_guess_option_rows)},
     {TRI_READ("stop", add_stop), .help = "  --stop TEXT         ends a text before TEXT; may be given again\n"},
     {TRI_FLAG("unmerged", request.unmerged),
      .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
@@ -107,20 +90,9 @@ static const tri_option generate_options[] = {
      .help = "  --ignore-end        a text does not end with the token that ends one\n"},
     {TRI_INT("context", context, 2, 1 << 30),
      .help = "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"},
-    {TRI_INT("top-k", request.top_k, 0, 1 << 24),
-     .help = "  --top-k K           draw from the K most likely (0: from all)\n"},
-    {TRI_DOUBLE("top-p", request.top_p, 1e-9, 1.0),
-     .help = "  --top-p P           draw from the most likely that together have probability P (1)\n"},
-    {TRI_DOUBLE("min-p", request.min_p, 0.0, 1.0),
-     .help = "  --min-p P           leave out what has less than P times the most likely one's probability (0)\n"},
-    {TRI_DOUBLE("repetition-penalty", request.repetition_penalty, 1e-2, 1e2),
-     .help = "  --repetition-penalty R   divides the logits of tokens that were there already, where they are above 0 "
-             "(1)\n"},
+    {TRI_GROUP(request, tri_generation_request, tri_sampling_option_rows)},
     {TRI_READ("seed", read_seed), .help = "  --seed S            the same seed writes the same text (1234)\n"},
-    {TRI_PATH("chat-template", chat_template),
-     .help =
-         "  --chat-template FILE, --chat-set NAME=VALUE   as in trireme prepare; the folder's template unless given\n"},
-    {TRI_READ("chat-set", add_chat_set)},
+    {TRI_GROUP(template, tri_chat_choice, tri_chat_choice_rows)},
     {TRI_GROUP(request.model, tri_model_options, tri_model_option_rows)},
     {0}};
 
@@ -145,11 +117,8 @@ static tri_status check_together(const tri_generate_arguments *given) {
         "generate: a conversation has one text at a time, so --chat takes neither -n nor --tensor; --threads gives it "
         "more cores");
   }
-  if (given->request.lookup > 0 && given->request.draft != NULL)
-    return tri_fail(TRI_BAD_USAGE, "generate: --prompt-lookup or --draft, one of them");
-  if (given->request.draft_tokens > 0 && given->request.draft == NULL)
-    return tri_fail(TRI_BAD_USAGE, "generate: --draft-tokens goes with --draft FOLDER");
-  if (!given->chat && (given->system != NULL || given->chat_template != NULL || given->num_chat_sets > 0)) {
+  TRI_TRY(tri_check_guess_options("generate", &given->request));
+  if (!given->chat && (given->system != NULL || given->template.file != NULL || given->template.num_sets > 0)) {
     return tri_fail(TRI_BAD_USAGE, "generate: --system, --chat-template and --chat-set go with --chat");
   }
   return TRI_OK;
@@ -169,7 +138,7 @@ static tri_status generate_parse(int count, char **arguments, tri_generate_argum
   if (first == count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
   out->request.checkpoint = arguments[first];
   TRI_TRY(check_together(out));
-  if (out->request.draft_tokens == 0) out->request.draft_tokens = USUAL_DRAFT_TOKENS;
+  tri_default_guess_options(&out->request);
   return TRI_OK;
 }
 

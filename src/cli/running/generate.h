@@ -2,9 +2,8 @@
 #ifndef TRI_CLI_RUNNING_GENERATE_H
 #define TRI_CLI_RUNNING_GENERATE_H
 
+#include "cli/running/chat_choice.h"
 #include "generation/texts.h"
-
-enum { TRI_MOST_CHAT_SETS = 64 };
 
 /* Arguments of `trireme generate`. If they are not given, `samples`, `context`, `ranks` and `cache_bytes` are 0,
  * `batch` is 8, and the members of `request` are as described in generation.h. */
@@ -16,14 +15,15 @@ typedef struct tri_generate_arguments {
   int64_t logprobs; /* number of the likeliest tokens to print with each token; -1: not requested */
   size_t cache_bytes;
   bool json, chat, dry_run;
-  const char *system, *chat_template;
-  const char *chat_sets[TRI_MOST_CHAT_SETS];
-  int num_chat_sets;
+  const char *system;
+  tri_chat_choice template;
 } tri_generate_arguments;
 
 /* Prints the memory that the generation of the texts would need on each of `ranks` ranks (0: one rank). The number of
  * bytes of device memory is exact (cli/running/generate_plan.c). */
 tri_status tri_generate_plan(tri_texts *texts, int64_t ranks);
+/* Prints the memory that a generator of these sizes would need on each of `ranks` ranks (0: one rank). */
+tri_status tri_generate_print_plan(const tri_generation *generation, const tri_runner_sizes *sizes, int64_t ranks);
 /* Runs a conversation on standard input and output (cli/running/generate_chat.c). */
 tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation);
 

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "chat/session.h"
+#include "cli/running/chat_choice.h"
 #include "cli/running/generate.h"
 #include "files/lines.h"
 #include "files/write_fault.h"
@@ -36,22 +37,8 @@ static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out 
 /* ---- the template ------------------------------------------------------------------------------------------------ */
 
 static tri_status chat_format(chat *c) {
-  const tri_generation *g = c->generation;
   const tri_generate_arguments *given = c->given;
-  const int32_t id = tri_tokenizer_end_of_text(g->tokenizer);
-  char end[256] = "";
-  size_t bytes = 0;
-  const char *token = tri_tokenizer_token(g->tokenizer, id, &bytes);
-  if (id >= 0 && bytes < sizeof end) snprintf(end, sizeof end, "%.*s", (int)bytes, token);
-  const tri_chat_format_options options = {
-      .tokenizer = g->tokenizer_file,
-      .file = given->chat_template,
-      .asked = true,
-      .set = given->chat_sets,
-      .num_set = given->num_chat_sets,
-      .end = end,
-  };
-  TRI_TRY(tri_chat_format_create(&options, &c->format));
+  TRI_TRY(tri_chat_choice_format(&given->template, c->generation, &c->format));
   TRI_TRY(tri_chat_session_create(&c->format, &c->session));
   TRI_TRY(tri_chat_session_turn_end(c->session, c->turn_end));
   for (int i = 0; i < given->request.num_stops; i++) c->stops[c->num_stops++] = given->request.stops[i];

@@ -1,18 +1,16 @@
-/* `generate --dry-run`: predicts the memory that the generation of the texts needs. */
+/* `generate --dry-run` and `serve --dry-run`: predict the memory that the generation of texts needs. */
 #include "base/format.h"
 #include "base/system.h"
 #include "cli/running/generate.h"
 
 #include <stdio.h>
 
-tri_status tri_generate_plan(tri_texts *t, int64_t ranks) {
-  const tri_model_options *options = &t->generation->request->model;
+tri_status tri_generate_print_plan(const tri_generation *g, const tri_runner_sizes *sizes, int64_t ranks) {
+  const tri_model_options *options = &g->request->model;
   tri_device *device = NULL;
-  tri_runner_sizes sizes;
   tri_runner_need need, draft;
-  TRI_TRY(tri_texts_sizes(t, &sizes));
   TRI_TRY(tri_device_create(options->device, (int)options->threads, &device));
-  const tri_status status = tri_generation_plan(t->generation, &sizes, device, &need, &draft);
+  const tri_status status = tri_generation_plan(g, sizes, device, &need, &draft);
   tri_device_destroy(device);
   TRI_TRY(status);
   const size_t process =
@@ -27,12 +25,10 @@ tri_status tri_generate_plan(tri_texts *t, int64_t ranks) {
               {"host memory", need.host_bytes + draft.host_bytes},
               {"program and tokenizer", process},
               {"all", need.device_bytes + need.host_bytes + draft.device_bytes + draft.host_bytes + process}};
-  const int64_t tensor = t->generation->request->tensor, all = ranks > tensor ? ranks : tensor;
-  printf("%ld text%s, %ld side by side, of %ld positions at most\n", (long)t->count, TRI_PLURAL(t->count),
-         (long)t->batch, (long)sizes.positions);
+  const int64_t tensor = g->request->tensor, all = ranks > tensor ? ranks : tensor;
   if (all > 1) printf("on each of %ld ranks:\n", (long)all);
-  printf("%ld page%s of %d positions; a run has %ld rows at most\n", (long)sizes.pages, TRI_PLURAL(sizes.pages),
-         (int)TRI_PAGE_ROWS, (long)sizes.rows);
+  printf("%ld page%s of %d positions; a run has %ld rows at most\n", (long)sizes->pages, TRI_PLURAL(sizes->pages),
+         (int)TRI_PAGE_ROWS, (long)sizes->rows);
   printf("memory plan:\n");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     char text[32];
@@ -41,4 +37,12 @@ tri_status tri_generate_plan(tri_texts *t, int64_t ranks) {
            tri_format_bytes((double)rows[i].bytes, text, sizeof text));
   }
   return TRI_OK;
+}
+
+tri_status tri_generate_plan(tri_texts *t, int64_t ranks) {
+  tri_runner_sizes sizes;
+  TRI_TRY(tri_texts_sizes(t, &sizes));
+  printf("%ld text%s, %ld side by side, of %ld positions at most\n", (long)t->count, TRI_PLURAL(t->count),
+         (long)t->batch, (long)sizes.positions);
+  return tri_generate_print_plan(t->generation, &sizes, ranks);
 }

@@ -1,0 +1,37 @@
+#include "cli/running/chat_choice.h"
+
+#include <stdio.h>
+
+static tri_status add_chat_set(void *values, const char *text) {
+  tri_chat_choice *out = values;
+  if (out->num_sets == TRI_MOST_CHAT_SETS) {
+    return tri_fail(TRI_BAD_USAGE, "--chat-set can be given %d times at most", TRI_MOST_CHAT_SETS);
+  }
+  out->sets[out->num_sets++] = text;
+  return TRI_OK;
+}
+
+#define TRI_OPTION_VALUES tri_chat_choice
+const tri_option tri_chat_choice_rows[] = {
+    {TRI_PATH("chat-template", file),
+     .help =
+         "  --chat-template FILE, --chat-set NAME=VALUE   as in trireme prepare; the folder's template unless given\n"},
+    {TRI_READ("chat-set", add_chat_set)},
+    {0}};
+
+tri_status tri_chat_choice_format(const tri_chat_choice *choice, const tri_generation *g, tri_chat_format *out) {
+  const int32_t id = tri_tokenizer_end_of_text(g->tokenizer);
+  char end[256] = "";
+  size_t bytes = 0;
+  const char *token = tri_tokenizer_token(g->tokenizer, id, &bytes);
+  if (id >= 0 && bytes < sizeof end) snprintf(end, sizeof end, "%.*s", (int)bytes, token);
+  const tri_chat_format_options options = {
+      .tokenizer = g->tokenizer_file,
+      .file = choice->file,
+      .asked = true,
+      .set = choice->sets,
+      .num_set = choice->num_sets,
+      .end = end,
+  };
+  return tri_chat_format_create(&options, out);
+}

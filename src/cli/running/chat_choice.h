@@ -1,0 +1,24 @@
+/* The options --chat-template and --chat-set of commands that talk with a model. */
+#ifndef TRI_CLI_RUNNING_CHAT_CHOICE_H
+#define TRI_CLI_RUNNING_CHAT_CHOICE_H
+
+#include "chat/format.h"
+#include "generation/generation.h"
+#include "options/option_rows.h"
+
+enum { TRI_MOST_CHAT_SETS = 64 };
+
+typedef struct tri_chat_choice {
+  const char *file;                     /* --chat-template; NULL: the folder's */
+  const char *sets[TRI_MOST_CHAT_SETS]; /* --chat-set, NAME=VALUE [num_sets] */
+  int num_sets;
+} tri_chat_choice;
+
+extern const tri_option tri_chat_choice_rows[];
+
+/* Creates the format of a model's conversations. Fails with TRI_BAD_FILE if there is no template. Release with
+ * tri_chat_format_release, also after a failure. */
+tri_status tri_chat_choice_format(const tri_chat_choice *choice, const tri_generation *generation,
+                                  tri_chat_format *out);
+
+#endif

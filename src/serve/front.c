@@ -1,0 +1,192 @@
+/* Addresses, checks and the queue. These functions run on HTTP's threads. */
+#include "serve/front.h"
+
+#include "serve/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const double tri_serve_delays[TRI_SERVE_DELAYS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+
+static const char *const headers[][2] = {
+    {"Cache-Control", "no-store"},
+    {"Content-Security-Policy",
+     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action "
+     "'none'; "
+     "frame-ancestors 'none'"},
+    {"Referrer-Policy", "no-referrer"},
+    {"X-Content-Type-Options", "nosniff"},
+};
+
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
+
+tri_http_reply tri_serve_json(int code, json_t *value) {
+  char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
+  json_decref(value);
+  if (text == NULL) return tri_http_words(500, "out of memory\n");
+  return (tri_http_reply){.code = code,
+                          .type = "application/json; charset=utf-8",
+                          .text = text,
+                          .bytes = strlen(text),
+                          .memory = TRI_HTTP_GIVEN};
+}
+
+static const char *kind_of(int code) {
+  if (code == 401) return "authentication_error";
+  if (code == 404) return "not_found_error";
+  if (code == 429) return "rate_limit_error";
+  return code >= 500 ? "server_error" : "invalid_request_error";
+}
+
+tri_http_reply tri_serve_error(int code, const char *message, const char *param) {
+  tri_http_reply reply = tri_serve_json(code, json_pack("{s:{s:s, s:s, s:s?, s:i}}", "error", "message", message,
+                                                        "type", kind_of(code), "param", param, "code", code));
+  if (code == 401) {
+    reply.headers[0].name = "WWW-Authenticate";
+    snprintf(reply.headers[0].value, sizeof reply.headers[0].value, "Bearer");
+  }
+  if (code == 429 || code == 503) {
+    reply.headers[0].name = "Retry-After";
+    snprintf(reply.headers[0].value, sizeof reply.headers[0].value, "1");
+  }
+  return reply;
+}
+
+static tri_http_reply refuse(void *context, int code, const char *why) {
+  (void)context;
+  return tri_serve_error(code, why, NULL);
+}
+
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
+
+static void count_refused(tri_serve_front *front) {
+  pthread_mutex_lock(&front->mutex);
+  front->counters.refused++;
+  pthread_mutex_unlock(&front->mutex);
+}
+
+/* Appends a job to the queue. Returns 0, or the status of the refusal if there is no place. */
+static int append_job(tri_serve_front *front, tri_serve_job *job, tri_http_request *from) {
+  int code = 0;
+  pthread_mutex_lock(&front->mutex);
+  if (front->closing) code = 503;
+  if (code == 0 && front->counters.waiting >= front->defaults.limits.queue) code = 429;
+  if (code == 0) {
+    (void)tri_http_later(from);
+    job->request = from;
+    if (front->last == NULL) front->first = job;
+    if (front->last != NULL) front->last->next = job;
+    front->last = job;
+    front->counters.waiting++;
+    front->counters.accepted++;
+    pthread_cond_signal(&front->wake);
+  } else {
+    front->counters.refused++;
+  }
+  pthread_mutex_unlock(&front->mutex);
+  return code;
+}
+
+static tri_http_reply queue_job(tri_serve_front *front, tri_http_request *from, const char *body, size_t bytes,
+                                bool chat) {
+  tri_http_reply fault = {.code = 0};
+  tri_serve_job *job = tri_serve_job_create(front, body, bytes, chat, tri_http_key(from), &fault);
+  if (job == NULL) {
+    count_refused(front);
+    return fault;
+  }
+  const int code = append_job(front, job, from);
+  if (code == 0) return (tri_http_reply){.code = 0};
+  tri_serve_job_destroy(job);
+  return tri_serve_error(code, code == 429 ? "the queue is full; try again" : "the server ends", NULL);
+}
+
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
+
+static tri_http_reply reply_models(const tri_serve_front *front) {
+  return tri_serve_json(
+      200, json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id", front->defaults.model,
+                     "object", "model", "created", (json_int_t)front->created_s, "owned_by", "trireme", "max_model_len",
+                     (json_int_t)front->sizes.positions));
+}
+
+static tri_http_reply reply_ready(tri_serve_front *front) {
+  pthread_mutex_lock(&front->mutex);
+  const bool takes = !front->closing && front->counters.waiting < front->defaults.limits.queue;
+  pthread_mutex_unlock(&front->mutex);
+  if (takes) return tri_http_words(200, "ready\n");
+  return tri_serve_error(503, "the server takes no requests at present", NULL);
+}
+
+static tri_http_reply reply_metrics(tri_serve_front *front) {
+  char *text = tri_serve_metrics(front);
+  if (text == NULL) return tri_http_words(500, "out of memory\n");
+  return (tri_http_reply){.code = 200,
+                          .type = "text/plain; version=0.0.4; charset=utf-8",
+                          .text = text,
+                          .bytes = strlen(text),
+                          .memory = TRI_HTTP_GIVEN};
+}
+
+/* Returns whether the request announces a body of JSON. Web pages of other origins cannot send such a request without
+ * asking first. */
+static bool has_json(const tri_http_request *from) {
+  static const char wanted[] = "application/json";
+  const char *type = tri_http_header(from, "Content-Type");
+  if (type == NULL || strncasecmp(type, wanted, sizeof wanted - 1) != 0) return false;
+  return strchr(" \t;", type[sizeof wanted - 1]) != NULL; /* a NUL, too, is found */
+}
+
+static tri_http_reply reply_to_post(tri_serve_front *front, tri_http_request *from) {
+  const char *path = tri_http_path(from);
+  size_t bytes = 0;
+  const char *body = tri_http_body(from, &bytes);
+  if (!has_json(from)) return tri_serve_error(415, "the Content-Type should be application/json", NULL);
+  if (strcmp(path, "/v1/completions") == 0) return queue_job(front, from, body, bytes, false);
+  if (strcmp(path, "/v1/chat/completions") == 0) return queue_job(front, from, body, bytes, true);
+  if (strcmp(path, "/tokenize") == 0) return tri_serve_tokenize(front, body, bytes);
+  if (strcmp(path, "/detokenize") == 0) return tri_serve_detokenize(front, body, bytes);
+  return tri_serve_error(404, "there is no such address", NULL);
+}
+
+static tri_http_reply reply_to_get(tri_serve_front *front, const tri_http_request *from) {
+  const char *path = tri_http_path(from);
+  if (strcmp(path, "/v1/models") == 0) return reply_models(front);
+  if (strcmp(path, "/metrics") == 0) return reply_metrics(front);
+  if (strcmp(path, "/tokenizer_info") == 0) return tri_serve_tokenizer_info(front);
+  return tri_serve_error(404, "there is no such address", NULL);
+}
+
+static tri_http_reply reply(void *context, tri_http_request *from) {
+  tri_serve_front *front = context;
+  const char *path = tri_http_path(from);
+  if (strcmp(path, "/health") == 0) return tri_http_words(200, "alive\n");
+  if (strcmp(path, "/ready") == 0) return reply_ready(front);
+  if (tri_http_key(from) < 0) {
+    count_refused(front);
+    return tri_serve_error(401, "this server requires its key: send the header Authorization: Bearer KEY", NULL);
+  }
+  return tri_http_is(from, "GET") ? reply_to_get(front, from) : reply_to_post(front, from);
+}
+
+tri_http_service tri_serve_service(tri_serve_front *front) {
+  return (tri_http_service){
+      .command = "serve",
+      .reply = reply,
+      .refuse = refuse,
+      .context = front,
+      .headers = headers,
+      .num_headers = sizeof headers / sizeof *headers,
+      .of_other_host =
+          "the Host header does not name this server: use http://127.0.0.1 or http://localhost with its "
+          "port",
+      .of_other_method = "the methods of this server are GET, HEAD and POST",
+      .limits = {.connections = 512,
+                 .of_one_machine = 256,
+                 .idle_s = 60,
+                 .threads = 2,
+                 .body_bytes = (size_t)front->defaults.limits.body_bytes,
+                 .clients = {.most = 480, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
+  };
+}

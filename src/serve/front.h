@@ -1,0 +1,73 @@
+/* The part of a server that HTTP's threads and the engine's thread share: the queue of requests, the counters, and
+ * what is known of the model. HTTP's threads check and encode requests, and append them to the queue as *jobs*; the
+ * engine's thread takes them, generates their texts, and replies (engine.h). */
+#ifndef TRI_SERVE_FRONT_H
+#define TRI_SERVE_FRONT_H
+
+#include "chat/session.h"
+#include "generation/written.h"
+#include "http/server.h"
+#include "serve/fields.h"
+
+#include <pthread.h>
+
+typedef struct tri_serve_job tri_serve_job;
+
+enum { TRI_SERVE_DELAYS = 12, TRI_SERVE_NAME_BYTES = 256 };
+
+/* Numbers for /metrics. */
+typedef struct tri_serve_counters {
+  int64_t accepted, completed, cancelled, failed, refused; /* numbers of requests; refused: those not accepted */
+  int64_t running, waiting;                                /* requests at present */
+  int64_t prompt_tokens, sampled_tokens;
+  int64_t pages, free_pages;
+  int64_t delays[TRI_SERVE_DELAYS + 1]; /* requests whose first token took at most tri_serve_delays[i] seconds; the last
+                                           element counts the others */
+  double delays_s;                      /* sum of the times to the first token, seconds */
+} tri_serve_counters;
+
+extern const double tri_serve_delays[TRI_SERVE_DELAYS];
+
+typedef struct tri_serve_front {
+  /* Constant while the server runs: */
+  tri_generation *generation;
+  tri_serve_defaults defaults;
+  tri_runner_sizes sizes;
+  int64_t batch;                     /* texts in progress on all replicas */
+  const char *fingerprint;           /* of the weights */
+  int64_t created_s;                 /* time of the start, seconds since 1970 */
+  double ping_s;                     /* longest silence of a stream, seconds */
+  tri_chat_format format;            /* template NULL: the model has no chat template */
+  const char *no_template;           /* reason if there is no template */
+  char turn_end[TRI_TURN_END_BYTES]; /* text that ends an answer; "": none */
+
+  /* Encoding, under its own mutex: */
+  pthread_mutex_t encoding;
+  tri_encoder *encoder;
+  tri_chat_session *session;
+
+  /* Under `mutex`: */
+  pthread_mutex_t mutex;
+  pthread_cond_t wake;         /* signalled when a job is appended */
+  tri_serve_job *first, *last; /* jobs that wait */
+  bool closing;                /* new requests are refused */
+  tri_serve_counters counters;
+} tri_serve_front;
+
+/* Returns the reply with an error in OpenAI's form. `param`: name of the wrong field; NULL: none. */
+tri_http_reply tri_serve_error(int code, const char *message, const char *param);
+/* Returns a JSON reply; takes the reference. */
+tri_http_reply tri_serve_json(int code, json_t *value);
+
+/* Returns the service of a front, for tri_http_server_start. */
+tri_http_service tri_serve_service(tri_serve_front *front);
+
+/* Returns the text of /metrics; free() releases it. NULL if memory is exhausted. */
+char *tri_serve_metrics(tri_serve_front *front);
+
+/* Replies to requests that ask for no text: /tokenize, /detokenize and /tokenizer_info. */
+tri_http_reply tri_serve_tokenize(tri_serve_front *front, const char *body, size_t bytes);
+tri_http_reply tri_serve_detokenize(const tri_serve_front *front, const char *body, size_t bytes);
+tri_http_reply tri_serve_tokenizer_info(const tri_serve_front *front);
+
+#endif

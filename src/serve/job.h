@@ -1,0 +1,61 @@
+/* A request for text: its fields, its prompts and its texts. */
+#ifndef TRI_SERVE_JOB_H
+#define TRI_SERVE_JOB_H
+
+#include "serve/front.h"
+
+typedef struct tri_serve_prompt {
+  const char *text; /* [bytes], owned by the fields or by `owned` */
+  size_t bytes;
+  char *owned;
+  bool rendered; /* made by the chat template */
+  tri_token_list tokens;
+} tri_serve_prompt;
+
+struct tri_serve_job {
+  tri_serve_front *front;
+  tri_http_request *request;
+  int key; /* index of the client's key */
+  tri_serve_fields fields;
+  tri_serve_prompt *prompts; /* [num_prompts] */
+  int64_t num_prompts;
+  tri_written *texts; /* [num_prompts * best_of]; those of a prompt are adjacent */
+  int64_t num_texts;
+  int64_t left;                                /* texts that have not ended */
+  int64_t *sent_tokens;                        /* [num_texts], sampled tokens that a stream has sent */
+  const char *stops[TRI_SERVE_MOST_STOPS + 1]; /* [num_stops], those of the fields and the end of a turn */
+  int num_stops;
+  char id[40];
+  int64_t created_s;    /* seconds since 1970 */
+  double accepted_s;    /* time of acceptance, on tri_clock_s */
+  double first_token_s; /* 0: no token yet */
+  double written_s;     /* time of the last piece of a stream */
+  bool begun;           /* the stream has begun */
+  tri_serve_job *next;  /* in the queue, or in the engine's list */
+};
+
+/* Creates the job of a request's body; the front's encoder is used. On failure, *fault is the reply. */
+tri_serve_job *tri_serve_job_create(tri_serve_front *front, const char *body, size_t bytes, bool chat, int key,
+                                    tri_http_reply *fault);
+/* Releases a job, whose texts must have ended or not be started, and its request. Ignores NULL. */
+void tri_serve_job_destroy(tri_serve_job *job);
+
+/* Encodes a prompt, or the messages of a chat, under the front's mutex. */
+tri_status tri_serve_encode_text(tri_serve_front *front, const char *text, size_t bytes, tri_token_list *out);
+tri_status tri_serve_encode_chat(tri_serve_front *front, const tri_serve_fields *fields, tri_serve_prompt *out);
+/* Renders and encodes messages: `how` has the flags of add_generation_prompt and continue_final_message. */
+
+/* ---- answers (answer.c) ------------------------------------------------------------------------------------------ */
+
+/* Returns the whole answer; NULL if memory is exhausted. */
+json_t *tri_serve_answer(const tri_serve_job *job);
+/* Appends the events of a stream for what is new in a text; `ended`: with its finish_reason. */
+tri_status tri_serve_stream_text(tri_serve_job *job, tri_written *text, bool ended);
+/* Ends a stream: the usage if it was asked for, and [DONE]. */
+tri_status tri_serve_stream_end(tri_serve_job *job);
+/* Begins the stream, unless it has begun. */
+tri_status tri_serve_stream_begin(tri_serve_job *job);
+/* Ends a stream with an event that has an error. */
+void tri_serve_stream_fail(tri_serve_job *job, int code, const char *message);
+
+#endif

@@ -1,0 +1,55 @@
+/* /metrics, in the text format of Prometheus. */
+#include "serve/front.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct metric_row {
+  const char *name, *kind, *help;
+  int64_t value;
+} metric_row;
+
+static void write_delays(FILE *out, const tri_serve_counters *c) {
+  static const char name[] = "trireme_time_to_first_token_seconds";
+  int64_t count = 0;
+  fprintf(out, "# HELP %s Time from the acceptance of a request to its first token.\n# TYPE %s histogram\n", name,
+          name);
+  for (int i = 0; i < TRI_SERVE_DELAYS; i++) {
+    count += c->delays[i];
+    fprintf(out, "%s_bucket{le=\"%g\"} %" PRId64 "\n", name, tri_serve_delays[i], count);
+  }
+  count += c->delays[TRI_SERVE_DELAYS];
+  fprintf(out, "%s_bucket{le=\"+Inf\"} %" PRId64 "\n%s_sum %.6f\n%s_count %" PRId64 "\n", name, count, name,
+          c->delays_s, name, count);
+}
+
+char *tri_serve_metrics(tri_serve_front *front) {
+  char *text = NULL;
+  size_t bytes = 0;
+  pthread_mutex_lock(&front->mutex);
+  const tri_serve_counters c = front->counters;
+  pthread_mutex_unlock(&front->mutex);
+  const metric_row rows[] = {
+      {"trireme_requests_accepted_total", "counter", "Requests for text that were accepted.", c.accepted},
+      {"trireme_requests_completed_total", "counter", "Requests that were answered.", c.completed},
+      {"trireme_requests_cancelled_total", "counter", "Requests whose client left.", c.cancelled},
+      {"trireme_requests_refused_total", "counter", "Requests that were not accepted.", c.refused},
+      {"trireme_requests_running", "gauge", "Requests whose texts are being written.", c.running},
+      {"trireme_requests_waiting", "gauge", "Requests in the queue.", c.waiting},
+      {"trireme_prompt_tokens_total", "counter", "Tokens of the prompts.", c.prompt_tokens},
+      {"trireme_generation_tokens_total", "counter", "Tokens that were sampled.", c.sampled_tokens},
+      {"trireme_cache_pages", "gauge", "Pages of keys and values of the first replica.", c.pages},
+      {"trireme_cache_pages_free", "gauge", "Pages that no text in progress uses.", c.free_pages},
+  };
+  FILE *out = open_memstream(&text, &bytes);
+  if (out == NULL) return NULL;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s %" PRId64 "\n", rows[i].name, rows[i].help, rows[i].name, rows[i].kind,
+            rows[i].name, rows[i].value);
+  write_delays(out, &c);
+  if (fclose(out) == 0) return text;
+  free(text);
+  return NULL;
+}
