@@ -127,7 +127,9 @@ static tri_status send_reading(tri_dispatched *s, tri_verb_kind kind, int64_t fr
   s->dispatcher->dismissed[s->replica] = false;
   TRI_TRY(tri_link_append(link_of(s), &verb, sizeof verb));
   TRI_TRY(tri_link_append(link_of(s), s->shown.ids + s->shown.count - count, (size_t)count * sizeof *s->shown.ids));
-  return tri_link_append(link_of(s), options->ends, (size_t)options->num_ends * sizeof *options->ends);
+  TRI_TRY(tri_link_append(link_of(s), options->ends, (size_t)options->num_ends * sizeof *options->ends));
+  return tri_link_append(link_of(s), options->sampling.bias,
+                         (size_t)options->sampling.num_bias * sizeof *options->sampling.bias);
 }
 
 static tri_status send_plain(tri_dispatched *s, tri_verb_kind kind, int64_t count) {

@@ -16,12 +16,22 @@ struct tri_followed {
   double *scores;    /* [num_scores] */
   int64_t num_scores;
   bool scores_sent;
-  int32_t *ends; /* [num_ends] */
+  int32_t *ends;        /* [num_ends] */
+  tri_logit_bias *bias; /* [sampling.num_bias] */
 };
 
-static void free_followed(tri_followed *s) {
+/* Frees the arrays of the sequence's options. */
+static void free_options(tri_followed *s) {
   tri_free(s->scores);
   tri_free(s->ends);
+  tri_free(s->bias);
+  s->scores = NULL;
+  s->ends = NULL;
+  s->bias = NULL;
+}
+
+static void free_followed(tri_followed *s) {
+  free_options(s);
   tri_free(s);
 }
 
@@ -96,16 +106,15 @@ static tri_status reserve_slot(tri_dispatcher *d, int64_t slot) {
   return TRI_OK;
 }
 
-/* Reads the verb's ends, and allocates its scores. */
+/* Reads the verb's ends and biases, and allocates its scores. */
 static tri_status set_options(tri_followed *s, const tri_verb *verb, const tri_link_bytes *message, size_t *at,
                               tri_sequence_options *out) {
-  tri_free(s->scores);
-  tri_free(s->ends);
-  s->scores = NULL;
-  s->ends = NULL;
+  free_options(s);
   TRI_TRY(tri_alloc("scores", (size_t)verb->scored, sizeof *s->scores, &s->scores));
   TRI_TRY(tri_alloc("tokens", (size_t)verb->num_ends, sizeof *s->ends, &s->ends));
+  TRI_TRY(tri_alloc("biases", (size_t)verb->sampling.num_bias, sizeof *s->bias, &s->bias));
   TRI_TRY(tri_link_take(message, at, s->ends, (size_t)verb->num_ends * sizeof *s->ends));
+  TRI_TRY(tri_link_take(message, at, s->bias, (size_t)verb->sampling.num_bias * sizeof *s->bias));
   s->serial = verb->serial;
   s->num_scores = verb->scored;
   s->scores_sent = false;
@@ -118,6 +127,7 @@ static tri_status set_options(tri_followed *s, const tri_verb *verb, const tri_l
                                 .scored = verb->scored,
                                 .scores = s->scores,
                                 .observer = {.context = s, .token = send_token, .done = send_done}};
+  out->sampling.bias = s->bias;
   return TRI_OK;
 }
 

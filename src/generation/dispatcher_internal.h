@@ -6,9 +6,9 @@
 #include "generation/dispatcher_link.h"
 
 typedef enum tri_verb_kind {
-  TRI_VERB_BEGIN,   /* followed by ids [count], ends [num_ends] */
-  TRI_VERB_FORK,    /* forks the sequence in slot `from`; followed by ids [count], ends [num_ends] */
-  TRI_VERB_EXTEND,  /* followed by ids [count], ends [num_ends] */
+  TRI_VERB_BEGIN,   /* followed by ids [count], ends [num_ends], biases [sampling.num_bias] */
+  TRI_VERB_FORK,    /* forks the sequence in slot `from`; followed by ids, ends and biases, as TRI_VERB_BEGIN */
+  TRI_VERB_EXTEND,  /* followed by ids, ends and biases, as TRI_VERB_BEGIN */
   TRI_VERB_REWIND,  /* keeps the first `count` tokens of the sequence */
   TRI_VERB_CANCEL,  /* ends the sequence */
   TRI_VERB_RELEASE, /* frees the sequence and its slot */
@@ -23,7 +23,7 @@ typedef struct tri_verb {
   int64_t slot, from, count; /* slot of the sequence; fork: slot of its original; number of ids, or of tokens to keep */
   int64_t serial; /* new number for each begin, fork and extension; the replica puts it into the sequence's events */
   int64_t wanted, scored; /* as in tri_sequence_options */
-  tri_sampling sampling;
+  tri_sampling sampling;  /* `bias` is an address of the first rank */
   tri_sampling_request requested;
 } tri_verb;
 

@@ -27,6 +27,8 @@
 #include "base/memory.h"
 #include "generation/generator_internal.h"
 
+#include <math.h>
+
 static tri_status set_up(tri_generator *g) {
   TRI_TRY(tri_pages_create(g->sizes.pages, TRI_PAGE_ROWS, &g->pages));
   g->root = tri_pages_root(g->pages);
@@ -63,7 +65,7 @@ void tri_generator_destroy(tri_generator *g) {
   for (int i = 0; i < g->threads && g->scratch != NULL; i++) {
     tri_free(g->scratch[i].candidates);
     tri_free(g->scratch[i].logits);
-    tri_free(g->scratch[i].penalised);
+    tri_free(g->scratch[i].adjusted);
   }
   tri_free(g->scratch);
   tri_free(g->asked);
@@ -100,9 +102,25 @@ static tri_status enlist(tri_generator *g, tri_sequence *s) {
   return TRI_OK;
 }
 
+static tri_status check_sampling(const tri_generator *g, const tri_sampling *sampling) {
+  if (!isfinite(sampling->presence_penalty) || !isfinite(sampling->frequency_penalty))
+    return tri_fail(TRI_BAD_USAGE, "a presence penalty of %g and a frequency penalty of %g: both must be finite",
+                    sampling->presence_penalty, sampling->frequency_penalty);
+  for (int i = 0; i < sampling->num_bias; i++) {
+    const tri_logit_bias *bias = &sampling->bias[i];
+    if (bias->id < 0 || bias->id >= g->vocab_size)
+      return tri_fail(TRI_BAD_USAGE, "a bias of token %d, and the model's vocabulary has 0 to %ld", (int)bias->id,
+                      (long)g->vocab_size - 1);
+    if (!isfinite(bias->bias))
+      return tri_fail(TRI_BAD_USAGE, "token %d has a bias of %g, which is not finite", (int)bias->id, bias->bias);
+  }
+  return TRI_OK;
+}
+
 tri_status tri_generator_check(const tri_generator *g, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options) {
   const int64_t longest = tri_smaller(count + options->wanted, g->sizes.positions);
+  TRI_TRY(check_sampling(g, &options->sampling));
   for (int64_t i = 0; i < count; i++) {
     if (ids[i] >= 0 && ids[i] < g->vocab_size) continue;
     return tri_fail(TRI_BAD_USAGE, "token %ld is %d, and the model's vocabulary has 0 to %ld", (long)i, (int)ids[i],

@@ -58,6 +58,11 @@ typedef struct tri_sequence_options {
   tri_sampling_request requested; /* numbers to compute for each sampled token */
   int64_t scored; /* number of given tokens, counted from the last, whose log-probabilities are computed */
   double *scores; /* [scored], receives the log-probabilities; must be valid until all given tokens are read */
+  int64_t scored_likeliest; /* number of likeliest tokens to find at the position of each scored token, up to
+                               TRI_MOST_LIKELY */
+  tri_likely *likeliest;    /* [scored, scored_likeliest], receives them by descending probability, then by id; with
+                               fewer tokens in the vocabulary, the rest is {-1, -INFINITY}. Must be valid as long as
+                               `scores`. A token that is also the scored one has the same log-probability, to the bit */
   tri_sequence_observer observer;
 } tri_sequence_options;
 

@@ -1,6 +1,6 @@
 /* Evaluates a run's logits: log-probabilities of given tokens, and sampled tokens. The device answers queries about the
  * whole distribution. Logits are copied to the host only if likeliest tokens are requested, or if sampling leaves out
- * or penalises tokens. */
+ * tokens or changes their logits. */
 #include "base/memory.h"
 #include "generation/generator_internal.h"
 
@@ -78,7 +78,7 @@ static tri_status create_scratch(tri_generator *g) {
   for (int i = 0; i < g->threads; i++) {
     TRI_TRY(tri_alloc("candidates", vocabulary, sizeof *g->scratch[i].candidates, &g->scratch[i].candidates));
     TRI_TRY(tri_alloc("logits", vocabulary, sizeof *g->scratch[i].logits, &g->scratch[i].logits));
-    TRI_TRY(tri_alloc("logits", vocabulary, sizeof *g->scratch[i].penalised, &g->scratch[i].penalised));
+    TRI_TRY(tri_alloc("logits", vocabulary, sizeof *g->scratch[i].adjusted, &g->scratch[i].adjusted));
   }
   return TRI_OK;
 }
@@ -99,14 +99,15 @@ static tri_status copy_logits(tri_generator *g, int64_t *copies) {
   return TRI_OK;
 }
 
-/* Samples from the host's copy of logit row `row`, after `behind` tokens. If the device has sampled already (`whole`),
- * only adds the likeliest tokens. */
+/* Samples from the host's copy of logit row `row`, after `behind` tokens, the last of them perhaps guesses. If the
+ * device has sampled already (`whole`), only adds the likeliest tokens. */
 static void sample_from_copy(const tri_generator *g, const tri_sequence *s, bool whole, int64_t row, int64_t behind,
                              int thread) {
   const tri_sampling_request *requested = &s->options.requested;
+  const tri_sampling_text text = {.ids = s->ids, .given = s->count - s->sampled, .count = behind};
   tri_sampled *out = &g->sampled[row];
   if (!whole) {
-    if (tri_sample_next(g->copies[row], g->logits_type, g->vocab_size, &s->options.sampling, s->ids, behind, requested,
+    if (tri_sample_next(g->copies[row], g->logits_type, g->vocab_size, &s->options.sampling, &text, requested,
                         &g->scratch[thread], out) != TRI_OK)
       out->id = -1;
   } else if (out->id >= 0) {

@@ -1,6 +1,12 @@
-/* Samples the next token: temperature, then the k most likely tokens, then the smallest set of them with probability p
- * (Holtzman et al. 2020), then those with a minimum share of the highest probability (min-p, Nguyen et al. 2024), in
- * transformers' order. The lower id wins a tie, so that a seed gives the same text everywhere. */
+/* Samples the next token. The logits pass these stages, in the order of transformers (sequence_bias,
+ * repetition_penalty, then the warpers) and, for the penalties, of vLLM:
+ * 1. the biases are added;
+ * 2. the repetition penalty divides or multiplies the logits of given and sampled tokens;
+ * 3. the frequency and the presence penalty lower the logits of sampled tokens;
+ * 4. temperature;
+ * 5. the candidates are the k most likely tokens, then the smallest set of them with probability p (Holtzman et al.
+ *    2020), then those with a minimum share of the highest probability (min-p, Nguyen et al. 2024).
+ * The lower id wins a tie, so that a seed gives the same text everywhere. */
 #include "generation/sampling.h"
 
 #include "base/fnv1a.h"
@@ -145,8 +151,13 @@ int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sam
   return draw_token(logits, vocab_size, sampling, position, scratch).id;
 }
 
+static bool adjusts(const tri_sampling *sampling) {
+  return sampling->repetition_penalty != 1 || sampling->presence_penalty != 0 || sampling->frequency_penalty != 0 ||
+         sampling->num_bias > 0;
+}
+
 bool tri_sampling_is_whole(const tri_sampling *sampling) {
-  return sampling->repetition_penalty == 1 && (sampling->temperature <= 0 || !cuts_off(sampling));
+  return !adjusts(sampling) && (sampling->temperature <= 0 || !cuts_off(sampling));
 }
 
 tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t position, int64_t row) {
@@ -209,16 +220,17 @@ static void compute_log_prob(const double *logits, int64_t vocab_size, tri_sampl
 }
 
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
-                           const int32_t *ids, int64_t count, const tri_sampling_request *requested,
+                           const tri_sampling_text *text, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out) {
   const double *from = scratch->logits;
-  TRI_TRY(tri_sampling_check(logits, type, vocab_size, count));
+  TRI_TRY(tri_sampling_check(logits, type, vocab_size, text->count));
   for (int64_t i = 0; i < vocab_size; i++) scratch->logits[i] = logit_at(logits, type, i);
-  if (sampling->repetition_penalty != 1) {
-    tri_penalise_repetition(from, vocab_size, ids, count, sampling->repetition_penalty, scratch->penalised);
-    from = scratch->penalised;
+  if (adjusts(sampling)) {
+    memcpy(scratch->adjusted, from, (size_t)vocab_size * sizeof *from);
+    tri_sampling_adjust(sampling, text, scratch->candidates, scratch->adjusted);
+    from = scratch->adjusted;
   }
-  const tri_likely drawn = draw_token(from, vocab_size, sampling, count, scratch->candidates);
+  const tri_likely drawn = draw_token(from, vocab_size, sampling, text->count, scratch->candidates);
   out->id = drawn.id;
   out->sampled_log_prob = drawn.log_prob;
   if (!requested->log_prob && requested->likeliest == 0) return TRI_OK;
@@ -227,11 +239,37 @@ tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_siz
   return TRI_OK;
 }
 
-void tri_penalise_repetition(const double *logits, int64_t vocab_size, const int32_t *ids, int64_t count,
-                             double penalty, double *out) {
-  memcpy(out, logits, (size_t)vocab_size * sizeof *out);
-  for (int64_t i = 0; i < count; i++) { /* from the original logits: a token that occurs twice is penalised once */
-    const double logit = logits[ids[i]];
-    out[ids[i]] = logit > 0 ? logit / penalty : logit * penalty;
+/* ---- biases and penalties ---------------------------------------------------------------------------------------- */
+
+/* Penalises each token of ids[count] once, however often it occurs. */
+static void penalise_repetition(double penalty, const int32_t *ids, int64_t count, tri_candidate *seen,
+                                double *logits) {
+  for (int64_t i = 0; i < count; i++) seen[ids[i]].weight = 0;
+  for (int64_t i = 0; i < count; i++) {
+    double *logit = &logits[ids[i]];
+    if (seen[ids[i]].weight++ > 0) continue;
+    *logit = *logit > 0 ? *logit / penalty : *logit * penalty;
   }
+}
+
+/* `counts`: the weights are numbers of occurrences. */
+static void penalise_frequency(const tri_sampling *sampling, const int32_t *ids, int64_t count, tri_candidate *counts,
+                               double *logits) {
+  for (int64_t i = 0; i < count; i++) counts[ids[i]].weight = 0;
+  for (int64_t i = 0; i < count; i++) counts[ids[i]].weight++;
+  for (int64_t i = 0; i < count; i++) {
+    double *occurrences = &counts[ids[i]].weight;
+    if (*occurrences == 0) continue; /* subtracted at an earlier occurrence */
+    logits[ids[i]] -= sampling->frequency_penalty * *occurrences + sampling->presence_penalty;
+    *occurrences = 0;
+  }
+}
+
+void tri_sampling_adjust(const tri_sampling *sampling, const tri_sampling_text *text, tri_candidate *scratch,
+                         double *logits) {
+  for (int i = 0; i < sampling->num_bias; i++) logits[sampling->bias[i].id] += sampling->bias[i].bias;
+  if (sampling->repetition_penalty != 1)
+    penalise_repetition(sampling->repetition_penalty, text->ids, text->count, scratch, logits);
+  if (sampling->frequency_penalty != 0 || sampling->presence_penalty != 0)
+    penalise_frequency(sampling, text->ids + text->given, text->count - text->given, scratch, logits);
 }

@@ -9,6 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A token and the number that is added to its logit. */
+typedef struct tri_logit_bias {
+  int32_t id;
+  double bias; /* finite; -100 in practice bans the token */
+} tri_logit_bias;
+
 /* How the tokens of a text are sampled. */
 typedef struct tri_sampling {
   double temperature; /* 0: the most likely token is taken */
@@ -17,6 +23,12 @@ typedef struct tri_sampling {
                    1: none */
   double min_p; /* tokens with less than this share of the highest probability are left out; 0: none */
   double repetition_penalty; /* 1: no penalty */
+  /* Penalties of the tokens that the text has sampled so far; those of its prompt do not count. A token that was
+   * sampled n > 0 times has its logit lowered by presence_penalty + n * frequency_penalty. 0: no penalty. */
+  double presence_penalty, frequency_penalty;
+  const tri_logit_bias *bias; /* [num_bias], biases of logits; entries of the same token add up. This array must outlive
+                                 the sequence */
+  int num_bias;
   /* The random numbers of a text are a function of the position and of the following three members. */
   uint64_t seed;
   uint64_t prompt; /* number of the text's prompt: tri_sampling_prompt, or another number chosen by the caller */
@@ -60,19 +72,26 @@ typedef struct tri_sampling_request {
 /* Scratch memory of one thread, [vocab_size] each. */
 typedef struct tri_sampling_scratch {
   tri_candidate *candidates;
-  double *logits, *penalised;
+  double *logits, *adjusted;
 } tri_sampling_scratch;
 
-/* Returns whether the device can sample (tri_sampling_query): there is no repetition penalty, and either all tokens are
- * candidates or the temperature is 0. Otherwise the host samples from a copy of the logits (tri_sample_next). */
+/* Returns whether the device can sample (tri_sampling_query): there is no penalty and no bias, and either all tokens
+ * are candidates or the temperature is 0. Otherwise the host samples from a copy of the logits (tri_sample_next). */
 bool tri_sampling_is_whole(const tri_sampling *sampling);
 /* Returns the query that samples the token after `position` tokens from logit row `row`. */
 tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t position, int64_t row);
 
-/* Samples a token that follows ids [count]. The result depends only on the logits [vocab_size], `sampling`, `count`,
- * and, with a repetition penalty, `ids`. TRI_DIVERGED if a logit is not finite. */
+/* The tokens of a text. */
+typedef struct tri_sampling_text {
+  const int32_t *ids; /* [count] */
+  int64_t given;      /* number of leading tokens that were given; the others were sampled */
+  int64_t count;
+} tri_sampling_text;
+
+/* Samples the token that follows the text. The result depends only on the logits [vocab_size], `sampling`, the number
+ * of tokens, and, with a penalty, on the tokens. TRI_DIVERGED if a logit is not finite. */
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
-                           const int32_t *ids, int64_t count, const tri_sampling_request *requested,
+                           const tri_sampling_text *text, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
 /* Checks the logits after `position` tokens. Fails with TRI_DIVERGED if a logit is not finite; the message names the
  * first such token. */
@@ -82,13 +101,14 @@ tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_
 void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
                             double log_prob, tri_likely *out);
 
-/* Samples the token after `position` tokens, without a repetition penalty. logits and scratch are [vocab_size]. */
+/* Samples the token after `position` tokens, without penalties and biases. logits and scratch are [vocab_size]. */
 int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                          tri_candidate *scratch);
 
-/* Applies a repetition penalty (Keskar et al. 2019, as in transformers): logits of the tokens ids[count] are divided by
- * the penalty if positive, else multiplied by it. Writes all logits to out[vocab_size]. */
-void tri_penalise_repetition(const double *logits, int64_t vocab_size, const int32_t *ids, int64_t count,
-                             double penalty, double *out);
+/* Adds the biases to the logits [vocab_size], and then applies the penalties of the text's tokens. The repetition
+ * penalty (Keskar et al. 2019, as in transformers) divides positive logits and multiplies others, once for each token
+ * that occurs. scratch: [vocab_size]. */
+void tri_sampling_adjust(const tri_sampling *sampling, const tri_sampling_text *text, tri_candidate *scratch,
+                         double *logits);
 
 #endif

@@ -158,6 +158,7 @@ static void ask_for_something(schedule *s, tri_sequence_options *options, int64_
 /* Draws the options of a part of a sequence that has `count` tokens, the last `more` of them new. */
 static part *draw_part(schedule *s, int live, const int32_t *ids, int64_t count, int64_t more) {
   static const int32_t ends[] = {3, 17};
+  static const tri_logit_bias bias[] = {{8, 3}, {50, -100}, {8, -1}, {22, 2}};
   part *p = &s->parts[s->count++];
   const int64_t room = LONGEST - count < MOST_SAMPLED ? LONGEST - count : MOST_SAMPLED;
   CHECK(s->count <= MOST_PARTS && room >= 0, "%ld parts", (long)s->count);
@@ -169,6 +170,10 @@ static part *draw_part(schedule *s, int live, const int32_t *ids, int64_t count,
                    .top_k = below(s, 3) == 0 ? 9 : 0,
                    .top_p = below(s, 4) == 0 ? 0.8 : 1,
                    .repetition_penalty = below(s, 3) == 0 ? 1.2 : 1,
+                   .presence_penalty = below(s, 4) == 0 ? 0.6 : 0,
+                   .frequency_penalty = below(s, 4) == 0 ? 0.4 : 0,
+                   .bias = bias,
+                   .num_bias = below(s, 3) == 0 ? 1 + (int)below(s, 4) : 0,
                    .seed = 4,
                    .prompt = (uint64_t)below(s, 3),
                    .sample = (uint64_t)below(s, 5)},

@@ -103,12 +103,18 @@ static tri_status note_end(void *context, tri_sequence *sequence) {
   return TRI_OK;
 }
 
+/* Texts of samples 3 and 4 of each five have penalties of their own tokens; those of 4 also have biases. */
 static tri_sequence_options options_of(text *t) {
   static const int32_t ends[] = {3};
+  static const tri_logit_bias bias[] = {{11, 2}, {3, -100}, {40, 1.5}};
   return (tri_sequence_options){.sampling = {.temperature = t->sample % 3 == 0 ? 0 : 0.9,
                                              .top_k = t->sample % 3 == 1 ? 9 : 0,
                                              .top_p = 1,
                                              .repetition_penalty = t->sample % 2 == 0 ? 1 : 1.2,
+                                             .presence_penalty = t->sample % 5 == 3 ? 0.8 : 0,
+                                             .frequency_penalty = t->sample % 5 == 4 ? 0.5 : 0,
+                                             .bias = bias,
+                                             .num_bias = t->sample % 5 == 4 ? 3 : 0,
                                              .seed = 4,
                                              .prompt = (uint64_t)t->prompt,
                                              .sample = t->sample},
@@ -303,6 +309,7 @@ static void check_publishing(const char *kind, tri_dtype type, tri_family family
   bool more = true;
   draw_texts(texts, seed);
   for (int i = 0; i < MOST_TEXTS; i++) { /* none slides: the cold generator could not repeat where */
+    texts[i].sample %= 3;                /* to the cold generator, all tokens but one are given: no penalties */
     if (texts[i].wanted > POSITIONS - texts[i].prompt) texts[i].wanted = POSITIONS - texts[i].prompt;
   }
   for (int i = 1; i < VERSIONS; i++) published[i] = below(601, 10 * seed + (uint64_t)i, 60);
@@ -515,6 +522,18 @@ static void test_refusals(void **state) {
               "a sequence of no tokens");
   CHECK_FAILS(tri_generator_begin(w.generator, ids, 5, &(tri_sequence_options){.scored = 5}, &s), TRI_BAD_USAGE,
               "5 tokens of 5 cannot be scored");
+  const tri_logit_bias outside = {VOCAB, 1}, endless = {4, -INFINITY};
+  CHECK_FAILS(
+      tri_generator_begin(w.generator, ids, 5,
+                          &(tri_sequence_options){.sampling = {.bias = &outside, .num_bias = 1}, .wanted = 1}, &s),
+      TRI_BAD_USAGE, "a bias of token 61, and the model's vocabulary has 0 to 60");
+  CHECK_FAILS(
+      tri_generator_begin(w.generator, ids, 5,
+                          &(tri_sequence_options){.sampling = {.bias = &endless, .num_bias = 1}, .wanted = 1}, &s),
+      TRI_BAD_USAGE, "token 4 has a bias of -inf, which is not finite");
+  CHECK_FAILS(tri_generator_begin(w.generator, ids, 5,
+                                  &(tri_sequence_options){.sampling.presence_penalty = NAN, .wanted = 1}, &s),
+              TRI_BAD_USAGE, "a presence penalty of nan");
   assert_null(s);
   /* What cannot be continued stays as it was. */
   CHECK_OK(tri_generator_begin(w.generator, ids, 60, &(tri_sequence_options){0}, &s));
