@@ -214,7 +214,7 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
   if (status == TRI_OK && stopped) t->stopping = true;
   if (status == TRI_OK && !stopped && tri_training_is_rank0(t)) set_judged(t, &batch);
   tri_rollout_batch_release(&batch);
-  TRI_TRY(status);
+  if (status != TRI_OK || stopped) return status; /* the evaluation has no result */
   tri_named_metric *reward = tri_named_metrics_find(&t->named, TRI_HELD_OUT_REWARD);
   TRI_TRY(tri_broadcast(&t->mesh.world, 0, sizeof reward->value, &reward->value));
   t->validation_reward = reward->value;

@@ -683,8 +683,9 @@ done
     assert runs.ended(tmp_path / "parted") == runs.ended(tmp_path / "whole")
 
 
-def test_a_last_evaluation_that_fails(tmp_path, made):
-    """The command fails for the held-out prompt, which is judged after the last step: the weights are saved, and the status says that they have no reward."""
+@pytest.mark.parametrize("when", ["last", "stop-at", "stop_after"])
+def test_an_evaluation_that_fails(tmp_path, made, when):
+    """The command fails for the held-out prompt: the weights are saved, and the message says that they have no reward. The evaluation does not count as one that is not better."""
     held = runs.preference.text_of([3] * 9)
     (tmp_path / "held.jsonl").write_text(json.dumps(dict(prompt=held, answer="a")) + "\n")
     (tmp_path / "reward.sh").write_text("""while read -r line; do
@@ -693,12 +694,18 @@ def test_a_last_evaluation_that_fails(tmp_path, made):
   echo "{\\"id\\": $id, \\"reward\\": 1}"
 done
 """ % held)
-    more = dict(data=dict(validation_prompts=str(tmp_path / "held.jsonl")), evaluation=dict(every=2), optimizer=dict(steps=2))
+    evaluation, steps, words, said = {
+        "last": (dict(every=2), 2, (), "the run has made all steps, but the evaluation after step 2 failed, so its weights have no validation reward; its checkpoint is written"),
+        "stop-at": (dict(every=2), 3, ("--stop-at", 2), "the run has made the steps up to --stop-at, but the evaluation after step 2 failed"),
+        "stop_after": (dict(every=2, stop_after=1), 3, (), "stopped after step 2; its checkpoint is written, and the same command continues from there")}[when]
+    more = dict(data=dict(validation_prompts=str(tmp_path / "held.jsonl")), evaluation=evaluation, optimizer=dict(steps=steps))
     path = runs.write_run(tmp_path, made, reward=[dict(command=f"sh {tmp_path}/reward.sh")], **more)
-    done = trireme("train", path, status=5)
-    assert "the run has made all steps, but the evaluation after step 2 failed, so its weights have no validation reward; its checkpoint is written" in done.stderr
+    done = trireme("train", path, *words, status=5)
+    assert said in done.stderr and "ended early" not in done.stderr
     assert "validation/reward" not in runs.lines_of(tmp_path / "run")[-1] and runs.newest_of(tmp_path / "run").name == "step-00000002"
-    assert "has made its 2 steps already" in trireme("train", path).stderr
+    (tmp_path / "reward.sh").write_text((tmp_path / "reward.sh").read_text().replace("exit 4", ":"))
+    done = trireme("train", path, *words)
+    assert ("has made its 2 steps already" if when != "stop_after" else "3 steps in") in done.stderr
 
 
 @pytest.mark.parametrize("name", drawn(UPDATES, 3, "updates beside PyTorch"))
