@@ -122,7 +122,7 @@ static tri_status try_command(const tri_run_reward *of, tried_list *list) {
                                   .finish = tri_finish_name(TRI_FINISH_END),
                                   .tokens = 1};
   }
-  tri_status status = tri_reward_command_create(&of->command, "/dev/stderr", &command);
+  tri_status status = tri_reward_command_create(&of->command, NULL, &command);
   if (status == TRI_OK) status = tri_reward_command_score(command, items, list->count, NULL, NULL, &stopped);
   if (status == TRI_OK) status = read_answers(of, items, list);
   tri_reward_command_destroy(command);

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 import reinforcement_runs as runs
 from drawn import drawn
 from optimizer_runs import ranks_words
-from parity import trireme
+from parity import trireme, words_of
 from test_bad_input import check
 
 BAD_KEYS, BAD_FILE, UNSUPPORTED, DIVERGED = 3, 4, 7, 8
@@ -297,6 +298,20 @@ def test_a_dry_run_tries_commands(tmp_path, made):
     for command, status, texts in (("/nosuch/reward", BAD_KEYS, ["`/nosuch/reward` cannot be started (exit status 127)", "not found"]), ("exit 3", 5, ["`exit 3` has ended three times in a row without an answer, with exit status 3"]),
                                    ("sleep 100", BAD_KEYS, ["the command of mine has not answered for 60 of the 60 completions that --dry-run tries"])):
         refused(tmp_path, made, status, texts, ["--dry-run"], reward=[dict(name="mine", command=command, timeout=0.3)])
+
+
+def test_a_dry_run_lends_its_standard_error(tmp_path, made):
+    """Standard error may be a socket; the words of a program and of the dry run follow each other in a file that has text already."""
+    (tmp_path / "ask.py").write_text("import sys\nprint('from ask.py', file=sys.stderr)\n" + ASKED)
+    path = runs.write_run(tmp_path, made, reward=[dict(name="mine", command=f"{sys.executable} {tmp_path}/ask.py", weight=-1)])
+    mine, theirs = socket.socketpair()
+    with mine, theirs, open(tmp_path / "log", "w") as log:
+        assert subprocess.run(words_of("train", path, "--dry-run"), stdout=subprocess.DEVNULL, stderr=theirs).returncode == 0
+        assert b"from ask.py" in mine.recv(1 << 16)
+        log.write("before\n")
+        log.flush()
+        assert subprocess.run(words_of("train", path, "--dry-run"), stdout=subprocess.DEVNULL, stderr=log).returncode == 0
+    assert re.fullmatch("before\nfrom ask.py\n.*the rewards do not prefer the prompts' answers.*\n", (tmp_path / "log").read_text())
 
 
 @pytest.mark.parametrize("words, keys", [(dict(recipe="gspo", epsilon=0.5), "loss_type: grpo, epsilon: 0.5, epsilon_high: 0.0004, importance_sampling_level: sequence"), (dict(recipe="rloo"), "scale_rewards: none, baseline: leave_one_out"),
