@@ -268,7 +268,7 @@ static tri_status compare(const tri_profile *profile, tri_device *device, const 
 }
 
 tri_status tri_profile_write(tri_profile *profile, tri_device *device, const tri_mesh *mesh,
-                             const tri_timeline_shares *shares) {
+                             const tri_timeline_shares *shares, bool compares) {
   const tri_group *world = &mesh->world;
   tri_profile_table table = {.first = profile->first,
                              .steps = profile->steps,
@@ -276,7 +276,9 @@ tri_status tri_profile_write(tri_profile *profile, tri_device *device, const tri
                              .waiting = shares->bubble};
   if (profile->times == NULL) return TRI_OK;
   tri_status status = tri_common_status(world, collect(profile, world, &table));
-  if (status == TRI_OK) status = compare(profile, device, world, &table);
+  if (status == TRI_OK && compares) status = compare(profile, device, world, &table);
+  if (status == TRI_OK && !compares && world->rank == 0)
+    tri_warn("--profile: the run stops, so the profile does not compare with the rates of GEMMs in a loop");
   if (status == TRI_OK) status = tri_first_rank_status(world, world->rank == 0 ? write_files(profile, &table) : TRI_OK);
   release(&table);
   tri_profile_close(profile);

@@ -219,7 +219,8 @@ tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device 
 
 void tri_timing_step_begins(tri_timing *timing, int64_t step) {
   if (step == timing->first) tri_recorder_keep();
-  if (step >= timing->first && step < timing->end) tri_profile_step_begins(&timing->profile);
+  timing->inside = step >= timing->first && step < timing->end;
+  if (timing->inside) tri_profile_step_begins(&timing->profile);
 }
 
 static tri_status draw(const tri_timing *timing, const tri_timeline *timeline) {
@@ -240,22 +241,37 @@ static tri_status judge(tri_timing *timing, const tri_timeline *timeline) {
   return timing->path == NULL ? TRI_OK : draw(timing, timeline);
 }
 
-void tri_timing_warn_unwritten(const tri_timing *timing) {
-  if (timing->shares.num_steps > 0 || timing->mesh == NULL || timing->mesh->world.rank > 0) return;
-  if (timing->path != NULL) tri_warn("--timeline %s: no step was timed, so it is not written", timing->path);
-  if (timing->profile.path != NULL)
-    tri_warn("--profile %s: no step was timed, so it is not written", timing->profile.path);
+/* COLLECTIVE. Merges the records of the timed steps up to `steps`. */
+static tri_status merge(tri_timing *timing, int64_t steps) {
+  tri_timeline *timeline = NULL;
+  timing->end = steps;
+  timing->merged = true;
+  TRI_TRY(collect_all(timing->mesh, &timeline));
+  const tri_status status = tri_first_rank_status(&timing->mesh->world, judge(timing, timeline));
+  tri_timeline_destroy(timeline);
+  return status;
 }
 
-tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps, bool last) {
-  tri_timeline *timeline = NULL;
-  if (steps <= timing->first || steps > timing->end) return TRI_OK;
+tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps) {
+  if (!timing->inside) return TRI_OK;
+  timing->inside = false;
   tri_profile_step_ended(&timing->profile);
-  if (steps < timing->end && !last) return TRI_OK;
-  timing->end = steps;
-  TRI_TRY(collect_all(timing->mesh, &timeline));
-  tri_status status = tri_first_rank_status(&timing->mesh->world, judge(timing, timeline));
-  tri_timeline_destroy(timeline);
-  TRI_TRY(status);
-  return tri_profile_write(&timing->profile, timing->device, timing->mesh, &timing->shares);
+  return steps == timing->end ? merge(timing, steps) : TRI_OK;
+}
+
+tri_status tri_timing_end(tri_timing *timing, int64_t steps) {
+  const bool timed = timing->first >= 0 && steps > timing->first;
+  return timed && !timing->merged && !timing->inside ? merge(timing, steps) : TRI_OK;
+}
+
+tri_status tri_timing_write_profile(tri_timing *timing, bool stopping) {
+  if (!timing->merged) return TRI_OK;
+  return tri_profile_write(&timing->profile, timing->device, timing->mesh, &timing->shares, !stopping);
+}
+
+void tri_timing_warn_unwritten(const tri_timing *timing, int64_t steps) {
+  if (timing->merged || timing->mesh == NULL || timing->mesh->world.rank > 0) return;
+  const char *reason = steps > timing->first ? "the run has ended within the timed steps" : "no step was timed";
+  if (timing->path != NULL) tri_warn("--timeline %s: %s, so it is not written", timing->path, reason);
+  if (timing->profile.path != NULL) tri_warn("--profile %s: %s, so it is not written", timing->profile.path, reason);
 }
