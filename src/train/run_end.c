@@ -25,6 +25,16 @@ enum { FEWEST_STEPS = 20 }; /* with fewer steps, losses are not compared, becaus
  * risen if it is above RISEN times the mean of the first losses. */
 static const double ABOVE_RANDOM = 1.05, RISEN = 1.02;
 
+/* Returns the name of the value of an evaluation that must be finite. */
+static const char *judged_name(tri_best_by metric) {
+  switch (metric) {
+    case TRI_BEST_BY_LOSS:
+    case TRI_BEST_BY_ACCURACY: break;
+    case TRI_BEST_BY_REWARD: return "reward";
+  }
+  return "loss";
+}
+
 static void log_early_end(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   if (!tri_training_is_rank0(t)) return;
@@ -33,7 +43,7 @@ static void log_early_end(const tri_training *t) {
         "ended early, after step %ld: none of %ld evaluation%s had a finite validation %s "
         "(evaluation.stop_after)",
         (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better),
-        t->config->evaluation.metric == TRI_BEST_BY_REWARD ? "reward" : "loss");
+        judged_name(t->config->evaluation.metric));
     return;
   }
   switch (t->config->evaluation.metric) {

@@ -311,7 +311,25 @@ def test_a_dry_run_lends_its_standard_error(tmp_path, made):
         log.write("before\n")
         log.flush()
         assert subprocess.run(words_of("train", path, "--dry-run"), stdout=subprocess.DEVNULL, stderr=log).returncode == 0
-    assert re.fullmatch("before\nfrom ask.py\n.*the rewards do not prefer the prompts' answers.*\n", (tmp_path / "log").read_text())
+    assert re.fullmatch("before\n(.*\n)*from ask.py\n.*the rewards do not prefer the prompts' answers.*\n", (tmp_path / "log").read_text())
+
+
+NO_ANSWERS = "".join(json.dumps(dict(prompt=text)) + "\n" for text in ("a", "bc", "d"))
+
+
+@pytest.mark.parametrize("rewards, lines, said", [
+    (["exact"], None, ""), ([dict(name="length", buffer=4)], None, ""), ([dict(name="length", buffer=4)], NO_ANSWERS, ""), ([dict(name="regex", pattern="^$")], NO_ANSWERS, ""),
+    ([dict(name="regex", pattern="^$")], None, "--dry-run: the rewards do not prefer the prompts' answers; is this meant?"),
+    ([dict(name="exact", weight=-1)], None, "`reward`: the answers of the prompts earn -1 in the mean, an empty text 0 and other answers 0, so the right answer is not what is learned")],
+    ids=["exact", "length", "length, no answers", "an empty text, no answers", "an empty text", "another answer"])
+def test_a_dry_run_judges_the_rewards(tmp_path, made, rewards, lines, said):
+    """It warns only if the prompts' answers were tried and another completion earns more."""
+    data = dict()
+    if lines is not None:
+        (tmp_path / "prompts.jsonl").write_text(lines)
+        data = dict(data=dict(prompts=str(tmp_path / "prompts.jsonl")))
+    done = trireme("train", runs.write_run(tmp_path, made, reward=rewards, **data), "--dry-run", status=BAD_KEYS * said.startswith("`reward`"))
+    assert said in done.stderr and ("is this meant" in done.stderr) == ("is this meant" in said)
 
 
 @pytest.mark.parametrize("words, keys", [(dict(recipe="gspo", epsilon=0.5), "loss_type: grpo, epsilon: 0.5, epsilon_high: 0.0004, importance_sampling_level: sequence"), (dict(recipe="rloo"), "scale_rewards: none, baseline: leave_one_out"),
