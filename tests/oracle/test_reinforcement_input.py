@@ -183,7 +183,7 @@ def test_an_answer_that_is_no_number(tmp_path, made):
     refused(tmp_path, made, BAD_FILE, ["/prompts.jsonl line 1: reward number: answer: \"", "\" has no number; write one, or use `exact`, which compares texts"], reward="number")
 
 
-@pytest.mark.parametrize("answer, text", [(0.1, "0.1"), (2.5, "2.5"), (3.0, "3.0"), (1e-7, "1.0e-07"), (12, "12"), (0.30000000000000004, "0.30000000000000004")])
+@pytest.mark.parametrize("answer, text", [(0.1, "0.1"), (2.5, "2.5"), (3.0, "3.0"), (1e-7, "1e-07"), (12, "12"), (2e7, "20000000.0"), (-123456789.0, "-123456789.0"), (1e16, "1e+16"), (25000000.5, "25000000.5"), (0.30000000000000004, "0.30000000000000004")])
 def test_answers_that_are_numbers(tmp_path, made, answer, text):
     """An answer that is a JSON number is compared as its shortest text, not as 0.10000000000000001: a dry run's completions are answers."""
     (tmp_path / "prompts.jsonl").write_text(line(prompt="a", answer=answer, text=text))
@@ -352,13 +352,14 @@ def test_nothing_passes_the_filter(tmp_path, made):
     refused(tmp_path, made, DIVERGED, ["none of 24 groups has a mean reward within rollout.filter, so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
 
 
-@pytest.mark.parametrize("damage, first", [(lambda path: path.unlink(), 0), (lambda path: path.write_text("no\n" + path.read_text()), 0),
+@pytest.mark.parametrize("damage, first", [(lambda path: path.unlink(), None), (lambda path: path.write_text("no\n" + path.read_text()), 0),
                                           (lambda path: path.write_text(path.read_text()[:2000]), 1)], ids=["gone", "other text", "cut"])
 def test_a_damaged_record(tmp_path, made, damage, first):
     """The run goes on, and names the first batch that is lost."""
     runs.train(tmp_path, made, ["--stop-at", 2])
     damage(tmp_path / "run/rollouts.jsonl")
-    assert f"/run/rollouts.jsonl has lost its lines from batch {first} on, and continues with batch 2 (numbers from 0)" in trireme("train", tmp_path / "run.yaml").stderr
+    said = "is missing, and begins" if first is None else f"has lost its lines from batch {first} on, and continues"
+    assert f"/run/rollouts.jsonl {said} with batch 2 (numbers from 0)" in trireme("train", tmp_path / "run.yaml").stderr
     assert [line["batch"] for line in runs.rollouts_of(tmp_path)][-2 * runs.GROUPS * runs.SIZE:] == [2] * runs.GROUPS * runs.SIZE + [3] * runs.GROUPS * runs.SIZE
 
 
