@@ -165,11 +165,9 @@ static tri_status check_paths(const tri_timing *timing) {
   const char *timeline = timing->path, *profile = timing->profile.path;
   if (timeline != NULL) TRI_TRY(tri_drawing_check("--timeline", timeline));
   if (profile != NULL) TRI_TRY(tri_drawing_check("--profile", profile));
-  if (timeline == NULL || profile == NULL) return TRI_OK;
-  const int length = tri_drawing_stem(timeline);
-  if (length != tri_drawing_stem(profile) || strncmp(timeline, profile, (size_t)length) != 0) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--timeline and --profile would both write %.*s.svg; give them two names", length,
-                  timeline);
+  if (timeline == NULL || profile == NULL || !tri_drawing_same(timeline, profile)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--timeline and --profile would both write %.*s.svg; give them two names",
+                  tri_drawing_stem(timeline), timeline);
 }
 
 tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device *device, tri_dtype precision,
