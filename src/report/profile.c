@@ -127,6 +127,10 @@ static gemm *find_gemm(gemm *list, int64_t count, const tri_matmul *product) {
   return NULL;
 }
 
+static int by_product(const void *a, const void *b) {
+  return tri_kernel_times_compare_products(&((const gemm *)a)->product, &((const gemm *)b)->product);
+}
+
 static int by_time(const void *a, const void *b) {
   const double x = ((const gemm *)a)->in_steps_s, y = ((const gemm *)b)->in_steps_s;
   return x > y ? -1 : x < y ? 1 : 0;
@@ -136,14 +140,19 @@ static int by_time(const void *a, const void *b) {
 static tri_status choose_gemms(const tri_profile_table *table, rates *out) {
   const int64_t rows = count_rows(table);
   gemm *all = NULL;
-  int64_t count = 0;
+  int64_t listed = 0, count = 0;
   TRI_TRY(tri_alloc("GEMMs of a profile", (size_t)rows, sizeof *all, &all));
   for (int64_t i = 0; i < rows; i++) {
-    if (!is_gemm(&table->rows[i])) continue;
-    gemm *known = find_gemm(all, count, &table->rows[i].product);
-    if (known == NULL) known = &all[count++];
-    if (known->in_steps_s == 0) *known = (gemm){.product = table->rows[i].product};
-    known->in_steps_s += table->rows[i].seconds;
+    const tri_profile_row *row = &table->rows[i];
+    if (is_gemm(row)) all[listed++] = (gemm){.product = row->product, .in_steps_s = row->seconds};
+  }
+  qsort(all, (size_t)listed, sizeof *all, by_product);
+  for (int64_t i = 0; i < listed; i++) {
+    if (count > 0 && by_product(&all[count - 1], &all[i]) == 0) {
+      all[count - 1].in_steps_s += all[i].in_steps_s;
+    } else {
+      all[count++] = all[i];
+    }
   }
   qsort(all, (size_t)count, sizeof *all, by_time);
   out->count = count < MOST_GEMMS ? count : MOST_GEMMS;

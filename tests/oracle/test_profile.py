@@ -133,3 +133,12 @@ def test_requests_that_are_refused(tmp_path, corpus):
     path = write_run(tmp_path, corpus, device="guarded")
     said = trireme("train", path, "--profile", tmp_path / "p.svg", status=7).stderr
     assert f"--profile {tmp_path}/p.svg: the kernels of the device guarded run after the calls that queue them" in said and "use the vendor's profiler" in said
+
+
+@pytest.mark.parametrize("timeline, profile, same", [("a.svg", "a.json", True), ("a.svg", "./a.svg", True), ("a", "link/a.svg", True), ("a.svg", "b.svg", False), ("a.svg", "other/a.svg", False)])
+def test_two_files_of_one_name(tmp_path, corpus, timeline, profile, same):
+    """Names of the timeline and of the profile in one folder, however the folder is named."""
+    (tmp_path / "link").symlink_to(".")
+    (tmp_path / "other").mkdir()
+    done = trireme("train", write_run(tmp_path, corpus, optimizer=dict(global_batch=1, steps=1, lr=1e-3)), "--timeline", timeline, "--profile", profile, cwd=tmp_path, status=2 if same else 0)
+    assert ("--timeline and --profile would both write a.svg; give them two names" in done.stderr) == same

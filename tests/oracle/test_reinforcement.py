@@ -418,6 +418,19 @@ def test_a_timeline(tmp_path, made):
     assert "sampling" in (tmp_path / "t.svg").read_text()
 
 
+@pytest.mark.parametrize("batch, said", [(3, "no step was timed"), (4, "the run has ended within the timed steps")], ids=str)
+def test_a_timeline_that_is_not_written(tmp_path, made, batch, said):
+    """A signal while a batch is scored: its step, the third or a later one, is timed and is not made."""
+    (tmp_path / "reward.sh").write_text("""while read -r line; do
+  count=$((count + 1))
+  if [ $count = %d ]; then kill -TERM $PPID; sleep 5; fi
+  echo "$line" | sed 's/.*"id": *\\([0-9]*\\).*/{"id": \\1, "reward": 1}/'
+done
+""" % ((batch - 1) * runs.GROUPS * runs.SIZE + 1))
+    done = trireme("train", runs.write_run(tmp_path, made, reward=[dict(command=f"exec sh {tmp_path}/reward.sh")], optimizer=dict(steps=6), **FP32), "--timeline", tmp_path / "t", status=130)
+    assert f"interrupted after step {batch - 1}; its checkpoint is written" in done.stderr and f"--timeline {tmp_path}/t: {said}, so it is not written" in done.stderr
+
+
 def test_no_verdict_at_all(tmp_path, made):
     """A command that answers null for each completion of the second batch: the state before it is saved."""
     (tmp_path / "reward.py").write_text("import json, sys\nfor number, line in enumerate(sys.stdin):\n    print(json.dumps(dict(id=json.loads(line)['id'], reward=number % 2 if number < 24 else None)), flush=True)\n")
