@@ -191,9 +191,17 @@ static tri_status open_pipe(int ends[2]) {
   return tri_fail(TRI_IO_FAILED, "cannot make a pipe: %s", strerror(errno));
 }
 
+/* Opens the file of the child's standard error. Returns -1 for a failure. Without a file, the descriptor of this
+ * process is copied: a socket cannot be opened by a name, and an open file of its own would have another position. */
+static int open_log(const tri_child_options *o) {
+  if (o->log == NULL) return fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  return above_streams(open(o->log, O_WRONLY | O_CREAT | O_CLOEXEC | (o->pipes ? O_APPEND : O_TRUNC), 0666));
+}
+
 static tri_status open_streams(const tri_child_options *o, int in[2], int out[2], int *log) {
-  *log = above_streams(open(o->log, O_WRONLY | O_CREAT | O_CLOEXEC | (o->pipes ? O_APPEND : O_TRUNC), 0666));
-  if (*log < 0) return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", o->log, strerror(errno));
+  *log = open_log(o);
+  if (*log < 0)
+    return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", o->log == NULL ? "standard error" : o->log, strerror(errno));
   if (!o->pipes) return TRI_OK;
   TRI_TRY(open_pipe(in));
   TRI_TRY(open_pipe(out));

@@ -23,7 +23,8 @@ typedef struct tri_child {
 typedef struct tri_child_options {
   char *const *line;        /* program and arguments, up to NULL */
   char *const *environment; /* up to NULL; NULL: the environment of this process */
-  const char *log;          /* file of its standard error, and without pipes also of its standard output */
+  const char *log;          /* file of its standard error, and without pipes also of its standard output; NULL: the
+                               standard error of this process */
   bool pipes; /* connects its standard input and output with pipes, appends to the log, and closes all other files;
                  false: empties the log first */
   void (*prepare)(const void *context); /* runs in the child, in the memory of this process: only system calls that

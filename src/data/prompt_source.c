@@ -3,13 +3,14 @@
 #include "base/count.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "config/config.h"
 #include "data/permutation.h"
 #include "files/file.h"
 #include "files/json_kind.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_FILE_BYTES = 1 << 30, END_BYTES = 256, NUMBER_BYTES = 64 };
@@ -62,6 +63,18 @@ static tri_status copy_text(const char *text, size_t bytes, const char **out) {
   return TRI_OK;
 }
 
+/* Writes the shortest text of a number as Python and JSON encoders write it: 20000000.0, 0.1, 1e-07. */
+static void print_real(double value, char out[NUMBER_BYTES]) {
+  if (value == floor(value) && fabs(value) < 1e16) {
+    snprintf(out, NUMBER_BYTES, "%.1f", value);
+    return;
+  }
+  for (int digits = 1; digits <= 17; digits++) {
+    snprintf(out, NUMBER_BYTES, "%.*g", digits, value);
+    if (strtod(out, NULL) == value) break;
+  }
+}
+
 static tri_status read_answer(const json_t *line, tri_rollout_prompt *to) {
   const json_t *answer = json_object_get(line, "answer");
   char number[NUMBER_BYTES];
@@ -74,8 +87,7 @@ static tri_status read_answer(const json_t *line, tri_rollout_prompt *to) {
     return tri_fail(TRI_BAD_FILE, "`answer` is %s; write a string or a number", tri_json_kind(answer));
   }
   if (json_is_integer(answer)) snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(answer));
-  if (json_is_real(answer))
-    tri_config_format_double(json_real_value(answer), number); /* as it is written, not 17 digits */
+  if (json_is_real(answer)) print_real(json_real_value(answer), number);
   to->answer_bytes = strlen(number);
   return copy_text(number, to->answer_bytes, &to->answer);
 }

@@ -185,10 +185,21 @@ static work_function *const works[NUM_KERNELS] = {[KERNEL_matmul] = work_of_matm
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
+int tri_kernel_times_compare_products(const tri_matmul *a, const tri_matmul *b) {
+  enum { MEMBERS = 11 };
+  const int64_t of_a[MEMBERS] = {
+      a->m,        a->n,          a->k,         a->a_type, a->b_type, a->c_type, a->a_transposed, a->b_transposed,
+      a->b_packed, a->generating, a->accumulate};
+  const int64_t of_b[MEMBERS] = {
+      b->m,        b->n,          b->k,         b->a_type, b->b_type, b->c_type, b->a_transposed, b->b_transposed,
+      b->b_packed, b->generating, b->accumulate};
+  int i = 0;
+  while (i < MEMBERS - 1 && of_a[i] == of_b[i]) i++;
+  return of_a[i] < of_b[i] ? -1 : of_a[i] > of_b[i] ? 1 : 0;
+}
+
 bool tri_kernel_times_same_product(const tri_matmul *a, const tri_matmul *b) {
-  return a->m == b->m && a->n == b->n && a->k == b->k && a->a_type == b->a_type && a->b_type == b->b_type &&
-         a->c_type == b->c_type && a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed &&
-         a->b_packed == b->b_packed && a->generating == b->generating && a->accumulate == b->accumulate;
+  return tri_kernel_times_compare_products(a, b) == 0;
 }
 
 static bool is_same(const tri_kernel_time *entry, const char *kernel, const tri_origin *origin, const work *w) {

@@ -38,7 +38,9 @@ void tri_kernel_times_pause(tri_kernel_times *times);
  * different shapes, calls of further shapes are added up in one entry for each kernel, without an operation. */
 const tri_kernel_time *tri_kernel_times_list(const tri_kernel_times *times, int64_t *count);
 
-/* Returns whether two GEMMs have the same shape, types and layout. Strides and a bias may differ. */
+/* Return whether two GEMMs have the same shape, types and layout, and, for qsort, their order by these: 0 for the same.
+ * Strides and a bias may differ. */
 bool tri_kernel_times_same_product(const tri_matmul *a, const tri_matmul *b);
+int tri_kernel_times_compare_products(const tri_matmul *a, const tri_matmul *b);
 
 #endif

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int tri_drawing_stem(const char *path) {
@@ -18,11 +19,27 @@ int tri_drawing_stem(const char *path) {
   return (int)length;
 }
 
-tri_status tri_drawing_check(const char *option, const char *path) {
-  char folder[TRI_PATH_BYTES] = ".";
+/* Writes the folder of a file to `out`, TRI_PATH_BYTES bytes, and returns the name in it. */
+static const char *split(const char *path, char *out) {
   const char *slash = strrchr(path, '/');
+  snprintf(out, TRI_PATH_BYTES, "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
+  return slash == NULL ? path : slash + 1;
+}
+
+bool tri_drawing_same(const char *a, const char *b) {
+  char folder_a[TRI_PATH_BYTES], folder_b[TRI_PATH_BYTES];
+  const char *name_a = split(a, folder_a), *name_b = split(b, folder_b);
+  const int length = tri_drawing_stem(name_a);
+  struct stat in_a, in_b;
+  if (length != tri_drawing_stem(name_b) || strncmp(name_a, name_b, (size_t)length) != 0) return false;
+  if (stat(folder_a, &in_a) != 0 || stat(folder_b, &in_b) != 0) return false;
+  return in_a.st_dev == in_b.st_dev && in_a.st_ino == in_b.st_ino;
+}
+
+tri_status tri_drawing_check(const char *option, const char *path) {
+  char folder[TRI_PATH_BYTES];
+  split(path, folder);
   if (tri_drawing_stem(path) == 0) return tri_fail(TRI_BAD_USAGE, "%s: the name is empty; write FILE.svg", option);
-  if (slash != NULL) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
   if (access(folder, W_OK | X_OK) == 0) return TRI_OK;
   return tri_fail(TRI_IO_FAILED, "%s %s: cannot write to the folder %s: %s", option, path, folder,
                   tri_write_fault(errno));

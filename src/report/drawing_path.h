@@ -5,8 +5,13 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
 /* Returns the length of the name without ".json" or ".svg". */
 int tri_drawing_stem(const char *path);
+
+/* Returns whether the two names give the same pair of files, also if they name its folder differently. */
+bool tri_drawing_same(const char *a, const char *b);
 
 /* Checks that the path is not empty and that files can be written to its folder; `option` ("--timeline") begins the
  * error message. */

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "comm/agreement.h"
+#include "comm/collect.h"
 #include "engine/measure.h"
 #include "files/file.h"
 #include "report/drawing_path.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT_TAG = 4, ROWS_TAG = 5, TIME_TAG = 6 };
+enum { ROWS_TAG = 4 };
 
 enum { MOST_GEMMS = 64 };           /* GEMMs that are measured in a loop: those with the most time */
 enum { COPIED = 1 << 24 };          /* elements of the measured copy */
@@ -72,51 +73,23 @@ static tri_status own_rows(const tri_profile *profile, tri_profile_row **out, in
   return TRI_OK;
 }
 
-static tri_status send(const tri_group *world, int tag, size_t bytes, const void *data) {
-  tri_request *request = NULL;
-  TRI_TRY(tri_send_start(world, 0, tag, bytes, data, &request));
-  return tri_request_wait(&request);
-}
-
-static tri_status receive(const tri_group *world, int from, int tag, size_t bytes, void *data) {
-  tri_request *request = NULL;
-  TRI_TRY(tri_receive_start(world, from, tag, bytes, data, &request));
-  return tri_request_wait(&request);
-}
-
-/* Receives the rows of a rank, after those of the ranks before it. */
-static tri_status receive_rows(const tri_group *world, int rank, tri_profile_table *table) {
-  int64_t count = 0, held = table->begins[rank];
-  TRI_TRY(receive(world, rank, COUNT_TAG, sizeof count, &count));
-  TRI_TRY(receive(world, rank, TIME_TAG, sizeof *table->seconds, &table->seconds[rank]));
-  TRI_TRY(tri_realloc("rows of a profile", (size_t)(held + count), sizeof *table->rows, &table->rows));
-  table->begins[rank + 1] = held + count;
-  return receive(world, rank, ROWS_TAG, (size_t)count * sizeof *table->rows, table->rows + held);
-}
-
-/* On the first rank: collects the rows of all ranks. */
-static tri_status fill_table(const tri_group *world, tri_profile_row *own, int64_t count, double seconds,
-                             tri_profile_table *table) {
-  table->rows = own;
-  table->ranks = world->size;
-  TRI_TRY(tri_alloc("ranks of a profile", (size_t)world->size + 1, sizeof *table->begins, &table->begins));
-  TRI_TRY(tri_alloc("ranks of a profile", (size_t)world->size, sizeof *table->seconds, &table->seconds));
-  table->begins[0] = 0;
-  table->begins[1] = count;
-  table->seconds[0] = seconds;
-  for (int rank = 1; rank < world->size; rank++) TRI_TRY(receive_rows(world, rank, table));
-  return TRI_OK;
-}
-
+/* COLLECTIVE. Collects the rows of all ranks on the first rank. */
 static tri_status collect(const tri_profile *profile, const tri_group *world, tri_profile_table *table) {
+  const int64_t row = (int64_t)sizeof *table->rows;
   tri_profile_row *own = NULL;
+  tri_collected rows = {NULL, NULL};
   int64_t count = 0;
-  TRI_TRY(tri_common_status(world, own_rows(profile, &own, &count)));
-  if (world->rank == 0) return fill_table(world, own, count, profile->seconds, table);
-  tri_status status = send(world, COUNT_TAG, sizeof count, &count);
-  if (status == TRI_OK) status = send(world, TIME_TAG, sizeof profile->seconds, &profile->seconds);
-  if (status == TRI_OK) status = send(world, ROWS_TAG, (size_t)count * sizeof *own, own);
+  tri_status status = own_rows(profile, &own, &count);
+  if (status == TRI_OK)
+    status = tri_alloc("ranks of a profile", (size_t)world->size, sizeof *table->seconds, &table->seconds);
+  status = tri_common_status(world, status);
+  if (status == TRI_OK) status = tri_gather_bytes(world, sizeof profile->seconds, &profile->seconds, table->seconds);
+  if (status == TRI_OK) status = tri_collect(world, ROWS_TAG, count * row, own, &rows);
   tri_free(own);
+  table->rows = rows.all;
+  table->begins = rows.begins;
+  table->ranks = world->size;
+  for (int r = 0; r <= world->size && rows.begins != NULL; r++) table->begins[r] /= row;
   return status;
 }
 
@@ -154,6 +127,10 @@ static gemm *find_gemm(gemm *list, int64_t count, const tri_matmul *product) {
   return NULL;
 }
 
+static int by_product(const void *a, const void *b) {
+  return tri_kernel_times_compare_products(&((const gemm *)a)->product, &((const gemm *)b)->product);
+}
+
 static int by_time(const void *a, const void *b) {
   const double x = ((const gemm *)a)->in_steps_s, y = ((const gemm *)b)->in_steps_s;
   return x > y ? -1 : x < y ? 1 : 0;
@@ -163,14 +140,19 @@ static int by_time(const void *a, const void *b) {
 static tri_status choose_gemms(const tri_profile_table *table, rates *out) {
   const int64_t rows = count_rows(table);
   gemm *all = NULL;
-  int64_t count = 0;
+  int64_t listed = 0, count = 0;
   TRI_TRY(tri_alloc("GEMMs of a profile", (size_t)rows, sizeof *all, &all));
   for (int64_t i = 0; i < rows; i++) {
-    if (!is_gemm(&table->rows[i])) continue;
-    gemm *known = find_gemm(all, count, &table->rows[i].product);
-    if (known == NULL) known = &all[count++];
-    if (known->in_steps_s == 0) *known = (gemm){.product = table->rows[i].product};
-    known->in_steps_s += table->rows[i].seconds;
+    const tri_profile_row *row = &table->rows[i];
+    if (is_gemm(row)) all[listed++] = (gemm){.product = row->product, .in_steps_s = row->seconds};
+  }
+  qsort(all, (size_t)listed, sizeof *all, by_product);
+  for (int64_t i = 0; i < listed; i++) {
+    if (count > 0 && by_product(&all[count - 1], &all[i]) == 0) {
+      all[count - 1].in_steps_s += all[i].in_steps_s;
+    } else {
+      all[count++] = all[i];
+    }
   }
   qsort(all, (size_t)count, sizeof *all, by_time);
   out->count = count < MOST_GEMMS ? count : MOST_GEMMS;
@@ -268,15 +250,17 @@ static tri_status compare(const tri_profile *profile, tri_device *device, const 
 }
 
 tri_status tri_profile_write(tri_profile *profile, tri_device *device, const tri_mesh *mesh,
-                             const tri_timeline_shares *shares) {
+                             const tri_timeline_shares *shares, bool compares) {
   const tri_group *world = &mesh->world;
   tri_profile_table table = {.first = profile->first,
                              .steps = profile->steps,
                              .communication = tri_timeline_exposed(shares),
                              .waiting = shares->bubble};
   if (profile->times == NULL) return TRI_OK;
-  tri_status status = tri_common_status(world, collect(profile, world, &table));
-  if (status == TRI_OK) status = compare(profile, device, world, &table);
+  tri_status status = collect(profile, world, &table);
+  if (status == TRI_OK && compares) status = compare(profile, device, world, &table);
+  if (status == TRI_OK && !compares && world->rank == 0)
+    tri_warn("--profile: the run stops, so the profile does not compare with the rates of GEMMs in a loop");
   if (status == TRI_OK) status = tri_first_rank_status(world, world->rank == 0 ? write_files(profile, &table) : TRI_OK);
   release(&table);
   tri_profile_close(profile);

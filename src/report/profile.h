@@ -44,10 +44,11 @@ void tri_profile_close(tri_profile *profile);
 void tri_profile_step_begins(tri_profile *profile);
 void tri_profile_step_ended(tri_profile *profile);
 
-/* COLLECTIVE. Measures the GEMMs in a loop, merges the rows of all ranks, writes the files on the first rank, and sets
- * profile->summary there. `shares`: those of the same steps, on the first rank. Does nothing without a profile. */
+/* COLLECTIVE. Merges the rows of all ranks, measures the GEMMs in a loop if `compares`, writes the files on the first
+ * rank, and sets profile->summary there. `shares`: those of the same steps, on the first rank. Closes the profile; does
+ * nothing without one. */
 tri_status tri_profile_write(tri_profile *profile, tri_device *device, const tri_mesh *mesh,
-                             const tri_timeline_shares *shares);
+                             const tri_timeline_shares *shares, bool compares);
 
 /* ---- profile_table.c --------------------------------------------------------------------------------------------- */
 

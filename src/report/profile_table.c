@@ -24,20 +24,29 @@ typedef struct line {
   int slowest;         /* that rank */
 } line;
 
-static bool is_same(const tri_profile_row *a, const tri_profile_row *b) {
-  return strcmp(a->kernel, b->kernel) == 0 && strcmp(a->operation, b->operation) == 0 &&
-         strcmp(a->pass, b->pass) == 0 && a->groups == b->groups &&
-         tri_kernel_times_same_product(&a->product, &b->product);
+/* Orders lines by what they measure: 0 for the same. */
+static int compare_identity(const line *x, const line *y) {
+  int order = strcmp(x->row.kernel, y->row.kernel);
+  if (order == 0) order = strcmp(x->row.operation, y->row.operation);
+  if (order == 0) order = strcmp(x->row.pass, y->row.pass);
+  if (order == 0) order = (x->row.groups > y->row.groups) - (x->row.groups < y->row.groups);
+  return order != 0 ? order : tri_kernel_times_compare_products(&x->row.product, &y->row.product);
 }
 
-static void add_row(line *to, const tri_profile_row *row, int rank) {
-  to->row.calls += row->calls;
-  to->row.seconds += row->seconds;
-  to->row.flops += row->flops;
-  to->row.bytes += row->bytes;
-  if (row->seconds <= to->slowest_s) return;
-  to->slowest_s = row->seconds;
-  to->slowest = rank;
+static int by_identity(const void *a, const void *b) {
+  const line *x = a, *y = b;
+  const int order = compare_identity(x, y);
+  return order != 0 ? order : x->slowest - y->slowest; /* the same in the order of the ranks */
+}
+
+static void add_line(line *to, const line *other) {
+  to->row.calls += other->row.calls;
+  to->row.seconds += other->row.seconds;
+  to->row.flops += other->row.flops;
+  to->row.bytes += other->row.bytes;
+  if (other->slowest_s <= to->slowest_s) return;
+  to->slowest_s = other->slowest_s;
+  to->slowest = other->slowest;
 }
 
 static int by_time(const void *a, const void *b) {
@@ -47,18 +56,19 @@ static int by_time(const void *a, const void *b) {
 
 /* Adds up the rows of all ranks, and sorts the sums by time. Release *out with tri_free. */
 static tri_status add_up(const tri_profile_table *table, line **out, int64_t *count) {
+  const int64_t rows = table->begins[table->ranks];
   line *list = NULL;
   *count = 0;
-  TRI_TRY(tri_alloc("lines of a profile", (size_t)table->begins[table->ranks], sizeof *list, &list));
-  for (int rank = 0; rank < table->ranks; rank++) {
-    for (int64_t i = table->begins[rank]; i < table->begins[rank + 1]; i++) {
-      int64_t at = 0;
-      while (at < *count && !is_same(&list[at].row, &table->rows[i])) at++;
-      if (at == *count) {
-        list[(*count)++] = (line){.row = table->rows[i], .slowest_s = table->rows[i].seconds, .slowest = rank};
-      } else {
-        add_row(&list[at], &table->rows[i], rank);
-      }
+  TRI_TRY(tri_alloc("lines of a profile", (size_t)rows, sizeof *list, &list));
+  for (int rank = 0; rank < table->ranks; rank++)
+    for (int64_t i = table->begins[rank]; i < table->begins[rank + 1]; i++)
+      list[i] = (line){.row = table->rows[i], .slowest_s = table->rows[i].seconds, .slowest = rank};
+  qsort(list, (size_t)rows, sizeof *list, by_identity);
+  for (int64_t i = 0; i < rows; i++) {
+    if (*count > 0 && compare_identity(&list[*count - 1], &list[i]) == 0) {
+      add_line(&list[*count - 1], &list[i]);
+    } else {
+      list[(*count)++] = list[i];
     }
   }
   qsort(list, (size_t)*count, sizeof *list, by_time);

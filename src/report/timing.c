@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
+#include "comm/collect.h"
 #include "files/file.h"
 #include "report/drawing_path.h"
 #include "timeline/instruction_event.h"
@@ -83,7 +84,7 @@ static tri_status read_events(const tri_mesh *mesh, double ahead_s, tri_event_li
 
 /* ---- clocks ------------------------------------------------------------------------------------------------------ */
 
-enum { CLOCK_TAG = 1, COUNT_TAG = 2, EVENTS_TAG = 3, CLOCK_TURNS = 8 };
+enum { CLOCK_TAG = 1, EVENTS_TAG = 2, CLOCK_TURNS = 8 };
 
 static tri_status send(const tri_group *world, int to, int tag, size_t bytes, const void *data) {
   tri_request *request = NULL;
@@ -128,67 +129,33 @@ static tri_status answer_clock(const tri_group *world, double *ahead_s) {
 
 /* ---- merging ----------------------------------------------------------------------------------------------------- */
 
-static tri_status hand_in(const tri_group *world, const tri_event_list *events) {
-  TRI_TRY(send(world, 0, COUNT_TAG, sizeof events->count, &events->count));
-  return send(world, 0, EVENTS_TAG, (size_t)events->count * sizeof *events->events, events->events);
-}
-
-static tri_status add_all(tri_timeline *timeline, const tri_event_list *events) {
-  for (int64_t i = 0; i < events->count; i++) TRI_TRY(tri_timeline_add(timeline, &events->events[i]));
-  return TRI_OK;
-}
-
-static tri_status receive_events(const tri_group *world, int rank, tri_timeline *timeline) {
-  tri_event_list events = {0};
-  int64_t count = 0;
-  TRI_TRY(receive(world, rank, COUNT_TAG, sizeof count, &count));
-  tri_status status = tri_event_list_reserve(&events, count);
-  if (status == TRI_OK) {
-    status = receive(world, rank, EVENTS_TAG, (size_t)count * sizeof *events.events, events.events);
-    events.count = count;
-  }
-  if (status == TRI_OK) status = add_all(timeline, &events);
-  tri_event_list_release(&events);
-  return status;
-}
-
-static tri_status gather_timeline(const tri_mesh *mesh, const tri_event_list *own, tri_timeline *timeline) {
-  const tri_group *world = &mesh->world;
-  TRI_TRY(add_all(timeline, own));
-  for (int rank = 0; rank < world->size; rank++) {
-    char place[TRI_TIMELINE_LABEL_BYTES - 24];
-    snprintf(timeline->labels[rank], sizeof timeline->labels[rank], "rank %d: %s", rank,
-             tri_mesh_describe(&mesh->shape, rank, place, sizeof place));
-    if (rank > 0) TRI_TRY(receive_events(world, rank, timeline));
-  }
-  return tri_timeline_finish(timeline);
-}
-
-static tri_status collect(const tri_mesh *mesh, const tri_event_list *own, tri_timeline **out) {
-  tri_timeline *timeline = NULL;
-  if (mesh->world.rank > 0) return hand_in(&mesh->world, own);
-  TRI_TRY(tri_timeline_create(mesh->world.size, &timeline));
-  tri_status status = gather_timeline(mesh, own, timeline);
-  if (status == TRI_OK) *out = timeline;
-  if (status != TRI_OK) tri_timeline_destroy(timeline);
-  return status;
-}
-
-/* Merges the records of all ranks on the first rank's clock: *out on the first rank, NULL on the others. */
-static tri_status collect_all(const tri_mesh *mesh, tri_timeline **out) {
+/* COLLECTIVE. Collects the events of all ranks on the first rank, by its clock. */
+static tri_status collect_events(const tri_mesh *mesh, tri_collected *out) {
   const tri_group *world = &mesh->world;
   tri_event_list own = {0};
   double ahead_s = 0;
-  *out = NULL;
   for (int rank = 1; rank < world->size && world->rank == 0; rank++) {
     double theirs_s = 0;
     TRI_TRY(ask_clock(world, rank, &theirs_s));
   }
   if (world->rank > 0) TRI_TRY(answer_clock(world, &ahead_s));
   tri_status status = tri_common_status(world, read_events(mesh, ahead_s, &own));
-  if (status == TRI_OK) status = collect(mesh, &own, out);
+  if (status == TRI_OK)
+    status = tri_collect(world, EVENTS_TAG, own.count * (int64_t)sizeof *own.events, own.events, out);
   tri_event_list_release(&own);
   return status;
+}
+
+static tri_status fill_timeline(const tri_mesh *mesh, const tri_collected *collected, tri_timeline *timeline) {
+  const tri_event *events = collected->all;
+  const int64_t count = collected->begins[mesh->world.size] / (int64_t)sizeof *events;
+  for (int rank = 0; rank < mesh->world.size; rank++) {
+    char place[TRI_TIMELINE_LABEL_BYTES - 24];
+    snprintf(timeline->labels[rank], sizeof timeline->labels[rank], "rank %d: %s", rank,
+             tri_mesh_describe(&mesh->shape, rank, place, sizeof place));
+  }
+  for (int64_t i = 0; i < count; i++) TRI_TRY(tri_timeline_add(timeline, &events[i]));
+  return tri_timeline_finish(timeline);
 }
 
 /* ---- timed steps ------------------------------------------------------------------------------------------------- */
@@ -198,11 +165,9 @@ static tri_status check_paths(const tri_timing *timing) {
   const char *timeline = timing->path, *profile = timing->profile.path;
   if (timeline != NULL) TRI_TRY(tri_drawing_check("--timeline", timeline));
   if (profile != NULL) TRI_TRY(tri_drawing_check("--profile", profile));
-  if (timeline == NULL || profile == NULL) return TRI_OK;
-  const int length = tri_drawing_stem(timeline);
-  if (length != tri_drawing_stem(profile) || strncmp(timeline, profile, (size_t)length) != 0) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--timeline and --profile would both write %.*s.svg; give them two names", length,
-                  timeline);
+  if (timeline == NULL || profile == NULL || !tri_drawing_same(timeline, profile)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--timeline and --profile would both write %.*s.svg; give them two names",
+                  tri_drawing_stem(timeline), timeline);
 }
 
 tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device *device, tri_dtype precision,
@@ -219,7 +184,8 @@ tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device 
 
 void tri_timing_step_begins(tri_timing *timing, int64_t step) {
   if (step == timing->first) tri_recorder_keep();
-  if (step >= timing->first && step < timing->end) tri_profile_step_begins(&timing->profile);
+  timing->inside = step >= timing->first && step < timing->end;
+  if (timing->inside) tri_profile_step_begins(&timing->profile);
 }
 
 static tri_status draw(const tri_timing *timing, const tri_timeline *timeline) {
@@ -234,28 +200,49 @@ static tri_status draw(const tri_timing *timing, const tri_timeline *timeline) {
   return TRI_OK;
 }
 
-static tri_status judge(tri_timing *timing, const tri_timeline *timeline) {
-  if (timeline == NULL) return TRI_OK; /* only the first rank has the timeline */
-  TRI_TRY(tri_timeline_add_up(timeline, timing->first, timing->end, &timing->shares));
-  return timing->path == NULL ? TRI_OK : draw(timing, timeline);
-}
-
-void tri_timing_warn_unwritten(const tri_timing *timing) {
-  if (timing->shares.num_steps > 0 || timing->mesh == NULL || timing->mesh->world.rank > 0) return;
-  if (timing->path != NULL) tri_warn("--timeline %s: no step was timed, so it is not written", timing->path);
-  if (timing->profile.path != NULL)
-    tri_warn("--profile %s: no step was timed, so it is not written", timing->profile.path);
-}
-
-tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps, bool last) {
+/* On the first rank: adds up the events, and draws them. */
+static tri_status judge(tri_timing *timing, const tri_collected *events) {
   tri_timeline *timeline = NULL;
-  if (steps <= timing->first || steps > timing->end) return TRI_OK;
-  tri_profile_step_ended(&timing->profile);
-  if (steps < timing->end && !last) return TRI_OK;
-  timing->end = steps;
-  TRI_TRY(collect_all(timing->mesh, &timeline));
-  tri_status status = tri_first_rank_status(&timing->mesh->world, judge(timing, timeline));
+  TRI_TRY(tri_timeline_create(timing->mesh->world.size, &timeline));
+  tri_status status = fill_timeline(timing->mesh, events, timeline);
+  if (status == TRI_OK) status = tri_timeline_add_up(timeline, timing->first, timing->end, &timing->shares);
+  if (status == TRI_OK && timing->path != NULL) status = draw(timing, timeline);
   tri_timeline_destroy(timeline);
-  TRI_TRY(status);
-  return tri_profile_write(&timing->profile, timing->device, timing->mesh, &timing->shares);
+  return status;
+}
+
+/* COLLECTIVE. Merges the records of the timed steps up to `steps`. */
+static tri_status merge(tri_timing *timing, int64_t steps) {
+  const tri_group *world = &timing->mesh->world;
+  tri_collected events = {NULL, NULL};
+  timing->end = steps;
+  timing->merged = true;
+  TRI_TRY(collect_events(timing->mesh, &events));
+  const tri_status status = tri_first_rank_status(world, world->rank == 0 ? judge(timing, &events) : TRI_OK);
+  tri_collected_release(&events);
+  return status;
+}
+
+tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps) {
+  if (!timing->inside) return TRI_OK;
+  timing->inside = false;
+  tri_profile_step_ended(&timing->profile);
+  return steps == timing->end ? merge(timing, steps) : TRI_OK;
+}
+
+tri_status tri_timing_end(tri_timing *timing, int64_t steps) {
+  const bool timed = timing->first >= 0 && steps > timing->first;
+  return timed && !timing->merged && !timing->inside ? merge(timing, steps) : TRI_OK;
+}
+
+tri_status tri_timing_write_profile(tri_timing *timing, bool stopping) {
+  if (!timing->merged) return TRI_OK;
+  return tri_profile_write(&timing->profile, timing->device, timing->mesh, &timing->shares, !stopping);
+}
+
+void tri_timing_warn_unwritten(const tri_timing *timing, int64_t steps) {
+  if (timing->merged || timing->mesh == NULL || timing->mesh->world.rank > 0) return;
+  const char *reason = steps > timing->first ? "the run has ended within the timed steps" : "no step was timed";
+  if (timing->path != NULL) tri_warn("--timeline %s: %s, so it is not written", timing->path, reason);
+  if (timing->profile.path != NULL) tri_warn("--profile %s: %s, so it is not written", timing->profile.path, reason);
 }

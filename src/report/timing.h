@@ -15,6 +15,8 @@ typedef struct tri_timing {
   const tri_mesh *mesh;
   tri_device *device;
   int64_t first, end;         /* steps [first, end) are timed; both -1: none */
+  bool inside;                /* a timed step has begun and has not ended */
+  bool merged;                /* the records of the timed steps were merged; no further step is timed */
   tri_timeline_shares shares; /* set on the first rank after the timed steps */
 } tri_timing;
 
@@ -27,11 +29,20 @@ tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device 
 /* LOCAL. Must be called before each step, with its number, from 0. */
 void tri_timing_step_begins(tri_timing *timing, int64_t step);
 
-/* COLLECTIVE. Must be called after each step, with the number of steps so far; `last`: no further step follows. After
- * the last timed step, merges all ranks' records, adds them up and draws them, and writes the profile. */
-tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps, bool last);
+/* COLLECTIVE. Must be called after each step, with the number of steps so far. After the last timed step, merges all
+ * ranks' records, adds them up and draws them. */
+tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps);
 
-/* LOCAL. Warns, on the first rank, if the run has ended before its timed steps and the user requested files of them. */
-void tri_timing_warn_unwritten(const tri_timing *timing);
+/* COLLECTIVE. Must be called after the last step, with the number of steps. If the run has ended before the end of the
+ * timed steps, merges the records of those that were made; of none if a step was given up before its end. */
+tri_status tri_timing_end(tri_timing *timing, int64_t steps);
+
+/* COLLECTIVE. Writes the profile, once, after the records were merged. It measures GEMMs for some seconds, unless the
+ * run is `stopping`: call it after the state is saved. */
+tri_status tri_timing_write_profile(tri_timing *timing, bool stopping);
+
+/* LOCAL. Warns, on the first rank, if the user requested files of the timed steps and they cannot be written because
+ * the run has ended, after `steps` steps. */
+void tri_timing_warn_unwritten(const tri_timing *timing, int64_t steps);
 
 #endif

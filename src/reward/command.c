@@ -61,7 +61,7 @@ typedef struct warnings {
 
 struct tri_reward_command {
   tri_command_settings settings;
-  char log[TRI_PATH_BYTES];
+  char log[TRI_PATH_BYTES]; /* "": the standard error of this process */
   char **environment;
   worker *workers; /* [settings.workers] */
   bool answered;   /* whether any worker has ever given an answer */
@@ -87,9 +87,10 @@ static tri_status start_worker(tri_reward_command *r, worker *w) {
   char shell[] = "/bin/sh", option[] = "-c";
   char *line[] = {shell, option, r->settings.command, NULL};
   struct stat facts;
+  const char *log = r->log[0] == '\0' ? NULL : r->log;
   w->log_from = stat(r->log, &facts) == 0 ? (int64_t)facts.st_size : 0;
-  TRI_TRY(tri_child_start(
-      &(tri_child_options){.line = line, .environment = r->environment, .log = r->log, .pipes = true}, &w->child));
+  TRI_TRY(tri_child_start(&(tri_child_options){.line = line, .environment = r->environment, .log = log, .pipes = true},
+                          &w->child));
   w->looked_s = tri_clock_s();
   w->held = 0;
   w->answered = w->closed = w->ended = false;
@@ -207,8 +208,8 @@ static void warn_end(tri_reward_command *r, const worker *w, ending why) {
   switch (why) {
     case ENDING_OWN:
       if (is_first(&r->warned.ended))
-        tri_warn("reward command: a process has ended (%s) and is started again; its standard error is in %s",
-                 result_text(w, result), r->log);
+        tri_warn("reward command: a process has ended (%s) and is started again%s%s", result_text(w, result),
+                 r->log[0] == '\0' ? "" : "; its standard error is in ", r->log);
       break;
     case ENDING_TIMEOUT:
       if (is_first(&r->warned.timeout))
@@ -497,7 +498,7 @@ static tri_status check_settings(tri_command_settings *s) {
 
 static tri_status create_workers(tri_reward_command *r, const char *log_path) {
   TRI_TRY(check_settings(&r->settings));
-  TRI_TRY(tri_path_with(r->log, log_path, ""));
+  if (log_path != NULL) TRI_TRY(tri_path_with(r->log, log_path, ""));
   /* Without this variable, the answers of a Python program that does not flush its output would arrive late, or never.
    */
   TRI_TRY(tri_child_environment("PYTHONUNBUFFERED=1", &r->environment));

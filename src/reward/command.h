@@ -2,8 +2,8 @@
  * than 1. For each completion it reads a line of its standard input,
  *   {"id": N, "prompt": TEXT, "completion": TEXT, "finish": WORD, "tokens": N, ...}
  * with all other keys of the prompt's line, and writes an answer (answer.h) to its standard output, in any order. A
- * completion whose reward is null has no reward. Standard error is appended to a file. A completion is *open* from the
- * time at which a worker was sent it until the worker answers or fails.
+ * completion whose reward is null has no reward. A completion is *open* from the time at which a worker was sent it
+ * until the worker answers or fails.
  *
  * A worker fails if it ends, if its oldest open completion has waited for `timeout_s`, or if it writes a line that is
  * not an answer. It is then killed, with all processes that it has started, and started again. The oldest open
@@ -51,9 +51,10 @@ typedef struct tri_command_item {
 
 typedef struct tri_reward_command tri_reward_command;
 
-/* LOCAL. Starts the workers, whose standard error is appended to the file `log_path`. Workers end when the thread that
- * started them ends: call this and tri_reward_command_score from a thread that lives as long as the reward.
- * TRI_BAD_CONFIG: the message begins with "reward command: KEY" for a value that is not valid. */
+/* LOCAL. Starts the workers, whose standard error is appended to the file `log_path`; NULL: it is the standard error of
+ * this process. Workers end when the thread that started them ends: call this and tri_reward_command_score from a
+ * thread that lives as long as the reward. TRI_BAD_CONFIG: the message begins with "reward command: KEY" for a value
+ * that is not valid. */
 tri_status tri_reward_command_create(const tri_command_settings *settings, const char *log_path,
                                      tri_reward_command **out);
 /* LOCAL. Ends the workers: closes their standard input, sends SIGTERM to the workers that run after 0.2 s, and kills

@@ -53,13 +53,15 @@ static tri_status one_step(tri_training *t) {
   TRI_TRY(make_step(t, &made));
   if (made.step.samples == 0) return tri_observe_state(t, &made);
   move_on(t, &made);
-  TRI_TRY(tri_timing_step_ended(&t->timing, t->progress.step, t->stopping));
+  TRI_TRY(tri_timing_step_ended(&t->timing, t->progress.step));
   for (tri_observer *const *observer = t->task->observers; *observer != NULL; observer++)
     TRI_TRY((*observer)(t, &made));
-  return TRI_OK;
+  return tri_timing_write_profile(&t->timing, t->stopping);
 }
 
 tri_status tri_train_loop_run(tri_training *t) {
   while (!tri_training_is_over(t) && !(t->stopping && tri_training_is_between(t))) TRI_TRY(one_step(t));
+  TRI_TRY(tri_timing_end(&t->timing, t->progress.step));
+  TRI_TRY(tri_timing_write_profile(&t->timing, t->stopping));
   return tri_training_end(t);
 }

@@ -201,20 +201,15 @@ tri_status tri_observe_reward_validation(tri_training *t, tri_made_step *made) {
   if (tri_training_diverges(t) || t->data.validation_prompts.count == 0 || t->config->evaluation.every == 0 ||
       !tri_training_is_due(t, t->config->evaluation.every))
     return TRI_OK;
-  const tri_rollout_settings *r = &t->config->rollout;
   tri_reinforcement *rl = tri_reinforcement_of(t);
-  rl->sampler.sampling = (tri_sampling){.temperature = r->validation_temperature,
-                                        .top_k = r->validation_top_k,
-                                        .top_p = r->validation_top_p,
-                                        .min_p = r->validation_min_p,
-                                        .repetition_penalty = r->validation_repetition_penalty};
+  rl->sampler.sampling = tri_rollout_held_out_sampling(&t->config->rollout);
   rl->sampler.stops_when_asked = false; /* a stop request must not cut the evaluation short, because this step's line of
                                            metrics contains its result */
   tri_status status = tri_rollout_ranks_run(t, &rl->ranks, TRI_POLICY_EVALUATED, judge, &batch, &stopped);
   if (status == TRI_OK && stopped) t->stopping = true;
   if (status == TRI_OK && !stopped && tri_training_is_rank0(t)) set_judged(t, &batch);
   tri_rollout_batch_release(&batch);
-  TRI_TRY(status);
+  if (status != TRI_OK || stopped) return status; /* the evaluation has no result */
   tri_named_metric *reward = tri_named_metrics_find(&t->named, TRI_HELD_OUT_REWARD);
   TRI_TRY(tri_broadcast(&t->mesh.world, 0, sizeof reward->value, &reward->value));
   t->validation_reward = reward->value;

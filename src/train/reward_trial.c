@@ -20,6 +20,12 @@ typedef struct trial_sums {
   double sums[NUM_TRIED], verdicts[NUM_TRIED];
 } trial_sums;
 
+/* Weighted sums of the rewards' means. A kind of completion without any verdict counts as not tried. */
+typedef struct trial_totals {
+  double sums[NUM_TRIED];
+  bool tried[NUM_TRIED];
+} trial_totals;
+
 /* Returns another prompt with an answer that differs from that of prompt `number`; NULL if there is none. */
 static const tri_rollout_prompt *other_answer(const tri_prompt_source *source, int64_t number) {
   const tri_rollout_prompt *own = &source->list[number];
@@ -122,7 +128,7 @@ static tri_status try_command(const tri_run_reward *of, tried_list *list) {
                                   .finish = tri_finish_name(TRI_FINISH_END),
                                   .tokens = 1};
   }
-  tri_status status = tri_reward_command_create(&of->command, "/dev/stderr", &command);
+  tri_status status = tri_reward_command_create(&of->command, NULL, &command);
   if (status == TRI_OK) status = tri_reward_command_score(command, items, list->count, NULL, NULL, &stopped);
   if (status == TRI_OK) status = read_answers(of, items, list);
   tri_reward_command_destroy(command);
@@ -140,7 +146,7 @@ static void print_row(const char *name, double weight, const double *means, FILE
 }
 
 /* Prints the row of a reward, and adds its means to the totals. */
-static void add_reward(const tri_run_reward *of, const tried_list *list, double totals[NUM_TRIED], FILE *to) {
+static void add_reward(const tri_run_reward *of, const tried_list *list, trial_totals *totals, FILE *to) {
   trial_sums sums = {{0}, {0}};
   double means[NUM_TRIED];
   for (int64_t i = 0; i < list->count; i++) {
@@ -151,12 +157,14 @@ static void add_reward(const tri_run_reward *of, const tried_list *list, double 
   }
   for (int k = 0; k < NUM_TRIED; k++) {
     means[k] = sums.verdicts[k] == 0 ? (double)NAN : sums.sums[k] / sums.verdicts[k];
-    totals[k] += sums.verdicts[k] == 0 ? 0 : of->rule.weight * means[k];
+    if (sums.verdicts[k] == 0) continue;
+    totals->sums[k] += of->rule.weight * means[k];
+    totals->tried[k] = true;
   }
   print_row(of->label, of->rule.weight, means, to);
 }
 
-static tri_status try_rewards(const tri_run_config *config, tried_list *list, bool *compares, double totals[NUM_TRIED],
+static tri_status try_rewards(const tri_run_config *config, tried_list *list, bool *compares, trial_totals *totals,
                               FILE *to) {
   for (int64_t r = 0; r < config->num_rewards; r++) {
     const tri_run_reward *of = &config->rewards[r];
@@ -166,28 +174,42 @@ static tri_status try_rewards(const tri_run_config *config, tried_list *list, bo
   return TRI_OK;
 }
 
+static void print_totals(const trial_totals *totals, FILE *to) {
+  double sums[NUM_TRIED];
+  for (int k = 0; k < NUM_TRIED; k++) sums[k] = totals->tried[k] ? totals->sums[k] : (double)NAN;
+  print_row("sum", 1, sums, to);
+}
+
+/* Judges whether the prompts' own answers earn the most. If the rewards compare with answers (`compares`), they must;
+ * otherwise another completion that earns more is worth a warning. */
+static tri_status judge(const trial_totals *totals, bool compares) {
+  const double own = totals->sums[TRIED_OWN];
+  double most = -INFINITY; /* the largest sum except that of their own answers */
+  for (int k = 0; k < NUM_TRIED; k++)
+    if (k != TRIED_OWN && totals->tried[k]) most = fmax(most, totals->sums[k]);
+  if (!totals->tried[TRIED_OWN] || own > most) return TRI_OK;
+  if (compares) {
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`reward`: the answers of the prompts earn %.4g in the mean, an empty text %.4g and other answers %.4g, "
+        "so the right answer is not what is learned; look at the table of --dry-run",
+        own, totals->sums[TRIED_EMPTY], totals->sums[TRIED_OTHER]);
+  }
+  if (own < most) tri_warn("--dry-run: the rewards do not prefer the prompts' answers; is this meant?");
+  return TRI_OK;
+}
+
 tri_status tri_reward_trial(const tri_run_config *config, const tri_run_data *data, FILE *to) {
-  double totals[NUM_TRIED] = {0};
+  trial_totals totals = {{0}, {false}};
   bool compares = false;
   tried_list *list = NULL;
   TRI_TRY(tri_alloc("completions to score", 1, sizeof *list, &list));
   fprintf(to, "rewards of up to %d prompts, whose completion is\n  %-16s %8s %14s %14s %14s\n", MOST_PROMPTS, "",
           "weight", "their answer", "an empty text", "another answer");
   list_tried(&data->prompts, list);
-  const tri_status status = try_rewards(config, list, &compares, totals, to);
+  const tri_status status = try_rewards(config, list, &compares, &totals, to);
   tri_free(list);
   TRI_TRY(status);
-  if (config->num_rewards > 1) print_row("sum", 1, totals, to);
-  if (totals[TRIED_OWN] > totals[TRIED_EMPTY] && totals[TRIED_OWN] > totals[TRIED_OTHER]) return TRI_OK;
-  if (!compares) {
-    tri_warn(
-        "--dry-run: the rewards do not prefer the prompts' answers; "
-        "is this meant?");
-    return TRI_OK;
-  }
-  return tri_fail(
-      TRI_BAD_CONFIG,
-      "`reward`: the answers of the prompts earn %.4g in the mean, an empty text %.4g and other answers %.4g, "
-      "so the right answer is not what is learned; look at the table of --dry-run",
-      totals[TRIED_OWN], totals[TRIED_EMPTY], totals[TRIED_OTHER]);
+  if (config->num_rewards > 1) print_totals(&totals, to);
+  return judge(&totals, compares);
 }

@@ -10,6 +10,14 @@
 #include "model/trainable.h"
 #include "schedule/layout.h"
 
+tri_sampling tri_rollout_held_out_sampling(const tri_rollout_settings *settings) {
+  return (tri_sampling){.temperature = settings->validation_temperature,
+                        .top_k = settings->validation_top_k,
+                        .top_p = settings->validation_top_p,
+                        .min_p = settings->validation_min_p,
+                        .repetition_penalty = settings->validation_repetition_penalty};
+}
+
 tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest, tri_runner_sizes *out) {
   const tri_rollout_settings *r = &config->rollout;
   const size_t page = tri_runner_page_bytes(&config->model, config->precision, r->tensor);
@@ -166,6 +174,15 @@ tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_poli
   return TRI_OK;
 }
 
+/* Returns the bytes of the host's sampler. Only held-out completions need it: the device samples those that are trained
+ * on. */
+static size_t sampler_bytes(const tri_run_config *config, const tri_runner_sizes *sizes, const tri_device *device) {
+  const tri_sampling sampling = tri_rollout_held_out_sampling(&config->rollout);
+  const int64_t threads = tri_smaller(device->description.threads, sizes->sequences);
+  if (config->data.validation_prompts[0] == '\0' || config->evaluation.every == 0) return 0;
+  return tri_sampling_is_whole(&sampling) ? 0 : tri_generator_sampler_bytes(config->model.vocab_size, (int)threads);
+}
+
 tri_status tri_rollout_ranks_plan(const tri_run_config *config, const tri_engine_options *options, int64_t longest,
                                   tri_device *device, tri_runner_need *out) {
   const tri_mesh_coordinates first = {0};
@@ -186,5 +203,6 @@ tri_status tri_rollout_ranks_plan(const tri_run_config *config, const tri_engine
   TRI_TRY(status);
   TRI_TRY(tri_runner_plan(&config->model, config->precision, &sizes, in_place, config->rollout.tensor, device, out));
   out->device_bytes -= out->scratch_bytes; /* lent by the training executor */
+  out->host_bytes += sampler_bytes(config, &sizes, device);
   return TRI_OK;
 }

@@ -18,6 +18,9 @@ typedef struct tri_rollout_ranks {
   tri_policy policy; /* policy of that version */
 } tri_rollout_ranks;
 
+/* Returns how completions of held-out prompts are sampled. */
+tri_sampling tri_rollout_held_out_sampling(const tri_rollout_settings *settings);
+
 /* Returns the sizes of the runners for prompts of at most `longest` tokens. */
 tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest, tri_runner_sizes *out);
 

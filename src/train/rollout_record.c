@@ -49,17 +49,26 @@ static tri_status find_end(const char *path, int64_t batches, int64_t *end, int6
   return status;
 }
 
-tri_status tri_rollout_record_open(const tri_run_config *config, int64_t batches, FILE **out) {
-  char path[TRI_PATH_BYTES];
+/* Removes the lines after the first `batches` batches, and warns if some of these batches have none. */
+static tri_status cut_record(const char *path, int64_t batches) {
   int64_t end = 0, last = -1;
-  TRI_TRY(tri_path_join(path, config->output, "rollouts.jsonl"));
-  if (tri_path_exists(path)) TRI_TRY(find_end(path, batches, &end, &last));
+  TRI_TRY(find_end(path, batches, &end, &last));
   if (last + 1 < batches) {
     tri_warn("%s has lost its lines from batch %" PRId64 " on, and continues with batch %" PRId64 " (numbers from 0)",
              path, last + 1, batches);
   }
-  if (tri_path_exists(path) && truncate(path, end) != 0)
-    return tri_fail(TRI_IO_FAILED, "cannot shorten %s: %s", path, tri_write_fault(errno));
+  if (truncate(path, end) == 0) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot shorten %s: %s", path, tri_write_fault(errno));
+}
+
+tri_status tri_rollout_record_open(const tri_run_config *config, int64_t batches, FILE **out) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, config->output, "rollouts.jsonl"));
+  if (tri_path_exists(path)) {
+    TRI_TRY(cut_record(path, batches));
+  } else if (batches > 0) {
+    tri_warn("%s is missing, and begins with batch %" PRId64 " (numbers from 0)", path, batches);
+  }
   *out = fopen(path, "ae");
   if (*out == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, tri_write_fault(errno));
   return TRI_OK;

@@ -25,14 +25,25 @@ enum { FEWEST_STEPS = 20 }; /* with fewer steps, losses are not compared, becaus
  * risen if it is above RISEN times the mean of the first losses. */
 static const double ABOVE_RANDOM = 1.05, RISEN = 1.02;
 
+/* Returns the name of the value of an evaluation that must be finite. */
+static const char *judged_name(tri_best_by metric) {
+  switch (metric) {
+    case TRI_BEST_BY_LOSS:
+    case TRI_BEST_BY_ACCURACY: break;
+    case TRI_BEST_BY_REWARD: return "reward";
+  }
+  return "loss";
+}
+
 static void log_early_end(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   if (!tri_training_is_rank0(t)) return;
   if (progress->best_step == 0) {
     tri_log(
-        "ended early, after step %ld: none of %ld evaluation%s had a finite validation loss "
+        "ended early, after step %ld: none of %ld evaluation%s had a finite validation %s "
         "(evaluation.stop_after)",
-        (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better));
+        (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better),
+        judged_name(t->config->evaluation.metric));
     return;
   }
   switch (t->config->evaluation.metric) {
@@ -60,12 +71,13 @@ static void log_early_end(const tri_training *t) {
       (long)progress->best_step);
 }
 
-/* On the first rank: fails because the evaluation after the last step has failed. All steps are made, so the same
- * command does not repeat the evaluation. */
+/* On the first rank: fails because the evaluation after the last step of this process has failed. The same command does
+ * not repeat the evaluation. */
 static tri_status fail_after_last_step(const tri_training *t) {
   return tri_fail(t->stop_status,
-                  "the run has made all steps, but the evaluation after step %ld failed, so its weights have no "
+                  "the run has made %s, but the evaluation after step %ld failed, so its weights have no "
                   "validation reward; %s",
+                  t->progress.step < t->config->optimizer.steps ? "the steps up to --stop-at" : "all steps",
                   (long)t->progress.step,
                   t->config->checkpoint.at_end ? "its checkpoint is written"
                                                : "it is not saved, since `checkpoint.at_end` is false");
@@ -87,8 +99,8 @@ tri_status tri_training_end(tri_training *t) {
                     proven);
   }
   if (tri_training_stops_early(t)) log_early_end(t);
-  if (tri_training_is_over(t)) return t->stop_status == TRI_OK ? TRI_OK : fail_after_last_step(t);
-  if (!t->stopping) return TRI_OK;
+  if (t->stop_status == TRI_OK && (tri_training_is_over(t) || !t->stopping)) return TRI_OK;
+  if (t->progress.step >= tri_training_last_step(t)) return fail_after_last_step(t);
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
   const char *saved = !t->config->checkpoint.at_end && t->snapshots != NULL
                           ? "it has no checkpoint, since `checkpoint.at_end` is false; the same command continues from "

@@ -24,7 +24,7 @@ static tri_status run_loop(tri_training *t) {
   tri_stop_defer("interrupted twice, so it ends at once; the same command resumes from the newest checkpoint");
   tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
-  tri_timing_warn_unwritten(&t->timing);
+  tri_timing_warn_unwritten(&t->timing, t->progress.step);
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
   /* Snapshots are kept if the run may be resumed from them: after bad steps, or after an interruption without a
    * checkpoint at the end. */

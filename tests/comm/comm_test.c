@@ -9,6 +9,7 @@
  *   comm_test other-mpi     started by another MPI's mpiexec: TRI_COMM that says so */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "comm/collect.h"
 #include "comm/mesh.h"
 #include "comm_check.h"
 
@@ -94,6 +95,26 @@ static void check_bytes(const members *m, size_t bytes, uint64_t seed) {
   free(mine);
 }
 
+/* Memory of different sizes, of no bytes too, on the first rank. */
+static void check_collect(const members *m, int64_t most, uint64_t seed) {
+  const int64_t bytes = (int64_t)(hash(seed + (uint64_t)m->group.rank) % (uint64_t)(most + 1));
+  unsigned char *mine = get_memory((size_t)bytes);
+  tri_collected found;
+  for (int64_t i = 0; i < bytes; i++) mine[i] = (unsigned char)hash(seed + (uint64_t)i * 64 + (uint64_t)m->group.rank);
+  CHECK_OK(tri_collect(&m->group, 9, bytes, mine, &found));
+  CHECK((found.all == NULL) == (m->group.rank > 0) && (found.begins == NULL) == (m->group.rank > 0), "memory");
+  for (int r = 0; r < m->group.size && m->group.rank == 0; r++) {
+    const int64_t first = found.begins[r], end = found.begins[r + 1];
+    CHECK(end - first == (int64_t)(hash(seed + (uint64_t)r) % (uint64_t)(most + 1)), "size of part %d", r);
+    for (int64_t i = first; i < end; i++) {
+      const unsigned char want = (unsigned char)hash(seed + (uint64_t)(i - first) * 64 + (uint64_t)r);
+      CHECK(((unsigned char *)found.all)[i] == want, "part %d, byte %lld", r, (long long)(i - first));
+    }
+  }
+  tri_collected_release(&found);
+  free(mine);
+}
+
 /* With a byte behind the last. */
 static void *get_parts(const members *m, const parts *p) {
   void *to = get_memory(got_bytes(m, p));
@@ -145,6 +166,7 @@ static void check_group(tri_group group, bool large) {
     check_all_to_all(&m, TRI_INT32, counts[c], seed);
     check_int64(&m, counts[c], seed);
     check_bytes(&m, (size_t)counts[c], seed);
+    check_collect(&m, counts[c], seed);
     CHECK_OK(tri_barrier(&group));
   }
   /* Several pieces of the staging, and several rounds between nodes. */

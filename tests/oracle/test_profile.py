@@ -3,9 +3,12 @@ import collections
 import json
 import re
 import shutil
+import signal
+import subprocess
+import time
 
 import pytest
-from parity import trireme, yaml_of
+from parity import trireme, words_of, yaml_of
 
 LAYERS, WIDTH, VOCABULARY, SEQUENCE, BATCH, STEPS = 2, 32, 257, 32, 4, 5
 MODEL = dict(family="gpt2", num_layers=LAYERS, hidden_size=WIDTH, num_heads=4, vocab_size=VOCABULARY, max_sequence=SEQUENCE)
@@ -99,9 +102,43 @@ def test_more_tokens_than_columns(tmp_path, corpus):
     assert summary["loss"] is not None and summary["peak_bytes_measured"] <= summary["peak_bytes_predicted"]
 
 
+def test_a_run_that_ends_within_the_profiled_steps(tmp_path, corpus):
+    """The profile has the steps that were made."""
+    run = write_run(tmp_path, corpus, data=dict(train=str(corpus / "train"), validation=str(corpus / "train"), sequence=SEQUENCE), optimizer=dict(global_batch=BATCH, steps=9, lr=1e-30),
+                    evaluation=dict(every=2, batches=1, stop_after=1))
+    done = trireme("train", run, "--profile", tmp_path / "p", "--timeline", tmp_path / "t")
+    assert "ended early, after step 4" in done.stderr and "profile of steps 3 to 4" in done.stderr and "is not written" not in done.stderr
+    profile = json.loads((tmp_path / "p.json").read_text())
+    assert profile["steps"] == 2 and (tmp_path / "t.svg").is_file()
+    assert total(sums(profile, "flops"), "matmul", "cross_entropy") == pytest.approx(6 * BATCH * SEQUENCE * WIDTH * VOCABULARY, rel=1e-9)
+
+
+def test_a_run_that_stops_in_the_profiled_steps(tmp_path, corpus):
+    """The state is saved, and no GEMM is measured in a loop."""
+    run, lines = write_run(tmp_path, corpus, optimizer=dict(global_batch=256, steps=1000, lr=1e-3), evaluation=dict(every=0)), tmp_path / "run/metrics.jsonl"
+    process = subprocess.Popen(words_of("train", run, "--profile", tmp_path / "p"), stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (lines.exists() and lines.read_text().count("\n") >= 4):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate()[1]
+    made = int(re.search("interrupted after step ([0-9]+); its checkpoint is written", said).group(1))
+    assert 4 <= made < 10 and f"profile of steps 3 to {made}" in said and "--profile: the run stops, so the profile does not compare with the rates of GEMMs in a loop" in said
+    rows = [row for rank in json.loads((tmp_path / "p.json").read_text())["ranks"] for row in rank["kernels"]]
+    assert any(row["kernel"] == "matmul" for row in rows) and not any("share" in row for row in rows)
+
+
 def test_requests_that_are_refused(tmp_path, corpus):
     path = write_run(tmp_path, corpus)
     assert f"--profile {tmp_path}/none/p.svg: cannot write to the folder {tmp_path}/none/: " in trireme("train", path, "--profile", tmp_path / "none/p.svg", status=5).stderr
     path = write_run(tmp_path, corpus, device="guarded")
     said = trireme("train", path, "--profile", tmp_path / "p.svg", status=7).stderr
     assert f"--profile {tmp_path}/p.svg: the kernels of the device guarded run after the calls that queue them" in said and "use the vendor's profiler" in said
+
+
+@pytest.mark.parametrize("timeline, profile, same", [("a.svg", "a.json", True), ("a.svg", "./a.svg", True), ("a", "link/a.svg", True), ("a.svg", "b.svg", False), ("a.svg", "other/a.svg", False)])
+def test_two_files_of_one_name(tmp_path, corpus, timeline, profile, same):
+    """Names of the timeline and of the profile in one folder, however the folder is named."""
+    (tmp_path / "link").symlink_to(".")
+    (tmp_path / "other").mkdir()
+    done = trireme("train", write_run(tmp_path, corpus, optimizer=dict(global_batch=1, steps=1, lr=1e-3)), "--timeline", timeline, "--profile", profile, cwd=tmp_path, status=2 if same else 0)
+    assert ("--timeline and --profile would both write a.svg; give them two names" in done.stderr) == same

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -396,6 +397,16 @@ def test_candidates_of_held_out_completions(tmp_path, made):
     assert found[0] == found[1] == found[2] == found[3] and found[0][2] == found[4][2] and found[0][:2] != found[4][:2]
 
 
+def test_memory_for_candidates(tmp_path, made):
+    """The plan has the memory of the host's sampler, for each thread: a struct of three addresses, and for each token a candidate and two logits."""
+    planned = []
+    for more in (dict(validation_temperature=1.0), dict(validation_temperature=1.0, validation_top_k=5), dict(validation_temperature=0.0, validation_repetition_penalty=2.0)):
+        said = trireme("train", runs.write_run(tmp_path, made, **dict(EVALUATED(made), rollout=more, device="cpu", threads=2, **FP32)), "--dry-run").stdout
+        planned.append([int(re.search(f"^  {name} +([0-9]+) bytes", said, re.MULTILINE).group(1)) for name in ("rollouts", "host memory", "all")])
+    vocabulary = json.loads((made / "model/config.json").read_text())["vocab_size"]
+    assert planned[1] == planned[2] == [bytes + 2 * (24 + vocabulary * 32) for bytes in planned[0]]
+
+
 def test_a_timeline(tmp_path, made):
     """Sampling is an event of each rank, and so is the move of the weights, which is communication; both are in the shares of time."""
     trireme("train", runs.write_run(tmp_path, made, layout=dict(tensor=2), **FP32), "-n", 2, "--timeline", tmp_path / "t.svg")
@@ -405,6 +416,19 @@ def test_a_timeline(tmp_path, made):
     share = json.loads((tmp_path / "run/summary.json").read_text())["share"]
     assert 0 < share["sampling"] < 1 and sum(value for key, value in share.items() if key not in ("hidden", "steps", "step_s")) == pytest.approx(1)
     assert "sampling" in (tmp_path / "t.svg").read_text()
+
+
+@pytest.mark.parametrize("batch, said", [(3, "no step was timed"), (4, "the run has ended within the timed steps")], ids=str)
+def test_a_timeline_that_is_not_written(tmp_path, made, batch, said):
+    """A signal while a batch is scored: its step, the third or a later one, is timed and is not made."""
+    (tmp_path / "reward.sh").write_text("""while read -r line; do
+  count=$((count + 1))
+  if [ $count = %d ]; then kill -TERM $PPID; sleep 5; fi
+  echo "$line" | sed 's/.*"id": *\\([0-9]*\\).*/{"id": \\1, "reward": 1}/'
+done
+""" % ((batch - 1) * runs.GROUPS * runs.SIZE + 1))
+    done = trireme("train", runs.write_run(tmp_path, made, reward=[dict(command=f"exec sh {tmp_path}/reward.sh")], optimizer=dict(steps=6), **FP32), "--timeline", tmp_path / "t", status=130)
+    assert f"interrupted after step {batch - 1}; its checkpoint is written" in done.stderr and f"--timeline {tmp_path}/t: {said}, so it is not written" in done.stderr
 
 
 def test_no_verdict_at_all(tmp_path, made):
@@ -683,8 +707,9 @@ done
     assert runs.ended(tmp_path / "parted") == runs.ended(tmp_path / "whole")
 
 
-def test_a_last_evaluation_that_fails(tmp_path, made):
-    """The command fails for the held-out prompt, which is judged after the last step: the weights are saved, and the status says that they have no reward."""
+@pytest.mark.parametrize("when", ["last", "stop-at", "stop_after"])
+def test_an_evaluation_that_fails(tmp_path, made, when):
+    """The command fails for the held-out prompt: the weights are saved, and the message says that they have no reward. The evaluation does not count as one that is not better."""
     held = runs.preference.text_of([3] * 9)
     (tmp_path / "held.jsonl").write_text(json.dumps(dict(prompt=held, answer="a")) + "\n")
     (tmp_path / "reward.sh").write_text("""while read -r line; do
@@ -693,12 +718,18 @@ def test_a_last_evaluation_that_fails(tmp_path, made):
   echo "{\\"id\\": $id, \\"reward\\": 1}"
 done
 """ % held)
-    more = dict(data=dict(validation_prompts=str(tmp_path / "held.jsonl")), evaluation=dict(every=2), optimizer=dict(steps=2))
+    evaluation, steps, words, said = {
+        "last": (dict(every=2), 2, (), "the run has made all steps, but the evaluation after step 2 failed, so its weights have no validation reward; its checkpoint is written"),
+        "stop-at": (dict(every=2), 3, ("--stop-at", 2), "the run has made the steps up to --stop-at, but the evaluation after step 2 failed"),
+        "stop_after": (dict(every=2, stop_after=1), 3, (), "stopped after step 2; its checkpoint is written, and the same command continues from there")}[when]
+    more = dict(data=dict(validation_prompts=str(tmp_path / "held.jsonl")), evaluation=evaluation, optimizer=dict(steps=steps))
     path = runs.write_run(tmp_path, made, reward=[dict(command=f"sh {tmp_path}/reward.sh")], **more)
-    done = trireme("train", path, status=5)
-    assert "the run has made all steps, but the evaluation after step 2 failed, so its weights have no validation reward; its checkpoint is written" in done.stderr
+    done = trireme("train", path, *words, status=5)
+    assert said in done.stderr and "ended early" not in done.stderr
     assert "validation/reward" not in runs.lines_of(tmp_path / "run")[-1] and runs.newest_of(tmp_path / "run").name == "step-00000002"
-    assert "has made its 2 steps already" in trireme("train", path).stderr
+    (tmp_path / "reward.sh").write_text((tmp_path / "reward.sh").read_text().replace("exit 4", ":"))
+    done = trireme("train", path, *words)
+    assert ("has made its 2 steps already" if when != "stop_after" else "3 steps in") in done.stderr
 
 
 @pytest.mark.parametrize("name", drawn(UPDATES, 3, "updates beside PyTorch"))

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import pytest
 import reinforcement_runs as runs
 from drawn import drawn
 from optimizer_runs import ranks_words
-from parity import trireme
+from parity import trireme, words_of
 from test_bad_input import check
 
 BAD_KEYS, BAD_FILE, UNSUPPORTED, DIVERGED = 3, 4, 7, 8
@@ -182,7 +183,7 @@ def test_an_answer_that_is_no_number(tmp_path, made):
     refused(tmp_path, made, BAD_FILE, ["/prompts.jsonl line 1: reward number: answer: \"", "\" has no number; write one, or use `exact`, which compares texts"], reward="number")
 
 
-@pytest.mark.parametrize("answer, text", [(0.1, "0.1"), (2.5, "2.5"), (3.0, "3.0"), (1e-7, "1.0e-07"), (12, "12"), (0.30000000000000004, "0.30000000000000004")])
+@pytest.mark.parametrize("answer, text", [(0.1, "0.1"), (2.5, "2.5"), (3.0, "3.0"), (1e-7, "1e-07"), (12, "12"), (2e7, "20000000.0"), (-123456789.0, "-123456789.0"), (1e16, "1e+16"), (25000000.5, "25000000.5"), (0.30000000000000004, "0.30000000000000004")])
 def test_answers_that_are_numbers(tmp_path, made, answer, text):
     """An answer that is a JSON number is compared as its shortest text, not as 0.10000000000000001: a dry run's completions are answers."""
     (tmp_path / "prompts.jsonl").write_text(line(prompt="a", answer=answer, text=text))
@@ -299,6 +300,38 @@ def test_a_dry_run_tries_commands(tmp_path, made):
         refused(tmp_path, made, status, texts, ["--dry-run"], reward=[dict(name="mine", command=command, timeout=0.3)])
 
 
+def test_a_dry_run_lends_its_standard_error(tmp_path, made):
+    """Standard error may be a socket; the words of a program and of the dry run follow each other in a file that has text already."""
+    (tmp_path / "ask.py").write_text("import sys\nprint('from ask.py', file=sys.stderr)\n" + ASKED)
+    path = runs.write_run(tmp_path, made, reward=[dict(name="mine", command=f"{sys.executable} {tmp_path}/ask.py", weight=-1)])
+    mine, theirs = socket.socketpair()
+    with mine, theirs, open(tmp_path / "log", "w") as log:
+        assert subprocess.run(words_of("train", path, "--dry-run"), stdout=subprocess.DEVNULL, stderr=theirs).returncode == 0
+        assert b"from ask.py" in mine.recv(1 << 16)
+        log.write("before\n")
+        log.flush()
+        assert subprocess.run(words_of("train", path, "--dry-run"), stdout=subprocess.DEVNULL, stderr=log).returncode == 0
+    assert re.fullmatch("before\n(.*\n)*from ask.py\n.*the rewards do not prefer the prompts' answers.*\n", (tmp_path / "log").read_text())
+
+
+NO_ANSWERS = "".join(json.dumps(dict(prompt=text)) + "\n" for text in ("a", "bc", "d"))
+
+
+@pytest.mark.parametrize("rewards, lines, said", [
+    (["exact"], None, ""), ([dict(name="length", buffer=4)], None, ""), ([dict(name="length", buffer=4)], NO_ANSWERS, ""), ([dict(name="regex", pattern="^$")], NO_ANSWERS, ""),
+    ([dict(name="regex", pattern="^$")], None, "--dry-run: the rewards do not prefer the prompts' answers; is this meant?"),
+    ([dict(name="exact", weight=-1)], None, "`reward`: the answers of the prompts earn -1 in the mean, an empty text 0 and other answers 0, so the right answer is not what is learned")],
+    ids=["exact", "length", "length, no answers", "an empty text, no answers", "an empty text", "another answer"])
+def test_a_dry_run_judges_the_rewards(tmp_path, made, rewards, lines, said):
+    """It warns only if the prompts' answers were tried and another completion earns more."""
+    data = dict()
+    if lines is not None:
+        (tmp_path / "prompts.jsonl").write_text(lines)
+        data = dict(data=dict(prompts=str(tmp_path / "prompts.jsonl")))
+    done = trireme("train", runs.write_run(tmp_path, made, reward=rewards, **data), "--dry-run", status=BAD_KEYS * said.startswith("`reward`"))
+    assert said in done.stderr and ("is this meant" in done.stderr) == ("is this meant" in said)
+
+
 @pytest.mark.parametrize("words, keys", [(dict(recipe="gspo", epsilon=0.5), "loss_type: grpo, epsilon: 0.5, epsilon_high: 0.0004, importance_sampling_level: sequence"), (dict(recipe="rloo"), "scale_rewards: none, baseline: leave_one_out"),
                                          (dict(recipe="dr_grpo", importance_sampling=dict(min=0.1)), "loss_type: dr_grpo, scale_rewards: none, importance_sampling.min: 0.1"), (dict(name="grpo"), "")], ids=str)
 def test_a_dry_run_prints_the_keys_of_a_recipe(tmp_path, made, words, keys):
@@ -319,13 +352,14 @@ def test_nothing_passes_the_filter(tmp_path, made):
     refused(tmp_path, made, DIVERGED, ["none of 24 groups has a mean reward within rollout.filter, so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
 
 
-@pytest.mark.parametrize("damage, first", [(lambda path: path.unlink(), 0), (lambda path: path.write_text("no\n" + path.read_text()), 0),
+@pytest.mark.parametrize("damage, first", [(lambda path: path.unlink(), None), (lambda path: path.write_text("no\n" + path.read_text()), 0),
                                           (lambda path: path.write_text(path.read_text()[:2000]), 1)], ids=["gone", "other text", "cut"])
 def test_a_damaged_record(tmp_path, made, damage, first):
     """The run goes on, and names the first batch that is lost."""
     runs.train(tmp_path, made, ["--stop-at", 2])
     damage(tmp_path / "run/rollouts.jsonl")
-    assert f"/run/rollouts.jsonl has lost its lines from batch {first} on, and continues with batch 2 (numbers from 0)" in trireme("train", tmp_path / "run.yaml").stderr
+    said = "is missing, and begins" if first is None else f"has lost its lines from batch {first} on, and continues"
+    assert f"/run/rollouts.jsonl {said} with batch 2 (numbers from 0)" in trireme("train", tmp_path / "run.yaml").stderr
     assert [line["batch"] for line in runs.rollouts_of(tmp_path)][-2 * runs.GROUPS * runs.SIZE:] == [2] * runs.GROUPS * runs.SIZE + [3] * runs.GROUPS * runs.SIZE
 
 
