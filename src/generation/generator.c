@@ -35,7 +35,7 @@ static tri_status set_up(tri_generator *g) {
   TRI_TRY(tri_alloc("pages", (size_t)g->sizes.pages, sizeof *g->holders, &g->holders));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->reads, &g->reads));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->asked, &g->asked));
-  TRI_TRY(tri_alloc("queries", (size_t)g->sizes.logit_rows, sizeof *g->queries, &g->queries));
+  TRI_TRY(tri_alloc("queries", TRI_ROW_QUERIES * (size_t)g->sizes.logit_rows, sizeof *g->queries, &g->queries));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.logit_rows, sizeof *g->sampled, &g->sampled));
   return tri_alloc("samples", (size_t)g->sizes.logit_rows, sizeof *g->copies, &g->copies);
 }
@@ -117,6 +117,15 @@ static tri_status check_sampling(const tri_generator *g, const tri_sampling *sam
   return TRI_OK;
 }
 
+static tri_status check_likeliest(const tri_sequence_options *options) {
+  if (options->scored_likeliest < 0 || options->scored_likeliest > TRI_MOST_LIKELY)
+    return tri_fail(TRI_BAD_USAGE, "%ld likeliest tokens were requested for each scored one, and 0 to %d are possible",
+                    (long)options->scored_likeliest, (int)TRI_MOST_LIKELY);
+  if (options->scored > 0 && options->scored_likeliest > 0 && options->likeliest == NULL)
+    return tri_fail_internal("likeliest tokens were requested without memory for them");
+  return TRI_OK;
+}
+
 tri_status tri_generator_check(const tri_generator *g, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options) {
   const int64_t longest = tri_smaller(count + options->wanted, g->sizes.positions);
@@ -134,6 +143,7 @@ tri_status tri_generator_check(const tri_generator *g, const int32_t *ids, int64
   if (options->scored >= count)
     return tri_fail(TRI_BAD_USAGE, "%ld tokens of %ld cannot be scored: the first one has nothing before it",
                     (long)options->scored, (long)count);
+  TRI_TRY(check_likeliest(options));
   const int64_t pages = tri_schedule_pages(longest, TRI_PAGE_ROWS, g->window, g->sizes.rows);
   if (pages <= g->sizes.pages) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
