@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "serve/job.h"
 #include "tokenizer/json_text.h"
+#include "tokenizer/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -350,22 +351,36 @@ tri_status tri_serve_stream_begin(tri_serve_job *job) {
   return TRI_OK;
 }
 
+/* Returns the end of what can be sent of a text. Bytes at its end that are not UTF-8 wait for the next character: with
+ * the bytes after them they become one U+FFFD, as in a whole answer. */
+static size_t end_of_text(const tri_written *text, bool ended) {
+  size_t end = text->shown;
+  for (size_t at = end; at < text->text.certain && !ended;) {
+    const size_t valid = tri_utf8_valid_bytes(text->text.text + at, text->text.certain - at);
+    at += valid;
+    if (valid > 0) end = at;
+    if (at < text->text.certain) at += tri_utf8_invalid_bytes(text->text.text + at, text->text.certain - at);
+  }
+  return ended ? text->text.certain : end;
+}
+
 tri_status tri_serve_stream_text(tri_serve_job *job, tri_written *text, bool ended) {
   const tri_serve_fields *f = &job->fields;
   int64_t *sent = &job->sent_tokens[text - job->texts];
   const int64_t count = text->tokens.count - text->prompt_tokens;
   const bool first = *sent == 0 && text->shown == 0, echo = f->echo && first;
+  const size_t end = end_of_text(text, ended);
   const bool tells_tokens = (f->logprobs >= 0 || f->return_token_ids) && count > *sent;
   TRI_TRY(tri_serve_stream_begin(job));
-  if (!ended && !tells_tokens && text->shown == text->text.certain) return TRI_OK;
-  json_t *said = f->chat ? tri_json_text(text->text.text + text->shown, text->text.certain - text->shown)
-                         : completion_text(text, text->shown, text->text.certain, echo);
+  if (!ended && !tells_tokens && text->shown == end) return TRI_OK;
+  json_t *said = f->chat ? tri_json_text(text->text.text + text->shown, end - text->shown)
+                         : completion_text(text, text->shown, end, echo);
   if (f->chat) said = json_pack("{s:o}", "content", said);
   json_t *log_probs = tells_tokens || echo ? log_probs_of(job, text, *sent, echo) : json_null();
   json_t *choice = part_of(job, text, said, log_probs, ended ? finish_reason(text) : NULL);
   add_ids(job, text, *sent, choice);
   *sent = count;
-  text->shown = text->text.certain;
+  text->shown = end;
   return send_part(job, choice);
 }
 
