@@ -14,7 +14,6 @@ tri_status tri_http_server_start(const tri_http_options *options, const tri_http
 
 #else
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "http/internal.h"
 
@@ -112,7 +111,14 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
     *body_bytes = 0;
     return MHD_YES;
   }
-  return request->stage == TRI_HTTP_READING ? end_reading(request) : tri_http_reply_if_ready(request);
+  switch (request->stage) {
+    case TRI_HTTP_READING: return end_reading(request);
+    case TRI_HTTP_KEPT_BACK:
+    case TRI_HTTP_READY:
+    case TRI_HTTP_STREAMS:
+    case TRI_HTTP_SENT: break;
+  }
+  return tri_http_reply_if_ready(request);
 }
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,5 @@
 /* Answers in the forms of OpenAI's API: whole ones, and the events of a stream. */
 #include "base/clock.h"
-#include "base/memory.h"
 #include "serve/job.h"
 #include "tokenizer/json_text.h"
 #include "tokenizer/utf8.h"
@@ -19,7 +18,7 @@ static json_t *number_of(double log_prob) { return json_real(log_prob > -9999 ? 
 static json_t *token_text(const tri_serve_job *job, int32_t id) {
   size_t bytes = 0;
   const char *token = tri_tokenizer_token(job->front->generation->tokenizer, id, &bytes);
-  json_t *text = json_stringn(token == NULL ? "" : token, bytes);
+  json_t *text = json_stringn(token, bytes);
   if (text != NULL) return text;
   char *hex = malloc(6 + 4 * bytes + 1);
   if (hex == NULL) return NULL;
@@ -170,10 +169,11 @@ static json_t *prompt_log_probs(const tri_serve_job *job, const tri_written *fir
     json_t *all = json_object();
     char name[24];
     for (int64_t k = 0; k < token.count && token.likeliest[k].id >= 0; k++) {
+      const json_int_t place = 1 + (json_int_t)k;
       snprintf(name, sizeof name, "%d", (int)token.likeliest[k].id);
       json_object_set_new(all, name,
-                          json_pack("{s:o, s:I, s:o}", "logprob", number_of(token.likeliest[k].log_prob), "rank",
-                                    (json_int_t)(k + 1), "decoded_token", token_text(job, token.likeliest[k].id)));
+                          json_pack("{s:o, s:I, s:o}", "logprob", number_of(token.likeliest[k].log_prob), "rank", place,
+                                    "decoded_token", token_text(job, token.likeliest[k].id)));
     }
     snprintf(name, sizeof name, "%d", (int)token.id);
     if (json_object_get(all, name) == NULL)
@@ -250,11 +250,11 @@ static json_t *choice_of(const tri_serve_job *job, const tri_written *text, int6
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static json_t *usage_of(const tri_serve_job *job) {
-  int64_t prompt = 0, sampled = 0;
+  json_int_t prompt = 0, sampled = 0;
   for (int64_t i = 0; i < job->num_prompts; i++) prompt += job->texts[i * job->fields.best_of].prompt_tokens;
   for (int64_t i = 0; i < job->num_texts; i++) sampled += job->texts[i].tokens.count - job->texts[i].prompt_tokens;
-  return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens", (json_int_t)sampled,
-                   "total_tokens", (json_int_t)(prompt + sampled));
+  return json_pack("{s:I, s:I, s:I}", "prompt_tokens", prompt, "completion_tokens", sampled, "total_tokens",
+                   prompt + sampled);
 }
 
 /* Returns the members that every answer and every event of a stream has; takes the reference to the choices. */
@@ -320,10 +320,9 @@ static tri_status send_event(tri_serve_job *job, json_t *event) {
 /* Returns one choice of an event; takes the reference to `delta`, which has the text. */
 static json_t *part_of(const tri_serve_job *job, const tri_written *text, json_t *delta, json_t *log_probs,
                        const char *finish) {
-  const int64_t within = (text - job->texts) % job->fields.best_of;
-  json_t *choice =
-      json_pack("{s:I, s:o, s:o, s:s?}", "index", (json_int_t)(text->number * job->fields.n + within),
-                job->fields.chat ? "delta" : "text", delta, "logprobs", log_probs, "finish_reason", finish);
+  const json_int_t index = text->number * job->fields.n + (text - job->texts) % job->fields.best_of;
+  json_t *choice = json_pack("{s:I, s:o, s:o, s:s?}", "index", index, job->fields.chat ? "delta" : "text", delta,
+                             "logprobs", log_probs, "finish_reason", finish);
   return choice;
 }
 

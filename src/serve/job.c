@@ -264,7 +264,7 @@ static tri_status fill(tri_serve_job *job, const char *body, size_t bytes, bool 
   return begin_texts(job);
 }
 
-static int code_of(tri_status status) {
+int tri_serve_code(tri_status status) {
   switch ((int)status) {
     case TRI_BAD_FILE: return 404; /* another model */
     case TRI_OUT_OF_MEMORY: return 500;
@@ -284,7 +284,7 @@ tri_serve_job *tri_serve_job_create(tri_serve_front *front, const char *body, si
   job->key = key;
   status = fill(job, body, bytes, chat);
   if (status == TRI_OK) return job;
-  *fault = tri_serve_error(code_of(status), tri_status_message(), job->fields.param);
+  *fault = tri_serve_error(tri_serve_code(status), tri_status_message(), job->fields.param);
   tri_serve_job_destroy(job);
   return NULL;
 }

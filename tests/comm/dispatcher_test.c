@@ -520,7 +520,7 @@ static void check_positions(void) {
   free_world(&w);
 }
 
-/* Scores tokens with a model of which each rank has a slice. The slices of the vocabulary have the same embeddings, so
+/* Scores tokens with a model that is divided over the ranks. The slices of the vocabulary have the same embeddings, so
  * each logit occurs twice: the token of the first rank precedes that of the second. */
 static void lead_tensor(world *w, const tri_model *model, tri_dtype type) {
   enum { COUNT = 40, EACH = 5 };
