@@ -34,7 +34,7 @@ typedef struct tri_serve_front {
   tri_serve_defaults defaults;
   tri_runner_sizes sizes;
   int64_t batch;                     /* texts in progress on all replicas */
-  const char *fingerprint;           /* of the weights */
+  const char *fingerprint;           /* checksum of the weights, as text */
   int64_t created_s;                 /* time of the start, seconds since 1970 */
   double ping_s;                     /* longest silence of a stream, seconds */
   tri_chat_format format;            /* template NULL: the model has no chat template */

@@ -161,7 +161,7 @@ static tri_status read_chat(tri_serve_job *job) {
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-enum { USUAL_TOKENS = 16 }; /* of a completion, as in OpenAI's API */
+enum { USUAL_TOKENS = 16 }; /* default of max_tokens for a completion, as in OpenAI's API */
 
 /* Computes the number of tokens to sample after a prompt. A text never grows beyond the positions. */
 static tri_status count_tokens(const tri_serve_job *job, const tri_serve_prompt *prompt, int64_t *out) {
