@@ -434,7 +434,7 @@ static void test_forks(void **state) {
 }
 
 /* A fork that is cancelled before it has read its first token still refers to the last page of its original. The
- * original is rewound and gets other tokens; then the fork goes on with the tokens that it was begun with. */
+ * original is rewound and gets other tokens; then the fork continues from the tokens that it was begun with. */
 static void test_rewound_under_a_fork(void **state) {
   (void)state;
   enum { LENGTH = 40, REWOUND = 10 };
