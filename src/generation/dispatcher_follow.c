@@ -16,7 +16,7 @@ struct tri_followed {
   double *scores;    /* [num_scores] */
   int64_t num_scores;
   int64_t scored_likeliest;
-  tri_likely *likely_scored; /* [num_scores, scored_likeliest], likeliest tokens beside the scored ones */
+  tri_likely *likely_scored; /* [num_scores, scored_likeliest], likeliest tokens in place of the scored ones */
   bool scores_sent;
   int32_t *ends;        /* [num_ends] */
   tri_logit_bias *bias; /* [sampling.num_bias] */

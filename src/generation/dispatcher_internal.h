@@ -42,7 +42,7 @@ typedef struct tri_event {
   int32_t id;                           /* TRI_EVENT_TOKEN: the sampled token */
   int64_t slot, serial, count, version; /* slot and serial number of the sequence; length of the data that follows;
                                            version of the weights (tri_sampled) */
-  int64_t scored_likeliest;             /* TRI_EVENT_SCORES: number of likeliest tokens beside each score */
+  int64_t scored_likeliest;             /* TRI_EVENT_SCORES: number of likeliest tokens of each score */
   double log_prob, entropy, sampled_log_prob;
 } tri_event;
 

@@ -242,14 +242,23 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
   return begin(g, s, options);
 }
 
+/* Returns whether another sequence refers to the partly filled last page, to copy it. */
+static bool shares_last_page(const tri_generator *g, const tri_sequence *s) {
+  const int64_t last = s->held / TRI_PAGE_ROWS;
+  return last >= s->gone && last < s->num_pages && tri_pages_holders(g->pages)[s->pages[last]] > 1;
+}
+
 /* Drops all pages if the first `count` tokens end before the last cached page does (tokens of a cached page must not
- * change), if the sequence has slid past these tokens, or if the next token attends to a released page. */
+ * change), if a fork that has not begun to read needs later tokens of the last page, if the sequence has slid past
+ * these tokens, or if the next token attends to a released page. */
 void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
+  const int64_t held = s->held;
   s->count = count;
   if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);
   if (s->offset >= count) s->offset = 0;
   tri_sequence_keep_positions(s, g->pages, count - s->offset, g->window);
-  if (s->kept * TRI_PAGE_ROWS > s->held) tri_sequence_drop_pages(s, g->pages);
+  const bool changes_fork = s->held < held && shares_last_page(g, s);
+  if (s->kept * TRI_PAGE_ROWS > s->held || changes_fork) tri_sequence_drop_pages(s, g->pages);
 }
 
 /* Removes a sequence from the readings of the step in progress. */

@@ -24,9 +24,9 @@ static scored_tokens scored_by(const tri_reading *r) {
 /* Returns the index of token `id` of the sequence among the scored ones. */
 static int64_t score_of(const tri_sequence *s, int64_t id) { return id - (s->count - s->options.scored); }
 
-/* Returns whether the device is asked for the likeliest token beside each scored one. */
+/* Returns whether the device is asked for the likeliest token in place of each scored one. */
 static bool asks_likeliest(const tri_reading *r) { return r->of->options.scored_likeliest == 1; }
-/* Returns whether the host looks up several likeliest tokens beside each scored one. */
+/* Returns whether the host looks up several likeliest tokens in place of each scored one. */
 static bool lists_likeliest(const tri_reading *r) { return r->of->options.scored_likeliest > 1; }
 
 static bool samples_whole(const tri_reading *r) {

@@ -433,6 +433,35 @@ static void test_forks(void **state) {
   }
 }
 
+/* A fork that is cancelled before it has read its first token still refers to the last page of its original. The
+ * original is rewound and gets other tokens; then the fork continues from the tokens that it was begun with. */
+static void test_rewound_under_a_fork(void **state) {
+  (void)state;
+  enum { LENGTH = 40, REWOUND = 10 };
+  const tri_model model = make_model(TRI_FAMILY_LLAMA, 0);
+  const tri_runner_sizes sizes = tri_runner_sizes_for(2, POSITIONS);
+  const tri_sequence_options none = {0};
+  world w = make_world("cpu", 1, TRI_FP32, &model, &sizes);
+  tri_sequence *original = NULL, *fork = NULL;
+  text forked = {.prompt = LENGTH, .wanted = 9, .sample = 1, .in = &w}, alone;
+  for (int64_t j = 0; j < LENGTH; j++) forked.ids[j] = (int32_t)below(200, (uint64_t)j, VOCAB);
+  alone = forked;
+  CHECK_OK(tri_generator_begin(w.generator, forked.ids, LENGTH, &none, &original));
+  CHECK_OK(tri_generator_run(w.generator));
+  CHECK_OK(tri_generator_fork(w.generator, original, NULL, 0, &none, &fork));
+  CHECK_OK(tri_generator_cancel(w.generator, fork));
+  tri_generator_rewind(w.generator, original, REWOUND);
+  CHECK_OK(tri_generator_extend(w.generator, original, (int32_t[30]){9, 8, 7}, 30, &none));
+  CHECK_OK(tri_generator_run(w.generator));
+  const tri_sequence_options options = options_of(&forked);
+  CHECK_OK(tri_generator_extend(w.generator, fork, NULL, 0, &options));
+  CHECK_OK(tri_generator_run(w.generator));
+  run_alone("cpu", TRI_FP32, &model, &alone);
+  compare(&forked, &alone);
+  tri_generator_release(w.generator, original);
+  free_world(&w);
+}
+
 /* ---- scored tokens ----------------------------------------------------------------------------------------------- */
 
 static tri_status keep_sampled(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
@@ -783,6 +812,7 @@ int main(void) {
       cmocka_unit_test(test_publishing),
       cmocka_unit_test(test_publishing_is_checked),
       cmocka_unit_test(test_forks),
+      cmocka_unit_test(test_rewound_under_a_fork),
       cmocka_unit_test(test_likeliest_beside_scored),
       cmocka_unit_test(test_windows_give_pages_back),
       cmocka_unit_test(test_lookup),
