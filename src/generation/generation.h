@@ -25,6 +25,7 @@ typedef struct tri_generation_request {
   int64_t draft_tokens;  /* largest number of tokens that the draft model guesses */
   bool ignore_end;       /* the tokenizer's end tokens do not end a text */
   bool stops_when_asked; /* texts end with TRI_FINISH_CANCELLED once tri_stop_asked returns true */
+  bool own_settings;     /* texts may have sampling settings of their own, so that plans include the host's sampler */
   bool hashes;           /* tri_generation.hash is computed when the weights are loaded */
   bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
   tri_model_options model;

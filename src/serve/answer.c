@@ -1,5 +1,6 @@
 /* Answers in the forms of OpenAI's API: whole ones, and the events of a stream. */
 #include "base/clock.h"
+#include "base/count.h"
 #include "serve/job.h"
 #include "tokenizer/json_text.h"
 #include "tokenizer/utf8.h"
@@ -79,7 +80,7 @@ static judged_token sampled_token(const tri_written *text, int64_t i) {
   return (judged_token){.id = text->tokens.ids[text->prompt_tokens + i],
                         .log_prob = text->sampled[i].log_prob,
                         .likeliest = text->sampled[i].likeliest,
-                        .count = text->requested.likeliest};
+                        .count = tri_smaller(text->requested.likeliest, text->generation->model.vocab_size)};
 }
 
 /* Returns the prompt's token `i`, which is not the first one; `first`: the prompt's first text, which has the scores.

@@ -312,6 +312,7 @@ static tri_status serve_run(int count, char **arguments) {
                   .top_p = -1,
                   .min_p = -1,
                   .repetition_penalty = -1,
+                  .own_settings = true,
                   .hashes = true,
                   .model = tri_model_options_default()},
   };
