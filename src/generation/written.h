@@ -28,6 +28,7 @@ struct tri_written {
   const int32_t *ends;  /* [num_ends], tokens that end the text */
   int num_ends;
   tri_sampling sampling;
+  int64_t owner;                  /* tri_sequence_options.owner */
   tri_sampling_request requested; /* numbers to compute for each token */
   tri_sampled *sampled;           /* [tokens.count - prompt_tokens], if `requested` asks for any */
   int64_t sampled_room;

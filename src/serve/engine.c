@@ -236,6 +236,7 @@ static void note_pages(const engine *e) {
   const tri_generator_counts counts = tri_dispatcher_count(e->front->generation->dispatcher);
   pthread_mutex_lock(&e->front->mutex);
   e->front->counters.free_pages = counts.free_pages;
+  e->front->counters.found_tokens = counts.found_rows;
   pthread_mutex_unlock(&e->front->mutex);
 }
 

@@ -20,7 +20,7 @@ typedef struct tri_serve_counters {
   int64_t accepted, completed, cancelled, failed, refused; /* numbers of requests; refused: those not accepted */
   int64_t running, waiting;                                /* requests at present */
   int64_t prompt_tokens, sampled_tokens;
-  int64_t pages, free_pages;
+  int64_t pages, free_pages, found_tokens; /* found_tokens: tokens of prompts whose pages were cached */
   int64_t delays[TRI_SERVE_DELAYS + 1]; /* requests whose first token took at most tri_serve_delays[i] seconds; the last
                                            element counts the others */
   double delays_s;                      /* sum of the times to the first token, seconds */

@@ -227,6 +227,7 @@ static tri_status begin_text(tri_serve_job *job, int64_t p, int64_t i) {
   text->requested = (tri_sampling_request){.log_prob = f->logprobs >= 0 || f->best_of > f->n,
                                            .likeliest = f->logprobs > 0 ? f->logprobs : 0};
   if (f->ignore_eos) text->num_ends = 0;
+  text->owner = job->key;
   text->context = job;
   return i == 0 ? request_scores(f, text) : TRI_OK;
 }

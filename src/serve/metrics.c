@@ -40,6 +40,8 @@ char *tri_serve_metrics(tri_serve_front *front) {
       {"trireme_requests_waiting", "gauge", "Requests in the queue.", c.waiting},
       {"trireme_prompt_tokens_total", "counter", "Tokens of the prompts.", c.prompt_tokens},
       {"trireme_generation_tokens_total", "counter", "Tokens that were sampled.", c.sampled_tokens},
+      {"trireme_cached_tokens_total", "counter", "Tokens of prompts that were found in the first replica's cache.",
+       c.found_tokens},
       {"trireme_cache_pages", "gauge", "Pages of keys and values of the first replica.", c.pages},
       {"trireme_cache_pages_free", "gauge", "Pages that no text in progress uses.", c.free_pages},
   };

@@ -307,6 +307,17 @@ def test_a_key_file_an_origin_and_a_socket(run, tmp_path):
     assert not (tmp_path / "socket").exists()
 
 
+def test_cached_prompts_of_another_key_are_not_found(run, tmp_path):
+    (tmp_path / "keys").write_text("one\ntwo\n")
+    with Server(run, "--api-key-file", tmp_path / "keys") as server:
+        def found(key):
+            server.key = key
+            before = server.metric("trireme_cached_tokens_total")
+            server.complete("some text and more words " * 8, max_tokens=1)
+            return server.metric("trireme_cached_tokens_total") - before
+        assert [found(key) for key in ("one", "one", "two", "two", "one")] == [0, 192, 0, 192, 192]
+
+
 @pytest.mark.parametrize("words,said", [
     ([], "name one checkpoint"), (["{run}", "--no-token", "--token"], "--no-token goes with"), (["{run}", "--socket", "x", "--port", 1], "one of them"), (["{run}", "--host", "0.0.0.0", "--no-token", "--port", 0], "--no-token is for 127.0.0.1 only"),
     (["{run}", "--api-key-file", "{empty}"], "has no key"), (["{run}", "--queue", 0], "--queue"), (["{run}", "{run}"], "one run or model at a time"), (["{run}", "--draft-tokens", 3], "--draft FOLDER"),
