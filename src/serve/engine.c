@@ -130,6 +130,8 @@ static tri_status start_job(engine *e, tri_serve_job *job) {
 
 /* Starts jobs while there are places, and refuses them once the server ends. */
 static tri_status start_jobs(engine *e) {
+  const tri_serve_follow *follow = e->front->follow;
+  if (!e->closes && follow != NULL && tri_serve_follow_waits(follow)) return TRI_OK;
   while (e->closes || e->texts < e->front->batch) {
     tri_serve_job *job = take_job(e->front);
     if (job == NULL) break;
@@ -240,6 +242,15 @@ static void note_pages(const engine *e) {
   pthread_mutex_unlock(&e->front->mutex);
 }
 
+/* Loads a newer checkpoint of the run that is followed, if there is one and no text is in progress. */
+static tri_status follow_run(engine *e) {
+  tri_serve_follow *follow = e->front->follow;
+  if (follow == NULL || e->closes) return TRI_OK;
+  tri_serve_follow_look(follow, e->front->generation);
+  if (follow->path[0] == '\0' || e->running != NULL) return TRI_OK;
+  return tri_serve_follow_load(follow, e->front->generation);
+}
+
 static tri_status turn(engine *e) {
   bool more = false;
   if (!e->closes && tri_stop_asked()) {
@@ -249,6 +260,7 @@ static tri_status turn(engine *e) {
     pthread_mutex_unlock(&e->front->mutex);
     if (e->running != NULL) tri_log("stopping: the requests that run are finished first");
   }
+  TRI_TRY(follow_run(e));
   TRI_TRY(start_jobs(e));
   if (e->running == NULL) {
     if (!e->closes) wait_for_job(e->front);
@@ -283,11 +295,13 @@ static void give_up(engine *e) {
 tri_status tri_serve_run(tri_serve_front *front) {
   engine e = {.front = front};
   tri_status status = TRI_OK;
+  bool more = false;
   while (status == TRI_OK && !(e.closes && e.running == NULL && front->first == NULL)) status = turn(&e);
   if (status != TRI_OK) {
     give_up(&e);
     tri_dispatcher_give_up(front->generation->dispatcher, status);
     return status;
   }
-  return tri_dispatcher_dismiss(front->generation->dispatcher);
+  TRI_TRY(tri_dispatcher_dismiss(front->generation->dispatcher));
+  return tri_generation_reload(front->generation, NULL, &more);
 }

@@ -8,6 +8,7 @@
 #include "generation/generation.h"
 #include "http/server.h"
 #include "serve/fields.h"
+#include "serve/follow.h"
 
 #include <pthread.h>
 
@@ -34,7 +35,7 @@ typedef struct tri_serve_front {
   tri_serve_defaults defaults;
   tri_runner_sizes sizes;
   int64_t batch;                     /* texts in progress on all replicas */
-  const char *fingerprint;           /* checksum of the weights, as text */
+  tri_serve_follow *follow;          /* NULL: the weights stay the same; used by the engine's thread only */
   int64_t created_s;                 /* time of the start, seconds since 1970 */
   double ping_s;                     /* longest silence of a stream, seconds */
   tri_chat_format format;            /* template NULL: the model has no chat template */

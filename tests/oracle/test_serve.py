@@ -1,6 +1,7 @@
 """trireme serve: its answers beside `trireme generate`, its errors, its limits, and clients that misbehave. The clients are Python's HTTP
 client, raw sockets and OpenAI's own."""
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -316,6 +317,32 @@ def test_cached_prompts_of_another_key_are_not_found(run, tmp_path):
             server.complete("some text and more words " * 8, max_tokens=1)
             return server.metric("trireme_cached_tokens_total") - before
         assert [found(key) for key in ("one", "one", "two", "two", "one")] == [0, 192, 0, 192, 192]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_following_a_run(run, tmp_path, ranks):
+    """Newer weights are loaded, each answer is that of the step that it names, and a damaged checkpoint is passed over."""
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    config = str(tmp_path / "run.yaml")
+    (tmp_path / "run.yaml").write_text((run.parent / "run.yaml").read_text().replace(str(run), str(folder)))
+    with Server(folder, "--follow", "--no-token", *(["-n", ranks] if ranks > 1 else [])) as server:
+        first = server.complete("line 5", max_tokens=20, seed=1)
+        assert first["step"] == 60
+        trireme("train", config, "--set", "optimizer.steps=70", "--set", "checkpoint.every=10")
+        wait_for(lambda: server.complete("line 5", max_tokens=20, seed=1)["step"] == 70)
+        second = server.complete("line 5", max_tokens=20, seed=1)
+        line = generated(folder, "--prompt", "line 5", "--tokens", 20, "--seed", 1)[0]
+        assert second["choices"][0]["text"] == line["text"] and second["system_fingerprint"] != first["system_fingerprint"]
+        checkpoints = folder / "checkpoints"
+        broken = checkpoints / "step-00000090"
+        shutil.copytree(checkpoints / "step-00000070", tmp_path / "broken")
+        damaged = tmp_path / "broken/model.safetensors"
+        damaged.write_bytes(damaged.read_bytes()[:-100])
+        (tmp_path / "broken").rename(broken)
+        time.sleep(2.5)
+        assert server.complete("line 5", max_tokens=20, seed=1)["choices"] == second["choices"]
+    assert "the weights of step 70 replace those of step 60" in server.err and "step-00000090" in server.err
 
 
 @pytest.mark.parametrize("words,said", [

@@ -13,7 +13,6 @@
 #include "serve/engine.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +30,7 @@ typedef struct serve_arguments {
   int64_t batch, context, ranks; /* context, ranks: 0 if not given */
   size_t cache_bytes, body_bytes;
   double ping_s;
-  bool no_token, dry_run;
+  bool no_token, dry_run, follows;
 } serve_arguments;
 
 #define TRI_OPTION_VALUES serve_arguments
@@ -60,6 +59,8 @@ static const tri_option serve_options[] = {
     {TRI_TEXT("ignore", ignore),
      .help = "  --ignore NAMES      fields of requests to ignore although they are not supported, as "
              "tools,response_format\n"},
+    {TRI_FLAG("follow", follows),
+     .help = "  --follow            load each newer checkpoint of the run, between two texts; answers name its step\n"},
     {TRI_INT("batch", batch, 1, 1 << 12),
      .help = "  --batch N           texts that are written side by side on each rank (8)\n"},
     {TRI_INT("context", context, 2, 1 << 30),
@@ -202,7 +203,8 @@ typedef struct serving {
   tri_generation generation;
   serve_keys keys;
   tri_http_server *server;
-  char name[TRI_SERVE_NAME_BYTES], fingerprint[32], no_template[1024];
+  tri_serve_follow follow;
+  char name[TRI_SERVE_NAME_BYTES], no_template[1024];
 } serving;
 
 static tri_status print_address(const serve_arguments *given, const serving *s) {
@@ -231,6 +233,10 @@ static tri_status set_up(const serve_arguments *given, serving *s) {
                                          .vocab_size = s->generation.model.vocab_size};
   front->ping_s = given->ping_s;
   front->created_s = (int64_t)time(NULL);
+  if (given->follows) {
+    TRI_TRY(tri_serve_follow_begin(&s->generation, given->request.checkpoint, &s->follow));
+    front->follow = &s->follow;
+  }
   TRI_TRY(read_keys(given->key_file, &s->keys));
   TRI_TRY(choose_sizes(given, &s->generation, &front->sizes));
   TRI_TRY(tri_encoder_create(s->generation.tokenizer, &front->encoder));
@@ -243,8 +249,6 @@ static tri_status serve_here(serve_arguments *given, serving *s) {
   TRI_TRY(tri_generation_load(&s->generation, &front->sizes));
   front->batch = given->batch * tri_dispatcher_replicas(s->generation.dispatcher);
   front->counters.pages = front->counters.free_pages = front->sizes.pages;
-  snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016" PRIx64, s->generation.hash);
-  front->fingerprint = s->fingerprint;
   http.keys = s->keys.list;
   http.num_keys = s->keys.count;
   const tri_http_service service = tri_serve_service(front);
@@ -261,7 +265,12 @@ static tri_status help(const serve_arguments *given, serving *s) {
   if (given->dry_run) return TRI_OK;
   TRI_TRY(tri_generation_load(&s->generation, &of_first));
   tri_ranks_defer_stop();
-  return tri_dispatcher_follow(s->generation.dispatcher);
+  for (bool more = true; more;) {
+    TRI_TRY(tri_dispatcher_follow(s->generation.dispatcher));
+    const tri_status status = tri_generation_reload(&s->generation, NULL, &more);
+    if (status != TRI_BAD_FILE && status != TRI_BAD_CONFIG) TRI_TRY(status);
+  }
+  return TRI_OK;
 }
 
 static tri_status serve_with(serve_arguments *given, serving *s) {
