@@ -58,7 +58,7 @@ struct tri_generation {
   tri_generator *generator; /* NULL: this rank is not the first of its replica */
   tri_dispatcher *dispatcher;
   int64_t positions; /* largest number of positions of a text */
-  uint64_t hash;     /* of the weights of this rank, if the request has `hashes`; 0 otherwise */
+  uint64_t hash;     /* hash of the weights of this rank, if the request has `hashes`; 0 otherwise */
   int64_t step;      /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
   bool slid; /* whether a text was longer than `positions`; a log line is written for the first such text only */
   tri_generation_request draft_request;

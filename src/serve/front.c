@@ -1,6 +1,7 @@
 /* Addresses, checks and the queue. These functions run on HTTP's threads. */
 #include "serve/front.h"
 
+#include "http/page.h"
 #include "serve/job.h"
 
 #include <stdio.h>
@@ -163,6 +164,8 @@ static tri_http_reply reply(void *context, tri_http_request *from) {
   const char *path = tri_http_path(from);
   if (strcmp(path, "/health") == 0) return tri_http_words(200, "alive\n");
   if (strcmp(path, "/ready") == 0) return reply_ready(front);
+  const tri_page_file *file = tri_page_find(tri_serve_page, path, "serve.html"); /* has no secrets: it needs no key */
+  if (file != NULL && tri_http_is(from, "GET")) return tri_page_reply(file);
   if (tri_http_key(from) < 0) {
     count_refused(front);
     return tri_serve_error(401, "this server requires its key: send the header Authorization: Bearer KEY", NULL);

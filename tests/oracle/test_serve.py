@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+from browser import Browser, needs_chromium
 from parity import trireme, words_of
 from serving import Server, make_model
 
@@ -365,6 +366,20 @@ def test_two_ranks_write_the_same(run, server):
     wanted = [server.json("/v1/completions", body)["choices"] for body in bodies]
     with Server(run, "-n", 2) as other:
         assert [answer["choices"] for answer in other.all_at_once(bodies)] == wanted
+
+
+@needs_chromium
+def test_the_page(server, tmp_path):
+    with Browser(tmp_path) as browser:
+        browser.open(server.address)
+        browser.wait("document.getElementById('model').textContent === 'run' && document.getElementById('chat').checked")
+        browser.value("document.getElementById('text').value = 'hi <b>'; document.getElementById('seed').value = 5; document.getElementById('tokens').value = 30;"
+                    "document.getElementById('form').requestSubmit()")
+        browser.wait("document.getElementById('status').textContent.includes('30 tokens')")
+        said = browser.value("document.querySelector('#log .answer').textContent")
+        assert browser.value("document.querySelector('#log .user').textContent") == "hi <b>"
+    chat = server.json("/v1/chat/completions", dict(messages=[dict(role="user", content="hi <b>")], max_tokens=30, seed=5))
+    assert said == chat["choices"][0]["message"]["content"]
 
 
 def test_the_official_client(server):
