@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "serve/job.h"
+#include "serve/metrics.h"
+#include "serve/replies.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,8 +26,8 @@ typedef struct engine {
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
-/* Takes the first job that waits; NULL: none. */
-static tri_serve_job *take_job(tri_serve_front *front) {
+/* Removes and returns the first job that waits; NULL: none. */
+static tri_serve_job *pop_job(tri_serve_front *front) {
   pthread_mutex_lock(&front->mutex);
   tri_serve_job *job = front->first;
   if (job != NULL) {
@@ -133,7 +135,7 @@ static tri_status start_jobs(engine *e) {
   const tri_serve_follow *follow = e->front->follow;
   if (!e->closes && follow != NULL && tri_serve_follow_waits(follow)) return TRI_OK;
   while (e->closes || e->texts < e->front->batch) {
-    tri_serve_job *job = take_job(e->front);
+    tri_serve_job *job = pop_job(e->front);
     if (job == NULL) break;
     if (tri_http_has_left(job->request)) {
       count_one(e->front, &e->front->counters.cancelled);
@@ -185,8 +187,8 @@ static tri_status ping(tri_serve_job *job) {
   return TRI_OK;
 }
 
-/* Looks at all jobs: ends those that are done, and those whose client has left. */
-static tri_status look_at_jobs(engine *e) {
+/* Checks all jobs: ends those that are done, and those whose client has left. */
+static tri_status check_jobs(engine *e) {
   for (tri_serve_job **at = &e->running; *at != NULL;) {
     tri_serve_job *job = *at;
     const bool left = job->left > 0 && tri_http_has_left(job->request);
@@ -203,7 +205,7 @@ static tri_status look_at_jobs(engine *e) {
 
 /* Keeps streams alive whose jobs wait, and removes waiting jobs whose client has left. HTTP's threads append to the
  * queue meanwhile, so the mutex is locked; a ping is short. */
-static tri_status look_at_queue(engine *e) {
+static tri_status check_queue(engine *e) {
   tri_serve_front *front = e->front;
   tri_serve_job *left = NULL;
   tri_status status = TRI_OK;
@@ -267,9 +269,9 @@ static tri_status turn(engine *e) {
     return TRI_OK;
   }
   TRI_TRY(tri_dispatcher_step(e->front->generation->dispatcher, &more));
-  TRI_TRY(look_at_jobs(e));
+  TRI_TRY(check_jobs(e));
   note_pages(e);
-  return look_at_queue(e);
+  return check_queue(e);
 }
 
 /* Replies to all jobs after a failure of the engine. */
@@ -280,7 +282,7 @@ static void give_up(engine *e) {
   pthread_mutex_lock(&e->front->mutex);
   e->front->closing = true;
   pthread_mutex_unlock(&e->front->mutex);
-  for (tri_serve_job *job = take_job(e->front); job != NULL; job = take_job(e->front)) {
+  for (tri_serve_job *job = pop_job(e->front); job != NULL; job = pop_job(e->front)) {
     fail_job(job, 503, message);
     tri_serve_job_destroy(job);
   }

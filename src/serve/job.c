@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "files/json_kind.h"
 #include "generation/scheduler.h"
+#include "serve/replies.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -263,14 +264,6 @@ static tri_status fill(tri_serve_job *job, const char *body, size_t bytes, bool 
   job->accepted_s = job->written_s = tri_clock_s();
   choose_id(job);
   return begin_texts(job);
-}
-
-int tri_serve_code(tri_status status) {
-  switch ((int)status) {
-    case TRI_BAD_FILE: return 404; /* another model */
-    case TRI_OUT_OF_MEMORY: return 500;
-    default: return 400;
-  }
 }
 
 tri_serve_job *tri_serve_job_create(tri_serve_front *front, const char *body, size_t bytes, bool chat, int key,

@@ -1,7 +1,9 @@
-/* /tokenize and /detokenize, in vLLM's and llama-server's forms, and /tokenizer_info. */
+#include "serve/tokens.h"
+
 #include "base/memory.h"
 #include "files/json_kind.h"
 #include "serve/job.h"
+#include "serve/replies.h"
 #include "tokenizer/json_text.h"
 
 #include <string.h>

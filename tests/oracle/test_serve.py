@@ -278,9 +278,9 @@ def test_a_full_queue_and_the_end(run):
         assert server.key == ""
         body = json.dumps(dict(prompt="line", max_tokens=480, ignore_eos=True, stream=True)).encode()
         connections = []
-        for _ in range(3):
+        for i in range(3):
             connections.append(raw(server, POST.format(port=server.port) + f"Content-Length: {len(body)}\r\nConnection: close\r\n", body))
-            wait_for(lambda: server.metric("trireme_requests_running") > 0)
+            wait_for(lambda: server.metric("trireme_requests_accepted_total") == i + 1)
         status, headers, _ = server.ask("/v1/completions", dict(prompt="x"))
         if server.metric("trireme_requests_waiting") == 2:  # the texts may have ended meanwhile
             assert status == 429 and headers["Retry-After"] == "1" and server.ask("/ready")[0] == 503

@@ -11,6 +11,7 @@
 #include "files/write_fault.h"
 #include "ops/rope_scaling.h"
 #include "serve/engine.h"
+#include "serve/service.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -46,7 +47,7 @@ static const tri_option serve_options[] = {
          "  --socket PATH       listen at a socket of the file system, which only you may use, instead of a port\n"},
     {TRI_PATH("api-key-file", key_file),
      .help =
-         "  --api-key-file FILE keys that clients may use, one per line; without it one key is drawn and printed\n"},
+         "  --api-key-file FILE   keys that clients may use, one per line; without it one key is drawn and printed\n"},
     {TRI_FLAG("token", http.wants_token), .help = "  --token             require a key at a --socket too\n"},
     {TRI_FLAG("no-token", no_token),
      .help =
@@ -91,7 +92,7 @@ static const tri_option serve_options[] = {
     {TRI_FLAG("unmerged", request.unmerged),
      .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
     {TRI_DOUBLE("temperature", request.temperature, 0.0, 1e6),
-     .help = "  --temperature T, and the options below: of requests that do not say them\n"},
+     .help = "  --temperature T     for requests that do not say one, like the options below (the folder's, else 1)\n"},
     {TRI_GROUP(request, tri_generation_request, tri_sampling_option_rows)},
     {TRI_GROUP(template, tri_chat_choice, tri_chat_choice_rows)},
     {TRI_GROUP(request.model, tri_model_options, tri_model_option_rows)},

@@ -1,14 +1,13 @@
 /* Addresses, checks and the queue. These functions run on HTTP's threads. */
-#include "serve/front.h"
+#include "serve/service.h"
 
 #include "http/page.h"
 #include "serve/job.h"
+#include "serve/metrics.h"
+#include "serve/replies.h"
+#include "serve/tokens.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-const double tri_serve_delays[TRI_SERVE_DELAYS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 
 static const char *const headers[][2] = {
     {"Cache-Control", "no-store"},
@@ -20,39 +19,7 @@ static const char *const headers[][2] = {
     {"X-Content-Type-Options", "nosniff"},
 };
 
-/* ---- replies ----------------------------------------------------------------------------------------------------- */
-
-tri_http_reply tri_serve_json(int code, json_t *value) {
-  char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
-  json_decref(value);
-  if (text == NULL) return tri_http_words(500, "out of memory\n");
-  return (tri_http_reply){.code = code,
-                          .type = "application/json; charset=utf-8",
-                          .text = text,
-                          .bytes = strlen(text),
-                          .memory = TRI_HTTP_GIVEN};
-}
-
-static const char *kind_of(int code) {
-  if (code == 401) return "authentication_error";
-  if (code == 404) return "not_found_error";
-  if (code == 429) return "rate_limit_error";
-  return code >= 500 ? "server_error" : "invalid_request_error";
-}
-
-tri_http_reply tri_serve_error(int code, const char *message, const char *param) {
-  tri_http_reply reply = tri_serve_json(code, json_pack("{s:{s:s, s:s, s:s?, s:i}}", "error", "message", message,
-                                                        "type", kind_of(code), "param", param, "code", code));
-  if (code == 401) {
-    reply.headers[0].name = "WWW-Authenticate";
-    snprintf(reply.headers[0].value, sizeof reply.headers[0].value, "Bearer");
-  }
-  if (code == 429 || code == 503) {
-    reply.headers[0].name = "Retry-After";
-    snprintf(reply.headers[0].value, sizeof reply.headers[0].value, "1");
-  }
-  return reply;
-}
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static tri_http_reply refuse_request(void *context, int code, const char *why) {
   (void)context;
