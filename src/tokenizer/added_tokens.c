@@ -63,12 +63,24 @@ void tri_added_matcher_release(tri_added_matcher *matcher) {
   *matcher = (tri_added_matcher){0};
 }
 
-/* Returns the longest token at the beginning of the text; NULL if there is none. */
-static const tri_added_token *longest_at(const tri_added_matcher *matcher, const char *text, size_t bytes) {
+/* Returns whether a byte of [begin, end) is in a range of plain text. `begin` never falls from call to call. */
+static bool is_plain(tri_added_walk *walk, size_t begin, size_t end) {
+  while (walk->num_plain > 0 && walk->plain->end <= begin) walk->plain++, walk->num_plain--;
+  return walk->num_plain > 0 && walk->plain->begin < end;
+}
+
+/* Returns the longest token at offset `start` of the text; NULL if there is none. A special token with a byte in a
+ * range of plain text does not count, so that it hides no other token. */
+static const tri_added_token *longest_at(const tri_added_matcher *matcher, tri_added_walk *walk, size_t start) {
+  const char *text = walk->text + start;
+  const size_t bytes = walk->bytes - start;
   const tri_added_token *found = NULL;
   int32_t node = matcher->roots[(uint8_t)text[0]];
   for (size_t i = 1; node != 0; i++) {
-    if (matcher->nodes[node].token >= 0) found = &matcher->tokens[matcher->nodes[node].token];
+    const int32_t token = matcher->nodes[node].token;
+    if (token >= 0 && !(matcher->tokens[token].special && is_plain(walk, start, start + i))) {
+      found = &matcher->tokens[token];
+    }
     if (i == bytes) break;
     node = matcher->nodes[node].child;
     while (node != 0 && matcher->nodes[node].byte != (uint8_t)text[i]) node = matcher->nodes[node].sibling;
@@ -77,7 +89,7 @@ static const tri_added_token *longest_at(const tri_added_matcher *matcher, const
 }
 
 /* Finds the first token at or after *start. */
-static const tri_added_token *search(const tri_added_matcher *matcher, const tri_added_walk *walk, size_t *start) {
+static const tri_added_token *search(const tri_added_matcher *matcher, tri_added_walk *walk, size_t *start) {
   if (matcher->count <= 1) return NULL;
   for (size_t i = *start; i < walk->bytes; i++) {
     if (matcher->single_root >= 0) {
@@ -85,7 +97,7 @@ static const tri_added_token *search(const tri_added_matcher *matcher, const tri
       if (next == NULL) return NULL;
       i = (size_t)(next - walk->text);
     }
-    const tri_added_token *token = longest_at(matcher, walk->text + i, walk->bytes - i);
+    const tri_added_token *token = longest_at(matcher, walk, i);
     if (token != NULL) {
       *start = i;
       return token;
