@@ -122,6 +122,7 @@ static tri_status send_reading(tri_dispatched *s, tri_verb_kind kind, int64_t fr
                          .serial = s->serial,
                          .wanted = options->wanted,
                          .scored = options->scored,
+                         .scored_likeliest = options->scored_likeliest,
                          .sampling = options->sampling,
                          .requested = options->requested};
   s->dispatcher->dismissed[s->replica] = false;
@@ -344,9 +345,13 @@ static tri_status read_token(tri_dispatched *s, const tri_event *event, const tr
 static tri_status read_scores(const tri_dispatched *s, const tri_event *event, const tri_link_bytes *message,
                               size_t *at) {
   const size_t bytes = (size_t)event->count * sizeof(double);
-  if (s != NULL) return tri_link_take(message, at, s->shown.options.scores, bytes);
-  *at += bytes;
-  return TRI_OK;
+  const size_t likeliest_bytes = (size_t)(event->count * event->scored_likeliest) * sizeof(tri_likely);
+  if (s == NULL) {
+    *at += bytes + likeliest_bytes;
+    return TRI_OK;
+  }
+  TRI_TRY(tri_link_take(message, at, s->shown.options.scores, bytes));
+  return tri_link_take(message, at, s->shown.options.likeliest, likeliest_bytes);
 }
 
 static void add_counts(tri_generator_counts *to, const tri_generator_counts *counts) {

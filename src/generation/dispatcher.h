@@ -41,8 +41,8 @@ int tri_dispatcher_replicas(const tri_dispatcher *dispatcher);
 /* The verbs work like the generator's functions of the same names (generator.h), and fail with the same errors.
  * tri_dispatcher_fork, tri_dispatcher_extend and tri_dispatcher_rewind also fail with TRI_UNSUPPORTED if the given
  * sequence was stopped or cancelled, its replica is on another rank, and the replica may have sampled beyond the
- * runner's positions before the stop arrived. The options are copied; `ends`, `sampling.bias`, `scores` and the
- * observer's context must remain valid, as for the generator. */
+ * runner's positions before the stop arrived. The options are copied; `ends`, `sampling.bias`, `scores`, `likeliest`
+ * and the observer's context must remain valid, as for the generator. */
 
 tri_status tri_dispatcher_begin(tri_dispatcher *dispatcher, const int32_t *ids, int64_t count,
                                 const tri_sequence_options *options, tri_sequence **out);

@@ -15,6 +15,8 @@ struct tri_followed {
   int64_t likeliest; /* tri_sampling_request.likeliest */
   double *scores;    /* [num_scores] */
   int64_t num_scores;
+  int64_t scored_likeliest;
+  tri_likely *likely_scored; /* [num_scores, scored_likeliest], likeliest tokens in place of the scored ones */
   bool scores_sent;
   int32_t *ends;        /* [num_ends] */
   tri_logit_bias *bias; /* [sampling.num_bias] */
@@ -23,9 +25,11 @@ struct tri_followed {
 /* Frees the arrays of the sequence's options. */
 static void free_options(tri_followed *s) {
   tri_free(s->scores);
+  tri_free(s->likely_scored);
   tri_free(s->ends);
   tri_free(s->bias);
   s->scores = NULL;
+  s->likely_scored = NULL;
   s->ends = NULL;
   s->bias = NULL;
 }
@@ -51,11 +55,17 @@ void tri_dispatcher_release_followed(tri_dispatcher *d) {
 /* Sends the scores with the first event after they are complete: the first token, or else the end. */
 static tri_status send_scores(tri_followed *s) {
   tri_link *link = &s->dispatcher->links[0];
-  const tri_event event = {.kind = TRI_EVENT_SCORES, .slot = s->slot, .serial = s->serial, .count = s->num_scores};
+  const tri_event event = {.kind = TRI_EVENT_SCORES,
+                           .slot = s->slot,
+                           .serial = s->serial,
+                           .count = s->num_scores,
+                           .scored_likeliest = s->scored_likeliest};
+  const size_t likeliest = (size_t)(s->num_scores * s->scored_likeliest);
   if (s->scores_sent || s->num_scores == 0) return TRI_OK;
   s->scores_sent = true;
   TRI_TRY(tri_link_append(link, &event, sizeof event));
-  return tri_link_append(link, s->scores, (size_t)s->num_scores * sizeof *s->scores);
+  TRI_TRY(tri_link_append(link, s->scores, (size_t)s->num_scores * sizeof *s->scores));
+  return tri_link_append(link, s->likely_scored, likeliest * sizeof *s->likely_scored);
 }
 
 static tri_status send_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
@@ -106,17 +116,20 @@ static tri_status reserve_slot(tri_dispatcher *d, int64_t slot) {
   return TRI_OK;
 }
 
-/* Reads the verb's ends and biases, and allocates its scores. */
+/* Reads the verb's ends and biases, and allocates its scores and likeliest tokens. */
 static tri_status set_options(tri_followed *s, const tri_verb *verb, const tri_link_bytes *message, size_t *at,
                               tri_sequence_options *out) {
   free_options(s);
   TRI_TRY(tri_alloc("scores", (size_t)verb->scored, sizeof *s->scores, &s->scores));
+  TRI_TRY(tri_alloc("likeliest tokens", (size_t)(verb->scored * verb->scored_likeliest), sizeof *s->likely_scored,
+                    &s->likely_scored));
   TRI_TRY(tri_alloc("tokens", (size_t)verb->num_ends, sizeof *s->ends, &s->ends));
   TRI_TRY(tri_alloc("biases", (size_t)verb->sampling.num_bias, sizeof *s->bias, &s->bias));
   TRI_TRY(tri_link_take(message, at, s->ends, (size_t)verb->num_ends * sizeof *s->ends));
   TRI_TRY(tri_link_take(message, at, s->bias, (size_t)verb->sampling.num_bias * sizeof *s->bias));
   s->serial = verb->serial;
   s->num_scores = verb->scored;
+  s->scored_likeliest = verb->scored_likeliest;
   s->scores_sent = false;
   s->likeliest = verb->requested.likeliest;
   *out = (tri_sequence_options){.sampling = verb->sampling,
@@ -126,6 +139,8 @@ static tri_status set_options(tri_followed *s, const tri_verb *verb, const tri_l
                                 .requested = verb->requested,
                                 .scored = verb->scored,
                                 .scores = s->scores,
+                                .scored_likeliest = verb->scored_likeliest,
+                                .likeliest = s->likely_scored,
                                 .observer = {.context = s, .token = send_token, .done = send_done}};
   out->sampling.bias = s->bias;
   return TRI_OK;

@@ -22,13 +22,13 @@ typedef struct tri_verb {
   int num_ends;
   int64_t slot, from, count; /* slot of the sequence; fork: slot of its original; number of ids, or of tokens to keep */
   int64_t serial; /* new number for each begin, fork and extension; the replica puts it into the sequence's events */
-  int64_t wanted, scored; /* as in tri_sequence_options */
-  tri_sampling sampling;  /* `bias` is an address of the first rank */
+  int64_t wanted, scored, scored_likeliest; /* as in tri_sequence_options */
+  tri_sampling sampling;                    /* `bias` is an address of the first rank */
   tri_sampling_request requested;
 } tri_verb;
 
 typedef enum tri_event_kind {
-  TRI_EVENT_SCORES, /* the given tokens are read; followed by scores [count] */
+  TRI_EVENT_SCORES, /* the given tokens are read; followed by scores [count], likeliest [count, scored_likeliest] */
   TRI_EVENT_TOKEN,  /* followed by likeliest [count] */
   TRI_EVENT_DONE,   /* the sequence has ended, with `finish` */
   TRI_EVENT_LEFT    /* answers TRI_VERB_DISMISS; followed by the tri_generator_counts */
@@ -42,6 +42,7 @@ typedef struct tri_event {
   int32_t id;                           /* TRI_EVENT_TOKEN: the sampled token */
   int64_t slot, serial, count, version; /* slot and serial number of the sequence; length of the data that follows;
                                            version of the weights (tri_sampled) */
+  int64_t scored_likeliest;             /* TRI_EVENT_SCORES: number of likeliest tokens of each score */
   double log_prob, entropy, sampled_log_prob;
 } tri_event;
 

@@ -35,7 +35,7 @@ static tri_status set_up(tri_generator *g) {
   TRI_TRY(tri_alloc("pages", (size_t)g->sizes.pages, sizeof *g->holders, &g->holders));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->reads, &g->reads));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->asked, &g->asked));
-  TRI_TRY(tri_alloc("queries", (size_t)g->sizes.logit_rows, sizeof *g->queries, &g->queries));
+  TRI_TRY(tri_alloc("queries", TRI_ROW_QUERIES * (size_t)g->sizes.logit_rows, sizeof *g->queries, &g->queries));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.logit_rows, sizeof *g->sampled, &g->sampled));
   return tri_alloc("samples", (size_t)g->sizes.logit_rows, sizeof *g->copies, &g->copies);
 }
@@ -117,6 +117,15 @@ static tri_status check_sampling(const tri_generator *g, const tri_sampling *sam
   return TRI_OK;
 }
 
+static tri_status check_likeliest(const tri_sequence_options *options) {
+  if (options->scored_likeliest < 0 || options->scored_likeliest > TRI_MOST_LIKELY)
+    return tri_fail(TRI_BAD_USAGE, "%ld likeliest tokens were requested for each scored one, and 0 to %d are possible",
+                    (long)options->scored_likeliest, (int)TRI_MOST_LIKELY);
+  if (options->scored > 0 && options->scored_likeliest > 0 && options->likeliest == NULL)
+    return tri_fail_internal("likeliest tokens were requested without memory for them");
+  return TRI_OK;
+}
+
 tri_status tri_generator_check(const tri_generator *g, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options) {
   const int64_t longest = tri_smaller(count + options->wanted, g->sizes.positions);
@@ -134,6 +143,7 @@ tri_status tri_generator_check(const tri_generator *g, const int32_t *ids, int64
   if (options->scored >= count)
     return tri_fail(TRI_BAD_USAGE, "%ld tokens of %ld cannot be scored: the first one has nothing before it",
                     (long)options->scored, (long)count);
+  TRI_TRY(check_likeliest(options));
   const int64_t pages = tri_schedule_pages(longest, TRI_PAGE_ROWS, g->window, g->sizes.rows);
   if (pages <= g->sizes.pages) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
@@ -232,14 +242,23 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
   return begin(g, s, options);
 }
 
+/* Returns whether another sequence refers to the partly filled last page, to copy it. */
+static bool shares_last_page(const tri_generator *g, const tri_sequence *s) {
+  const int64_t last = s->held / TRI_PAGE_ROWS;
+  return last >= s->gone && last < s->num_pages && tri_pages_holders(g->pages)[s->pages[last]] > 1;
+}
+
 /* Drops all pages if the first `count` tokens end before the last cached page does (tokens of a cached page must not
- * change), if the sequence has slid past these tokens, or if the next token attends to a released page. */
+ * change), if a fork that has not begun to read needs later tokens of the last page, if the sequence has slid past
+ * these tokens, or if the next token attends to a released page. */
 void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
+  const int64_t held = s->held;
   s->count = count;
   if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);
   if (s->offset >= count) s->offset = 0;
   tri_sequence_keep_positions(s, g->pages, count - s->offset, g->window);
-  if (s->kept * TRI_PAGE_ROWS > s->held) tri_sequence_drop_pages(s, g->pages);
+  const bool changes_fork = s->held < held && shares_last_page(g, s);
+  if (s->kept * TRI_PAGE_ROWS > s->held || changes_fork) tri_sequence_drop_pages(s, g->pages);
 }
 
 /* Removes a sequence from the readings of the step in progress. */

@@ -1,27 +1,51 @@
 /* Evaluates a run's logits: log-probabilities of given tokens, and sampled tokens. The device answers queries about the
  * whole distribution. Logits are copied to the host only if likeliest tokens are requested, or if sampling leaves out
  * tokens or changes their logits. */
+#include "base/count.h"
 #include "base/memory.h"
 #include "generation/generator_internal.h"
 
+#include <math.h>
 #include <omp.h>
 
-static bool is_scored(const tri_reading *r) { return r->of->options.scored > 0 && r->of->sampled == 0; }
+/* Given tokens that a reading scores: ids [first, first + count). Row i of the reading's logit rows predicts token
+ * first + i; the row after these, if any, is the one that is sampled from. */
+typedef struct scored_tokens {
+  int64_t first, count;
+} scored_tokens;
+
+static scored_tokens scored_by(const tri_reading *r) {
+  const tri_sequence *s = r->of;
+  const int64_t first = s->offset + s->held - r->logits + 1;
+  const bool any = s->options.scored > 0 && s->sampled == 0;
+  return (scored_tokens){first, any ? tri_larger(0, tri_smaller(r->logits, s->count - first)) : 0};
+}
+
+/* Returns the index of token `id` of the sequence among the scored ones. */
+static int64_t score_of(const tri_sequence *s, int64_t id) { return id - (s->count - s->options.scored); }
+
+/* Returns whether the device is asked for the likeliest token in place of each scored one. */
+static bool asks_likeliest(const tri_reading *r) { return r->of->options.scored_likeliest == 1; }
+/* Returns whether the host looks up several likeliest tokens in place of each scored one. */
+static bool lists_likeliest(const tri_reading *r) { return r->of->options.scored_likeliest > 1; }
+
 static bool samples_whole(const tri_reading *r) {
   return r->samples && tri_sampling_is_whole(&r->of->options.sampling);
 }
 
 /* ---- on the device ----------------------------------------------------------------------------------------------- */
 
-/* Adds queries for the tokens after a reading's rows: first for the given ones that are scored, then for the sampled
- * ones. */
+/* Adds queries for the tokens after a reading's rows: first for the given ones that are scored, each perhaps followed
+ * by one for the likeliest token, then for the sampled ones. */
 static void add_queries(tri_generator *g, tri_reading *r, int64_t *count) {
   const tri_sequence *s = r->of;
-  const int64_t first = s->offset + s->held - r->logits + 1;
+  const scored_tokens scored = scored_by(r);
   r->first_query = *count;
-  for (int64_t i = 0; is_scored(r) && i < r->logits && first + i < s->count; i++)
-    g->queries[(*count)++] =
-        (tri_logit_query){.temperature = 1, .row = (int32_t)(r->first_logit + i), .given = s->ids[first + i]};
+  for (int64_t i = 0; i < scored.count; i++) {
+    const int32_t row = (int32_t)(r->first_logit + i);
+    g->queries[(*count)++] = (tri_logit_query){.temperature = 1, .row = row, .given = s->ids[scored.first + i]};
+    if (asks_likeliest(r)) g->queries[(*count)++] = (tri_logit_query){.temperature = 0, .row = row, .given = -1};
+  }
   for (int64_t i = 0; samples_whole(r) && i <= r->guesses; i++)
     g->queries[(*count)++] = tri_sampling_query(&s->options.sampling, s->count + i, tri_reading_first_sample(r) + i);
 }
@@ -33,15 +57,25 @@ tri_status tri_generator_not_finite(tri_generator *g, int64_t row, int64_t behin
   return tri_fail_internal("logits that are finite were answered as if they were not");
 }
 
+/* Returns the likeliest token by the numbers of its query. If it has the logit of the scored token, it also has the
+ * score: with several tensor ranks, the log-probability from the query may differ in the last bits. */
+static tri_likely likeliest_of(int32_t id, const double *numbers, const double *scored) {
+  const bool same = numbers[TRI_LOGIT_VALUE] == scored[TRI_LOGIT_VALUE];
+  return (tri_likely){id, (same ? scored : numbers)[TRI_LOGIT_LOG_PROB]};
+}
+
 static void read_answers(const tri_generator *g, tri_reading *r, const int32_t *ids, const double *numbers) {
   const tri_sequence *s = r->of;
-  const int64_t first = s->offset + s->held - r->logits + 1, begin = s->count - s->options.scored;
+  const scored_tokens scored = scored_by(r);
   int64_t at = r->first_query;
-  for (int64_t i = 0; is_scored(r) && i < r->logits && first + i < s->count; i++, at++) {
-    s->options.scores[first + i - begin] = numbers[at * TRI_LOGIT_NUMBERS + TRI_LOGIT_LOG_PROB];
+  for (int64_t i = 0; i < scored.count; i++, at += asks_likeliest(r) ? 2 : 1) {
+    const double *of = numbers + at * TRI_LOGIT_NUMBERS;
+    const int64_t score = score_of(s, scored.first + i);
+    s->options.scores[score] = of[TRI_LOGIT_LOG_PROB];
+    if (asks_likeliest(r)) s->options.likeliest[score] = likeliest_of(ids[at + 1], of + TRI_LOGIT_NUMBERS, of);
     if (ids[at] >= 0) continue;
     r->failed_row = r->first_logit + i;
-    r->failed_behind = first + i;
+    r->failed_behind = scored.first + i;
   }
   for (int64_t i = 0; samples_whole(r) && i <= r->guesses; i++, at++) {
     tri_sampled *out = &g->sampled[tri_reading_first_sample(r) + i];
@@ -131,7 +165,29 @@ static tri_status sample_on_host(tri_generator *g) {
   return TRI_OK;
 }
 
+/* Finds the likeliest tokens beside the scored ones of a reading; each row in parallel. */
+static tri_status list_likeliest(tri_generator *g, const tri_reading *r) {
+  const tri_sequence_options *options = &r->of->options;
+  const scored_tokens scored = scored_by(r);
+  const size_t row_bytes = (size_t)g->vocab_size * tri_dtype_bytes(g->logits_type);
+  const void *logits = NULL;
+  if (scored.count == 0) return TRI_OK;
+  TRI_TRY(tri_runner_logits(g->runner, r->first_logit, scored.count, &logits));
+#pragma omp parallel for schedule(dynamic, 1) num_threads(g->threads) if (scored.count > 1)
+  for (int64_t i = 0; i < scored.count; i++) {
+    const int64_t score = score_of(r->of, scored.first + i);
+    tri_likely *out = options->likeliest + score * options->scored_likeliest;
+    for (int64_t j = g->vocab_size; j < options->scored_likeliest; j++) out[j] = (tri_likely){-1, -INFINITY};
+    tri_sampling_likeliest((const char *)logits + (size_t)i * row_bytes, g->logits_type, g->vocab_size,
+                           options->scored_likeliest, r->of->ids[scored.first + i], options->scores[score], out);
+  }
+  return TRI_OK;
+}
+
 tri_status tri_generator_answer(tri_generator *g) {
   TRI_TRY(ask_device(g));
+  for (int64_t i = 0; i < g->num_reads; i++) {
+    if (lists_likeliest(&g->reads[i])) TRI_TRY(list_likeliest(g, &g->reads[i]));
+  }
   return sample_on_host(g);
 }

@@ -49,7 +49,8 @@ struct tri_generator {
   int32_t *holders;         /* [sizes.pages], the scheduler's copy of the reference counts */
   tri_reading *reads;       /* [num_reads <= sizes.sequences] */
   int64_t num_reads;        /* sequences that have rows in the step */
-  tri_logit_query *queries; /* [sizes.logit_rows], queries that the device answers about the run's logits */
+  tri_logit_query *queries; /* [TRI_ROW_QUERIES * sizes.logit_rows], queries that the device answers about the run's
+                               logits */
   tri_sampled *sampled;     /* [sizes.logit_rows], token sampled from each logit row; id -1: logits are not finite */
   const void **copies; /* [sizes.logit_rows], the row's logits in host memory, if the host samples from them or looks up
                           the likeliest tokens */

@@ -93,15 +93,17 @@ static size_t logits_bytes(const tri_runner *runner, const tri_device *device) {
   return (size_t)(runner->sizes.logit_rows * runner->model.vocab_size) * logit_bytes(runner);
 }
 
-/* Layout of the query memory: queries, then numbers, then ids. */
-static size_t numbers_offset(const tri_runner *runner) {
-  return (size_t)runner->sizes.logit_rows * sizeof(tri_logit_query);
-}
+/* Layout of the query memory: queries, then ids, then numbers. The numbers are last, because only those of the queries
+ * that were asked are downloaded. */
 static size_t ids_offset(const tri_runner *runner) {
-  return numbers_offset(runner) + (size_t)runner->sizes.logit_rows * TRI_LOGIT_NUMBERS * sizeof(double);
+  return (size_t)tri_runner_most_queries(runner) * sizeof(tri_logit_query);
 }
+static size_t numbers_offset(const tri_runner *runner) { /* a multiple of 8, because the number of queries is even */
+  return ids_offset(runner) + (size_t)tri_runner_most_queries(runner) * sizeof(int32_t);
+}
+static size_t numbers_bytes(int64_t queries) { return (size_t)queries * TRI_LOGIT_NUMBERS * sizeof(double); }
 static size_t query_bytes(const tri_runner *runner) {
-  return ids_offset(runner) + (size_t)runner->sizes.logit_rows * sizeof(int32_t);
+  return numbers_offset(runner) + numbers_bytes(tri_runner_most_queries(runner));
 }
 
 /* Freezes the whole model, so that the weights of GEMMs are kept only in the type in which the GEMMs read them. A model
@@ -366,16 +368,16 @@ tri_status tri_runner_query_own(tri_runner *runner, const tri_logit_query *queri
                                 const double **numbers) {
   tri_queue *queue = runner->device->queue;
   char *host = runner->queries, *device = runner->device_queries;
-  const size_t first = numbers_offset(runner);
-  *numbers = (const double *)(void *)(host + first);
-  *ids = (const int32_t *)(void *)(host + ids_offset(runner));
+  const size_t first = ids_offset(runner), numbers_at = numbers_offset(runner);
+  *numbers = (const double *)(void *)(host + numbers_at);
+  *ids = (const int32_t *)(void *)(host + first);
   if (count == 0) return TRI_OK;
   memcpy(host, queries, (size_t)count * sizeof *queries);
   TRI_TRY(tri_queue_upload(queue, device, host, (size_t)count * sizeof *queries));
   TRI_KERNEL_CALL(queue, query_logits, runner->precision, count, runner->own_ids, runner->own_ids, runner->made,
-                  (const tri_logit_query *)(void *)device, (int32_t *)(void *)(device + ids_offset(runner)),
-                  (double *)(void *)(device + first));
-  return tri_queue_download_now(queue, host + first, device + first, query_bytes(runner) - first);
+                  (const tri_logit_query *)(void *)device, (int32_t *)(void *)(device + first),
+                  (double *)(void *)(device + numbers_at));
+  return tri_queue_download_now(queue, host + first, device + first, numbers_at - first + numbers_bytes(count));
 }
 
 tri_status tri_runner_logits_own(tri_runner *runner, int64_t first, int64_t count, const void **out) {

@@ -103,8 +103,10 @@ tri_status tri_runner_begin(tri_runner *runner);
 tri_status tri_runner_add(tri_runner *runner, const tri_runner_rows *rows);
 tri_status tri_runner_run(tri_runner *runner); /* COLLECTIVE over the tensor ranks, as are the functions below */
 
-/* Answers `count` <= logit_rows queries about the run's logits: ids [count] and numbers [count, TRI_LOGIT_NUMBERS], in
- * host memory that is valid until the next query. */
+enum { TRI_ROW_QUERIES = 2 };
+
+/* Answers `count` <= TRI_ROW_QUERIES * logit_rows queries about the run's logits: ids [count] and numbers [count,
+ * TRI_LOGIT_NUMBERS], in host memory that is valid until the next query. */
 tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
                             const double **numbers);
 /* Returns logit rows [first, first + count) of the run, [count, vocab_size] of tri_dtype_wide, in host memory that is

@@ -42,6 +42,11 @@ static inline int64_t tri_runner_pages_of(int64_t positions) { return (positions
 /* Returns the number of tensor ranks. */
 static inline int tri_runner_ranks(const tri_runner *runner) { return runner->position.shape.size[TRI_AXIS_TENSOR]; }
 
+/* Returns the largest number of queries about a run. */
+static inline int64_t tri_runner_most_queries(const tri_runner *runner) {
+  return TRI_ROW_QUERIES * runner->sizes.logit_rows;
+}
+
 /* A rank's answer to a query, about its slice of the vocabulary. */
 typedef struct tri_slice_answer {
   int64_t id; /* index in the slice; -1: a logit of the slice is not finite */
@@ -56,7 +61,7 @@ static inline size_t tri_runner_slice_bytes(const tri_runner *runner) {
 
 /* Returns the bytes that a rank exchanges at most: a slice of a row of logits, or its answers to all queries. */
 static inline size_t tri_runner_part_bytes(const tri_runner *runner) {
-  const size_t answers = (size_t)runner->sizes.logit_rows * sizeof(tri_slice_answer);
+  const size_t answers = (size_t)tri_runner_most_queries(runner) * sizeof(tri_slice_answer);
   const size_t slice = tri_runner_slice_bytes(runner);
   return answers > slice ? answers : slice;
 }

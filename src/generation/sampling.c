@@ -182,16 +182,18 @@ static double logit_at(const void *logits, tri_dtype type, int64_t i) {
 
 void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
                             double log_prob, tri_likely *out) {
-  const double log_sum = logit_at(logits, type, id) - log_prob;
+  const double own = logit_at(logits, type, id), log_sum = own - log_prob;
   int64_t found = 0;
   if (wanted > vocab_size) wanted = vocab_size;
   for (int64_t i = 0; i < vocab_size && wanted > 0; i++) { /* insertion, since `wanted` is small */
-    const double of_this = logit_at(logits, type, i) - log_sum;
-    if (found == wanted && !(of_this > out[found - 1].log_prob)) continue;
+    const double logit = logit_at(logits, type, i);
+    if (found == wanted && !(logit > out[found - 1].log_prob)) continue;
     int64_t at = found < wanted ? found++ : found - 1;
-    for (; at > 0 && of_this > out[at - 1].log_prob; at--) out[at] = out[at - 1];
-    out[at] = (tri_likely){(int32_t)i, of_this};
+    for (; at > 0 && logit > out[at - 1].log_prob; at--) out[at] = out[at - 1];
+    out[at] = (tri_likely){(int32_t)i, logit};
   }
+  for (int64_t i = 0; i < found; i++) /* own - log_sum may differ from log_prob in the last bit */
+    out[i].log_prob = out[i].log_prob == own ? log_prob : out[i].log_prob - log_sum;
 }
 
 tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position) {

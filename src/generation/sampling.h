@@ -97,7 +97,8 @@ tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_siz
  * first such token. */
 tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position);
 /* Finds the `wanted` likeliest tokens, by descending logit, then by id. `log_prob` is the log-probability of token
- * `id`, from which the others are computed. */
+ * `id`, from which the others are computed; tokens with the same logit get the same log-probability, to the bit. With
+ * fewer tokens in the vocabulary, the rest of out [wanted] is not set. */
 void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
                             double log_prob, tri_likely *out);
 

@@ -1,6 +1,5 @@
 #include "generation/texts.h"
 
-#include "base/count.h"
 #include "base/log.h"
 #include "base/memory.h"
 

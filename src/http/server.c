@@ -14,7 +14,6 @@ tri_status tri_http_server_start(const tri_http_options *options, const tri_http
 
 #else
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "http/internal.h"
 
@@ -60,10 +59,12 @@ static enum MHD_Result refuse(tri_http_request *request, int code, const char *w
   return tri_http_reply_now(request, &reply);
 }
 
-/* Returns whether the request announces a body that is longer than the limit. */
+/* Returns whether the request announces a body that is far longer than the limit. Up to that length, a body is read and
+ * dropped before the refusal, since many clients read the reply only after they have sent everything. */
 static bool announces_too_much(const tri_http_request *request) {
+  enum { FAR = 16 };
   const char *said = tri_http_header(request, "Content-Length");
-  return said != NULL && strtoull(said, NULL, 10) > request->server->service.limits.body_bytes;
+  return said != NULL && strtoull(said, NULL, 10) / FAR > request->server->service.limits.body_bytes;
 }
 
 /* Replies to a request whose headers have been read, if it has no body to be read first. */
@@ -110,7 +111,14 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
     *body_bytes = 0;
     return MHD_YES;
   }
-  return request->stage == TRI_HTTP_READING ? end_reading(request) : tri_http_reply_if_ready(request);
+  switch (request->stage) {
+    case TRI_HTTP_READING: return end_reading(request);
+    case TRI_HTTP_KEPT_BACK:
+    case TRI_HTTP_READY:
+    case TRI_HTTP_STREAMS:
+    case TRI_HTTP_SENT: break;
+  }
+  return tri_http_reply_if_ready(request);
 }
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */

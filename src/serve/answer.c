@@ -1,8 +1,8 @@
 /* Answers in the forms of OpenAI's API: whole ones, and the events of a stream. */
 #include "base/clock.h"
-#include "base/memory.h"
 #include "serve/job.h"
 #include "tokenizer/json_text.h"
+#include "tokenizer/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static json_t *number_of(double log_prob) { return json_real(log_prob > -9999 ? 
 static json_t *token_text(const tri_serve_job *job, int32_t id) {
   size_t bytes = 0;
   const char *token = tri_tokenizer_token(job->front->generation->tokenizer, id, &bytes);
-  json_t *text = json_stringn(token == NULL ? "" : token, bytes);
+  json_t *text = json_stringn(token, bytes);
   if (text != NULL) return text;
   char *hex = malloc(6 + 4 * bytes + 1);
   if (hex == NULL) return NULL;
@@ -169,10 +169,11 @@ static json_t *prompt_log_probs(const tri_serve_job *job, const tri_written *fir
     json_t *all = json_object();
     char name[24];
     for (int64_t k = 0; k < token.count && token.likeliest[k].id >= 0; k++) {
+      const json_int_t place = 1 + (json_int_t)k;
       snprintf(name, sizeof name, "%d", (int)token.likeliest[k].id);
       json_object_set_new(all, name,
-                          json_pack("{s:o, s:I, s:o}", "logprob", number_of(token.likeliest[k].log_prob), "rank",
-                                    (json_int_t)(k + 1), "decoded_token", token_text(job, token.likeliest[k].id)));
+                          json_pack("{s:o, s:I, s:o}", "logprob", number_of(token.likeliest[k].log_prob), "rank", place,
+                                    "decoded_token", token_text(job, token.likeliest[k].id)));
     }
     snprintf(name, sizeof name, "%d", (int)token.id);
     if (json_object_get(all, name) == NULL)
@@ -249,11 +250,11 @@ static json_t *choice_of(const tri_serve_job *job, const tri_written *text, int6
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static json_t *usage_of(const tri_serve_job *job) {
-  int64_t prompt = 0, sampled = 0;
+  json_int_t prompt = 0, sampled = 0;
   for (int64_t i = 0; i < job->num_prompts; i++) prompt += job->texts[i * job->fields.best_of].prompt_tokens;
   for (int64_t i = 0; i < job->num_texts; i++) sampled += job->texts[i].tokens.count - job->texts[i].prompt_tokens;
-  return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens", (json_int_t)sampled,
-                   "total_tokens", (json_int_t)(prompt + sampled));
+  return json_pack("{s:I, s:I, s:I}", "prompt_tokens", prompt, "completion_tokens", sampled, "total_tokens",
+                   prompt + sampled);
 }
 
 /* Returns the members that every answer and every event of a stream has; takes the reference to the choices. */
@@ -319,10 +320,9 @@ static tri_status send_event(tri_serve_job *job, json_t *event) {
 /* Returns one choice of an event; takes the reference to `delta`, which has the text. */
 static json_t *part_of(const tri_serve_job *job, const tri_written *text, json_t *delta, json_t *log_probs,
                        const char *finish) {
-  const int64_t within = (text - job->texts) % job->fields.best_of;
-  json_t *choice =
-      json_pack("{s:I, s:o, s:o, s:s?}", "index", (json_int_t)(text->number * job->fields.n + within),
-                job->fields.chat ? "delta" : "text", delta, "logprobs", log_probs, "finish_reason", finish);
+  const json_int_t index = text->number * job->fields.n + (text - job->texts) % job->fields.best_of;
+  json_t *choice = json_pack("{s:I, s:o, s:o, s:s?}", "index", index, job->fields.chat ? "delta" : "text", delta,
+                             "logprobs", log_probs, "finish_reason", finish);
   return choice;
 }
 
@@ -350,22 +350,36 @@ tri_status tri_serve_stream_begin(tri_serve_job *job) {
   return TRI_OK;
 }
 
+/* Returns the end of what can be sent of a text. Bytes at its end that are not UTF-8 wait for the next character: with
+ * the bytes after them they become one U+FFFD, as in a whole answer. */
+static size_t end_of_text(const tri_written *text, bool ended) {
+  size_t end = text->shown;
+  for (size_t at = end; at < text->text.certain && !ended;) {
+    const size_t valid = tri_utf8_valid_bytes(text->text.text + at, text->text.certain - at);
+    at += valid;
+    if (valid > 0) end = at;
+    if (at < text->text.certain) at += tri_utf8_invalid_bytes(text->text.text + at, text->text.certain - at);
+  }
+  return ended ? text->text.certain : end;
+}
+
 tri_status tri_serve_stream_text(tri_serve_job *job, tri_written *text, bool ended) {
   const tri_serve_fields *f = &job->fields;
   int64_t *sent = &job->sent_tokens[text - job->texts];
   const int64_t count = text->tokens.count - text->prompt_tokens;
   const bool first = *sent == 0 && text->shown == 0, echo = f->echo && first;
+  const size_t end = end_of_text(text, ended);
   const bool tells_tokens = (f->logprobs >= 0 || f->return_token_ids) && count > *sent;
   TRI_TRY(tri_serve_stream_begin(job));
-  if (!ended && !tells_tokens && text->shown == text->text.certain) return TRI_OK;
-  json_t *said = f->chat ? tri_json_text(text->text.text + text->shown, text->text.certain - text->shown)
-                         : completion_text(text, text->shown, text->text.certain, echo);
+  if (!ended && !tells_tokens && text->shown == end) return TRI_OK;
+  json_t *said = f->chat ? tri_json_text(text->text.text + text->shown, end - text->shown)
+                         : completion_text(text, text->shown, end, echo);
   if (f->chat) said = json_pack("{s:o}", "content", said);
   json_t *log_probs = tells_tokens || echo ? log_probs_of(job, text, *sent, echo) : json_null();
   json_t *choice = part_of(job, text, said, log_probs, ended ? finish_reason(text) : NULL);
   add_ids(job, text, *sent, choice);
   *sent = count;
-  text->shown = text->text.certain;
+  text->shown = end;
   return send_part(job, choice);
 }
 

@@ -8,7 +8,7 @@
 
 /* Limits of a request. */
 typedef struct tri_serve_limits {
-  int64_t body_bytes;  /* of a request's body */
+  int64_t body_bytes;  /* largest size of a request's body */
   int64_t texts;       /* prompts times n, or times best_of */
   int64_t stops, bias; /* stop strings; entries of logit_bias */
   int64_t queue;       /* requests that wait */
@@ -42,7 +42,8 @@ typedef struct tri_serve_fields {
   int64_t max_tokens;                /* -1: not given */
   int64_t logprobs, prompt_logprobs; /* number of likeliest tokens; -1: no log-probabilities */
   bool echo, stream, include_usage, ignore_eos, return_token_ids, parse_special;
-  bool generation_prompt, continues;       /* of a chat: add_generation_prompt and continue_final_message */
+  bool generation_prompt, continues;       /* fields of a chat: add_generation_prompt and
+                                        continue_final_message */
   tri_sampling sampling;                   /* seed, and settings of sampling; without prompt and sample */
   const char *stops[TRI_SERVE_MOST_STOPS]; /* [num_stops] */
   int num_stops;

@@ -53,7 +53,7 @@ tri_http_reply tri_serve_error(int code, const char *message, const char *param)
   return reply;
 }
 
-static tri_http_reply refuse(void *context, int code, const char *why) {
+static tri_http_reply refuse_request(void *context, int code, const char *why) {
   (void)context;
   return tri_serve_error(code, why, NULL);
 }
@@ -174,7 +174,7 @@ tri_http_service tri_serve_service(tri_serve_front *front) {
   return (tri_http_service){
       .command = "serve",
       .reply = reply,
-      .refuse = refuse,
+      .refuse = refuse_request,
       .context = front,
       .headers = headers,
       .num_headers = sizeof headers / sizeof *headers,

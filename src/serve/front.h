@@ -5,7 +5,7 @@
 #define TRI_SERVE_FRONT_H
 
 #include "chat/session.h"
-#include "generation/written.h"
+#include "generation/generation.h"
 #include "http/server.h"
 #include "serve/fields.h"
 
@@ -34,7 +34,7 @@ typedef struct tri_serve_front {
   tri_serve_defaults defaults;
   tri_runner_sizes sizes;
   int64_t batch;                     /* texts in progress on all replicas */
-  const char *fingerprint;           /* of the weights */
+  const char *fingerprint;           /* checksum of the weights, as text */
   int64_t created_s;                 /* time of the start, seconds since 1970 */
   double ping_s;                     /* longest silence of a stream, seconds */
   tri_chat_format format;            /* template NULL: the model has no chat template */
@@ -54,6 +54,8 @@ typedef struct tri_serve_front {
   tri_serve_counters counters;
 } tri_serve_front;
 
+/* Returns the status of HTTP for a failed request. */
+int tri_serve_code(tri_status status);
 /* Returns the reply with an error in OpenAI's form. `param`: name of the wrong field; NULL: none. */
 tri_http_reply tri_serve_error(int code, const char *message, const char *param);
 /* Returns a JSON reply; takes the reference. */

@@ -162,7 +162,7 @@ static tri_status read_chat(tri_serve_job *job) {
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-enum { USUAL_TOKENS = 16 }; /* of a completion, as in OpenAI's API */
+enum { USUAL_TOKENS = 16 }; /* default of max_tokens for a completion, as in OpenAI's API */
 
 /* Computes the number of tokens to sample after a prompt. A text never grows beyond the positions. */
 static tri_status count_tokens(const tri_serve_job *job, const tri_serve_prompt *prompt, int64_t *out) {
@@ -265,7 +265,7 @@ static tri_status fill(tri_serve_job *job, const char *body, size_t bytes, bool 
   return begin_texts(job);
 }
 
-static int code_of(tri_status status) {
+int tri_serve_code(tri_status status) {
   switch ((int)status) {
     case TRI_BAD_FILE: return 404; /* another model */
     case TRI_OUT_OF_MEMORY: return 500;
@@ -285,7 +285,7 @@ tri_serve_job *tri_serve_job_create(tri_serve_front *front, const char *body, si
   job->key = key;
   status = fill(job, body, bytes, chat);
   if (status == TRI_OK) return job;
-  *fault = tri_serve_error(code_of(status), tri_status_message(), job->fields.param);
+  *fault = tri_serve_error(tri_serve_code(status), tri_status_message(), job->fields.param);
   tri_serve_job_destroy(job);
   return NULL;
 }

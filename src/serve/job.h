@@ -2,6 +2,7 @@
 #ifndef TRI_SERVE_JOB_H
 #define TRI_SERVE_JOB_H
 
+#include "generation/written.h"
 #include "serve/front.h"
 
 typedef struct tri_serve_prompt {
@@ -43,7 +44,6 @@ void tri_serve_job_destroy(tri_serve_job *job);
 /* Encodes a prompt, or the messages of a chat, under the front's mutex. */
 tri_status tri_serve_encode_text(tri_serve_front *front, const char *text, size_t bytes, tri_token_list *out);
 tri_status tri_serve_encode_chat(tri_serve_front *front, const tri_serve_fields *fields, tri_serve_prompt *out);
-/* Renders and encodes messages: `how` has the flags of add_generation_prompt and continue_final_message. */
 
 /* ---- answers (answer.c) ------------------------------------------------------------------------------------------ */
 

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-static int code_of(tri_status status) { return status == TRI_OUT_OF_MEMORY ? 500 : 400; }
-
 /* ---- text to ids ------------------------------------------------------------------------------------------------- */
 
 /* Returns whether a boolean of the request is true; `otherwise` if it is absent. */
@@ -48,7 +46,7 @@ static json_t *tokens_json(const tri_serve_front *front, const tri_token_list *t
     size_t bytes = 0;
     json_array_append_new(ids, json_integer(tokens->ids[i]));
     const char *text = tri_tokenizer_token(front->generation->tokenizer, tokens->ids[i], &bytes);
-    if (with_texts) json_array_append_new(texts, tri_json_text(text == NULL ? "" : text, bytes));
+    if (with_texts) json_array_append_new(texts, tri_json_text(text, bytes));
   }
   return json_pack("{s:I, s:I, s:o, s:o}", "count", (json_int_t)tokens->count, "max_model_len",
                    (json_int_t)front->sizes.positions, "tokens", ids, "token_strs", texts);
@@ -62,7 +60,7 @@ tri_http_reply tri_serve_tokenize(tri_serve_front *front, const char *body, size
   tri_http_reply reply =
       status == TRI_OK
           ? tri_serve_json(200, tokens_json(front, &prompt.tokens, flag_of(root, "return_token_strs", false)))
-          : tri_serve_error(code_of(status), tri_status_message(), NULL);
+          : tri_serve_error(tri_serve_code(status), tri_status_message(), NULL);
   tri_free(prompt.owned);
   tri_free(prompt.tokens.ids);
   json_decref(root);
@@ -113,7 +111,7 @@ tri_http_reply tri_serve_detokenize(const tri_serve_front *front, const char *bo
   tri_http_reply reply = status == TRI_OK
                              ? tri_serve_json(200, json_pack("{s:o, s:o}", "prompt", tri_json_text(out.text, out.bytes),
                                                              "content", tri_json_text(out.text, out.bytes)))
-                             : tri_serve_error(code_of(status), tri_status_message(), NULL);
+                             : tri_serve_error(tri_serve_code(status), tri_status_message(), NULL);
   tri_decoder_destroy(decoder);
   tri_free(out.text);
   json_decref(root);

@@ -3,6 +3,7 @@
  * log-probabilities, scores and finishes must be equal to the bit, and in the end no rank may hold a sequence or a
  * page.
  */
+#include "../unit/brute_likeliest.h"
 #include "../unit/runner_weights.h"
 #include "comm_check.h"
 
@@ -18,6 +19,7 @@ enum {
   LONGEST = 140, /* tokens of a sequence of the schedule: no sequence slides */
   MOST_SAMPLED = 30,
   MOST_LIVE = 14,
+  MOST_BESIDE = 3, /* likeliest tokens beside a scored one */
   OPERATIONS = 400,
   MOST_PARTS = 3 * OPERATIONS /* a begin, an extension and a fork for each operation */
 };
@@ -86,6 +88,7 @@ typedef struct part {
   int64_t stopped; /* the observer stops it after that many tokens; 0: never */
   end_verb at_end;
   double scores[POSITIONS]; /* options.scores */
+  tri_likely likeliest[POSITIONS * MOST_BESIDE];
   tri_sampled sampled[MOST_SAMPLED];
   int64_t count;
   tri_finish finish; /* NONE: it was released before its end */
@@ -183,6 +186,8 @@ static part *draw_part(schedule *s, int live, const int32_t *ids, int64_t count,
       .requested = {.log_prob = below(s, 2) == 0, .likeliest = below(s, 3) == 0 ? 1 + below(s, 5) : 0},
       .scored = below(s, 3) == 0 ? below(s, count) : 0,
       .scores = p->scores,
+      .scored_likeliest = below(s, MOST_BESIDE + 1),
+      .likeliest = p->likeliest,
       .observer = {.context = p, .token = note_token, .done = note_end}};
   ask_for_something(s, &p->options, count, more);
   p->stopped = p->options.wanted > 0 && below(s, 3) == 0 ? 1 + below(s, p->options.wanted) : 0;
@@ -344,6 +349,7 @@ static bool replay(tri_generator *generator, const part *p, part *alone) {
   *alone = (part){.given = p->given, .options = p->options, .stopped = cut ? p->count : p->stopped};
   memcpy(alone->ids, p->ids, sizeof p->ids);
   alone->options.scores = alone->scores;
+  alone->options.likeliest = alone->likeliest;
   alone->options.observer = (tri_sequence_observer){.context = alone, .token = note_token, .done = note_end};
   CHECK_OK(tri_generator_publish(generator, TRI_PUBLISH_READ_AGAIN)); /* so no page is found in the cache */
   CHECK_OK(tri_generator_begin(generator, p->ids, p->given, &alone->options, &sequence));
@@ -362,6 +368,10 @@ static void compare_part(tri_generator *generator, const part *p) {
   for (int64_t i = 0; i < p->options.scored; i++)
     CHECK(p->scores[i] == alone.scores[i], "score %ld of %ld is %.17g, not %.17g, after %s", (long)i,
           (long)p->options.scored, p->scores[i], alone.scores[i], tri_finish_name(p->finish));
+  for (int64_t i = 0; i < p->options.scored * p->options.scored_likeliest; i++)
+    CHECK(p->likeliest[i].id == alone.likeliest[i].id && p->likeliest[i].log_prob == alone.likeliest[i].log_prob,
+          "likeliest token %ld beside scored ones is %d, not %d", (long)i, (int)p->likeliest[i].id,
+          (int)alone.likeliest[i].id);
 }
 
 static void compare_parts(const schedule *s, const char *kind, tri_dtype type, const tri_model *model) {
@@ -510,11 +520,74 @@ static void check_positions(void) {
   free_world(&w);
 }
 
+/* Scores tokens on two ranks with a slice of the model each. The slices of the vocabulary have the same embeddings, so
+ * each logit occurs twice: the token of the first rank precedes that of the second. The second half of the tokens is
+ * the most likely text after the first half. */
+static void lead_tensor(world *w, const tri_model *model, tri_dtype type) {
+  enum { HALF = 30, COUNT = 2 * HALF, MOST = 5 };
+  const size_t row_bytes = VOCAB * tri_dtype_bytes(tri_dtype_wide(type));
+  int32_t ids[COUNT];
+  double scores[COUNT];
+  tri_likely likeliest[COUNT * MOST];
+  const void *logits = NULL;
+  int64_t count = 0;
+  tri_sequence *sequence = NULL;
+  for (int i = 0; i < HALF; i++) ids[i] = (int32_t)(hash((uint64_t)i) % VOCAB);
+  tri_sequence_options options = {.sampling.repetition_penalty = 1, .wanted = HALF};
+  CHECK_OK(tri_generator_begin(w->generator, ids, HALF, &options, &sequence));
+  CHECK_OK(tri_generator_run(w->generator));
+  memcpy(ids, tri_sequence_ids(sequence, &count), sizeof ids);
+  CHECK(count == COUNT, "%ld tokens", (long)count);
+  tri_generator_release(w->generator, sequence);
+  for (int64_t each = 1; each <= MOST; each += MOST - 1) {
+    int64_t own = 0;
+    options =
+        (tri_sequence_options){.scored = COUNT - 1, .scores = scores, .scored_likeliest = each, .likeliest = likeliest};
+    CHECK_OK(tri_generator_begin(w->generator, ids, COUNT, &options, &sequence));
+    CHECK_OK(tri_generator_run(w->generator));
+    tri_generator_release(w->generator, sequence);
+    CHECK_OK(read_whole(w->runner, ids, COUNT, &logits));
+    CHECK_OK(tri_generator_publish(w->generator, TRI_PUBLISH_READ_AGAIN)); /* cached pages were overwritten */
+    for (int64_t i = 0; i < COUNT - 1; i++) {
+      CHECK(likeliest_are_right((const char *)logits + (size_t)i * row_bytes, tri_dtype_wide(type), model->vocab_size,
+                                ids[i + 1], scores[i], likeliest + i * each, each),
+            "scored token %ld with %ld likeliest", (long)i, (long)each);
+      own += likeliest[i * each].id == ids[i + 1];
+    }
+    CHECK(own >= HALF, "%ld scored tokens are the likeliest", (long)own);
+  }
+  CHECK_OK(tri_runner_dismiss(w->runner));
+}
+
+static void check_tensor(const char *kind, tri_dtype type) {
+  const tri_group all = tri_group_world();
+  const tri_model model = make_model(0);
+  tri_runner_sizes sizes = tri_runner_sizes_for(1, POSITIONS);
+  world w = {0};
+  tri_replicas replicas;
+  sizes.rows = sizes.logit_rows = 60;
+  CHECK_OK(tri_replicas_create(&all, 2, &model, NULL, &replicas));
+  CHECK_OK(tri_device_create(kind, 1, &w.device));
+  CHECK_OK(tri_runner_create(&model, type, &sizes, NULL, tri_replicas_mesh(&replicas), (tri_lent_memory){0}, w.device,
+                             &w.runner));
+  CHECK_OK(write_runner_weights(w.runner, &model, drawn_weight, NULL));
+  if (all.rank == 0) {
+    CHECK_OK(tri_generator_create(&model, type, w.runner, &w.generator));
+    lead_tensor(&w, &model, type);
+  } else {
+    CHECK_OK(tri_runner_follow(w.runner));
+  }
+  free_world(&w);
+  tri_replicas_destroy(&replicas);
+}
+
 int main(void) {
   CHECK_OK(tri_comm_open());
   for (uint64_t seed = 1; seed <= 6; seed++) check_schedule("cpu", seed % 2 == 0 ? TRI_BF16 : TRI_FP32, seed);
   for (uint64_t seed = 7; seed <= 8; seed++) check_schedule("reference", TRI_FP64, seed);
   if (tri_comm_size() > 1) check_positions();
+  if (tri_comm_size() == 2) check_tensor("cpu", TRI_FP32);
+  if (tri_comm_size() == 2) check_tensor("reference", TRI_FP64);
   if (tri_comm_rank() == 0) printf("%d ranks, %s: as they should be\n", tri_comm_size(), tri_comm_library());
   tri_comm_close();
   CHECK(tri_memory_bytes() == 0, "%zu bytes were not given back", tri_memory_bytes());

@@ -107,7 +107,7 @@ def test_names_of_files_to_export_to(made):
 
 
 @pytest.mark.parametrize("command, said", dict(
-    chat="trireme generate RUN --chat", serve="Trireme has no server", sft="fine-tuning is `trireme train` of a run file", finetune="`init: FOLDER`", pretrain="did you mean `train`?",
+    chat="trireme generate RUN --chat", server="trireme serve RUN", sft="fine-tuning is `trireme train` of a run file", finetune="`init: FOLDER`", pretrain="did you mean `train`?",
     lora="an adapter is the section `adapter:`", dpo="learning from preferences is `trireme train` of a run file with data.preferences", infer="did you mean `generate`?",
     convert="for GGUF run llama.cpp's convert_hf_to_gguf.py", push="hf upload takes the folder", download="hf download NAME").items())
 def test_commands_of_other_programs(made, command, said):
@@ -163,7 +163,7 @@ def test_help(made):
     said = answer(made, "help", "optimizer", status=0)
     assert "optimizer.lr (run file)" in said and "optimizer.warmup (run file)" in said
     assert "did you mean `optimizer.warmup`?" in answer(made, "help", "warmupp")
-    for word, there in (("fp8", "use precision: bf16"), ("serve", "Trireme has no server"), ("wandb", "follow_metrics.py --wandb"), ("use_dora", "adapter.magnitude: true"), ("gguf", "llama.cpp")):
+    for word, there in (("fp8", "use precision: bf16"), ("server", "trireme serve RUN"), ("wandb", "follow_metrics.py --wandb"), ("use_dora", "adapter.magnitude: true"), ("gguf", "llama.cpp")):
         assert there in answer(made, "help", word), word
     terminal, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 90, 0, 0))

@@ -6,7 +6,7 @@ import pytest
 from parity import trireme
 
 COMMANDS = {
-    "chat": "talk with a model by: trireme generate RUN --chat", "serve": "Trireme has no server; chat with a model with `trireme generate RUN --chat`",
+    "chat": "talk with a model by: trireme generate RUN --chat", "server": "a model is served by `trireme serve RUN` (docs/serving.md)",
     "infer": "did you mean `generate`?", "sft": "fine-tuning is `trireme train` of a run file with `init: FOLDER`", "finetune": "with `init: FOLDER`",
     "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "learning from preferences is `trireme train` of a run file with data.preferences and objective.name",
     "grpo": "reinforcement learning is `trireme train` of a run file with objective.name: grpo, data.prompts, rollout and reward",

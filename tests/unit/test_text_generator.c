@@ -1,6 +1,7 @@
 /* Generation: a sequence has the same tokens and probabilities, to the bit, together with any other sequences: with
  * arrivals, forks, continuations, cancelled sequences, small pools in which sequences are preempted, and any numbers of
  * rows and threads. */
+#include "brute_likeliest.h"
 #include "check.h"
 #include "runner_weights.h"
 
@@ -12,7 +13,7 @@
 
 #include <math.h>
 
-enum { MOST_TEXTS = 24, MOST_TOKENS = 190, PROMPTS = 3, VOCAB = 61, POSITIONS = 150 };
+enum { MOST_TEXTS = 24, MOST_TOKENS = 190, PROMPTS = 3, VOCAB = 61, POSITIONS = 150, MOST_BESIDE = 5 };
 
 static tri_model make_model(tri_family family, int64_t window) {
   tri_model model = {.family = family,
@@ -80,6 +81,8 @@ typedef struct text {
   int32_t made[MOST_TOKENS];
   int64_t versions[MOST_TOKENS]; /* version of the weights that wrote each token */
   double log_probs[MOST_TOKENS], sampled[MOST_TOKENS], scores[MOST_TOKENS];
+  int64_t beside; /* tri_sequence_options.scored_likeliest, up to MOST_BESIDE */
+  tri_likely likeliest[MOST_TOKENS * MOST_BESIDE];
   int64_t count;
   tri_finish finish;
 } text;
@@ -124,6 +127,8 @@ static tri_sequence_options options_of(text *t) {
                                 .requested = {.log_prob = true},
                                 .scored = t->scored,
                                 .scores = t->scores,
+                                .scored_likeliest = t->beside,
+                                .likeliest = t->likeliest,
                                 .observer = {.context = t, .token = add_token, .done = note_end}};
 }
 
@@ -138,6 +143,7 @@ static void draw_texts(text *texts, uint64_t seed) {
     texts[i].sample = (uint64_t)below(100 + seed, 10 * i + 4, 5);
     texts[i].cancelled = uniform(100 + seed, 10 * i + 5) < 0.2 ? 1 + below(100 + seed, 10 * i + 6, 9) : 0;
     texts[i].scored = uniform(100 + seed, 10 * i + 7) < 0.3 ? below(100 + seed, 10 * i + 8, length) : 0;
+    texts[i].beside = below(100 + seed, 10 * i + 9, MOST_BESIDE + 1);
     for (int64_t j = 0; j < length; j++) texts[i].ids[j] = (int32_t)below(200 + (uint64_t)kind, (uint64_t)j, VOCAB);
   }
 }
@@ -242,7 +248,12 @@ static void compare(const text *got, const text *wanted) {
   assert_memory_equal(got->made, wanted->made, count * sizeof *got->made);
   assert_memory_equal(got->log_probs, wanted->log_probs, count * sizeof *got->log_probs);
   assert_memory_equal(got->sampled, wanted->sampled, count * sizeof *got->sampled);
-  if (got->count > 0) assert_memory_equal(got->scores, wanted->scores, sizeof got->scores);
+  if (got->count == 0) return;
+  assert_memory_equal(got->scores, wanted->scores, sizeof got->scores);
+  for (int64_t i = 0; i < got->scored * got->beside; i++) {
+    assert_int_equal(got->likeliest[i].id, wanted->likeliest[i].id);
+    assert_true(got->likeliest[i].log_prob == wanted->likeliest[i].log_prob);
+  }
 }
 
 static void check_bits(const char *kind, tri_dtype type, tri_family family, int64_t window, uint64_t seed) {
@@ -422,6 +433,113 @@ static void test_forks(void **state) {
   }
 }
 
+/* A fork that is cancelled before it has read its first token still refers to the last page of its original. The
+ * original is rewound and gets other tokens; then the fork continues from the tokens that it was begun with. */
+static void test_rewound_under_a_fork(void **state) {
+  (void)state;
+  enum { LENGTH = 40, REWOUND = 10 };
+  const tri_model model = make_model(TRI_FAMILY_LLAMA, 0);
+  const tri_runner_sizes sizes = tri_runner_sizes_for(2, POSITIONS);
+  const tri_sequence_options none = {0};
+  world w = make_world("cpu", 1, TRI_FP32, &model, &sizes);
+  tri_sequence *original = NULL, *fork = NULL;
+  text forked = {.prompt = LENGTH, .wanted = 9, .sample = 1, .in = &w}, alone;
+  for (int64_t j = 0; j < LENGTH; j++) forked.ids[j] = (int32_t)below(200, (uint64_t)j, VOCAB);
+  alone = forked;
+  CHECK_OK(tri_generator_begin(w.generator, forked.ids, LENGTH, &none, &original));
+  CHECK_OK(tri_generator_run(w.generator));
+  CHECK_OK(tri_generator_fork(w.generator, original, NULL, 0, &none, &fork));
+  CHECK_OK(tri_generator_cancel(w.generator, fork));
+  tri_generator_rewind(w.generator, original, REWOUND);
+  CHECK_OK(tri_generator_extend(w.generator, original, (int32_t[30]){9, 8, 7}, 30, &none));
+  CHECK_OK(tri_generator_run(w.generator));
+  const tri_sequence_options options = options_of(&forked);
+  CHECK_OK(tri_generator_extend(w.generator, fork, NULL, 0, &options));
+  CHECK_OK(tri_generator_run(w.generator));
+  run_alone("cpu", TRI_FP32, &model, &alone);
+  compare(&forked, &alone);
+  tri_generator_release(w.generator, original);
+  free_world(&w);
+}
+
+/* ---- scored tokens ----------------------------------------------------------------------------------------------- */
+
+static tri_status keep_sampled(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
+  (void)sequence;
+  (void)stop;
+  *(tri_sampled *)context = *sampled;
+  return TRI_OK;
+}
+
+/* Scores the last tokens of ids[count], and compares their likeliest tokens with the logits [count, model->vocab_size].
+ */
+static void check_likeliest(world *w, const tri_model *model, tri_dtype type, const int32_t *ids, int64_t count,
+                            int64_t scored, int64_t beside, const char *logits) {
+  const size_t row_bytes = (size_t)model->vocab_size * tri_dtype_bytes(tri_dtype_wide(type));
+  double scores[MOST_TOKENS], plain[MOST_TOKENS];
+  tri_likely likeliest[MOST_TOKENS * TRI_MOST_LIKELY];
+  tri_sampled next = {.id = -1};
+  tri_sequence *s = NULL, *without = NULL;
+  tri_sequence_options options = {.sampling = {.top_p = 1, .repetition_penalty = 1},
+                                  .wanted = 1,
+                                  .requested.likeliest = 2,
+                                  .scored = scored,
+                                  .scores = scores,
+                                  .scored_likeliest = beside,
+                                  .likeliest = likeliest,
+                                  .observer = {.context = &next, .token = keep_sampled}};
+  CHECK_OK(tri_generator_begin(w->generator, ids, count, &options, &s));
+  options = (tri_sequence_options){.scored = scored, .scores = plain};
+  CHECK_OK(tri_generator_begin(w->generator, ids, count, &options, &without));
+  CHECK_OK(tri_generator_run(w->generator));
+  assert_memory_equal(scores, plain, (size_t)scored * sizeof *scores);
+  for (int64_t i = 0, at = count - scored; i < scored; i++, at++)
+    assert_true(likeliest_are_right(logits + (size_t)(at - 1) * row_bytes, tri_dtype_wide(type), model->vocab_size,
+                                    ids[at], scores[i], likeliest + i * beside, beside));
+  assert_int_equal(next.id, next.likeliest[0].id);
+  assert_true(next.log_prob == next.likeliest[0].log_prob);
+  tri_generator_release(w->generator, s);
+  tri_generator_release(w->generator, without);
+}
+
+/* The second half of the tokens is the most likely text after the first half, so each of these is its own likeliest. */
+static void check_scored(const char *kind, tri_dtype type, int64_t vocab_size) {
+  enum { HALF = 45, COUNT = 2 * HALF };
+  tri_model model = make_model(TRI_FAMILY_LLAMA, 0);
+  tri_runner_sizes sizes = tri_runner_sizes_for(2, POSITIONS), whole = tri_runner_sizes_for(1, POSITIONS);
+  int32_t ids[COUNT];
+  int64_t count = 0;
+  const void *logits = NULL;
+  tri_sequence *s = NULL;
+  model.vocab_size = vocab_size;
+  sizes.rows = 20; /* several steps */
+  sizes.logit_rows = 17;
+  whole.rows = whole.logit_rows = POSITIONS;
+  world w = make_world(kind, 2, type, &model, &sizes), brute = make_world(kind, 1, type, &model, &whole);
+  for (int64_t i = 0; i < HALF; i++) ids[i] = (int32_t)below(700, (uint64_t)i, vocab_size);
+  const tri_sequence_options options = {.sampling = {.top_p = 1, .repetition_penalty = 1}, .wanted = HALF};
+  CHECK_OK(tri_generator_begin(w.generator, ids, HALF, &options, &s));
+  CHECK_OK(tri_generator_run(w.generator));
+  const int32_t *all = tri_sequence_ids(s, &count);
+  assert_int_equal(count, COUNT);
+  memcpy(ids, all, sizeof ids);
+  tri_generator_release(w.generator, s);
+  CHECK_OK(read_whole(brute.runner, ids, COUNT, &logits));
+  check_likeliest(&w, &model, type, ids, COUNT, COUNT - 1, 1, logits);
+  check_likeliest(&w, &model, type, ids, COUNT, COUNT - 1, 5, logits);
+  check_likeliest(&w, &model, type, ids, COUNT, 30, TRI_MOST_LIKELY, logits);
+  free_world(&w);
+  free_world(&brute);
+}
+
+static void test_likeliest_beside_scored(void **state) {
+  (void)state;
+  check_scored("cpu", TRI_FP32, VOCAB);
+  check_scored("cpu", TRI_BF16, VOCAB);
+  check_scored("cpu", TRI_FP32, 3); /* fewer tokens than requested */
+  check_scored("reference", TRI_FP64, VOCAB);
+}
+
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
 
 /* If every layer has a window, the pages before the window are freed: long texts are generated with few pages, forked
@@ -522,6 +640,9 @@ static void test_refusals(void **state) {
               "a sequence of no tokens");
   CHECK_FAILS(tri_generator_begin(w.generator, ids, 5, &(tri_sequence_options){.scored = 5}, &s), TRI_BAD_USAGE,
               "5 tokens of 5 cannot be scored");
+  CHECK_FAILS(
+      tri_generator_begin(w.generator, ids, 5, &(tri_sequence_options){.scored = 1, .scored_likeliest = 21}, &s),
+      TRI_BAD_USAGE, "21 likeliest tokens were requested for each scored one, and 0 to 20 are possible");
   const tri_logit_bias outside = {VOCAB, 1}, endless = {4, -INFINITY};
   CHECK_FAILS(
       tri_generator_begin(w.generator, ids, 5,
@@ -691,6 +812,8 @@ int main(void) {
       cmocka_unit_test(test_publishing),
       cmocka_unit_test(test_publishing_is_checked),
       cmocka_unit_test(test_forks),
+      cmocka_unit_test(test_rewound_under_a_fork),
+      cmocka_unit_test(test_likeliest_beside_scored),
       cmocka_unit_test(test_windows_give_pages_back),
       cmocka_unit_test(test_lookup),
       cmocka_unit_test(test_policy),

@@ -1,8 +1,6 @@
 /* `trireme serve`: answers requests for text over HTTP, in the forms of OpenAI's API. */
-#include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/stop.h"
 #include "cli/cli.h"
 #include "cli/running/chat_choice.h"
 #include "cli/running/generate.h"
