@@ -16,6 +16,7 @@ typedef struct tri_added_token {
   bool single_word;    /* the token is not found inside words */
   bool lstrip, rstrip; /* the match includes the spaces before the token; after it */
   bool normalized;     /* the token is searched after normalization, not before */
+  size_t prepended;    /* bytes that normalization has put before the content (the mark of a space), if `normalized` */
 } tri_added_token;
 
 /* A node of the tree of the bytes of all tokens. */
