@@ -13,17 +13,61 @@ enum { DEEPEST = 1000 };
 
 /* ---- writer ------------------------------------------------------------------------------------------------------ */
 
-tri_status tri_chat_write(tri_chat_writer *writer, const char *text, size_t bytes) {
-  if (bytes > writer->room - writer->bytes) {
-    size_t room = 2 * (writer->bytes + bytes) + 64;
-    char *grown = NULL;
-    TRI_TRY(tri_chat_arena_alloc(writer->arena, room, 1, &grown));
-    if (writer->bytes > 0) memcpy(grown, writer->text, writer->bytes);
-    writer->text = grown;
-    writer->room = room;
+static tri_status grow(tri_chat_writer *writer, size_t more) {
+  const size_t room = 2 * (writer->bytes + more) + 64;
+  char *grown = NULL;
+  bool *marks = NULL;
+  TRI_TRY(tri_chat_arena_alloc(writer->arena, room, 1, &grown));
+  if (writer->bytes > 0) memcpy(grown, writer->text, writer->bytes);
+  if (writer->marks != NULL) {
+    TRI_TRY(tri_chat_arena_alloc(writer->arena, room, sizeof *marks, &marks));
+    memcpy(marks, writer->marks, writer->bytes * sizeof *marks);
   }
-  if (bytes > 0) memcpy(writer->text + writer->bytes, text, bytes);
+  writer->text = grown;
+  writer->marks = marks;
+  writer->room = room;
+  return TRI_OK;
+}
+
+/* Allocates the marks, with those of the bytes that are written already. */
+static tri_status make_marks(tri_chat_writer *writer) {
+  TRI_TRY(tri_chat_arena_alloc(writer->arena, writer->room, sizeof *writer->marks, &writer->marks));
+  memset(writer->marks, writer->first_given, writer->bytes * sizeof *writer->marks);
+  return TRI_OK;
+}
+
+tri_status tri_chat_write(tri_chat_writer *writer, const char *text, size_t bytes) {
+  if (bytes == 0) return TRI_OK;
+  if (bytes > writer->room - writer->bytes) TRI_TRY(grow(writer, bytes));
+  if (writer->bytes == 0) writer->first_given = writer->given;
+  if (writer->marks == NULL && writer->given != writer->first_given) TRI_TRY(make_marks(writer));
+  memcpy(writer->text + writer->bytes, text, bytes);
+  if (writer->marks != NULL) memset(writer->marks + writer->bytes, writer->given, bytes * sizeof *writer->marks);
   writer->bytes += bytes;
+  return TRI_OK;
+}
+
+tri_status tri_chat_write_part(tri_chat_writer *writer, tri_chat_value string, size_t begin, size_t end) {
+  const tri_chat_value part = tri_chat_part(string, begin, end);
+  const bool given = writer->given;
+  for (size_t at = 0, next = 0; at < part.bytes; at = next) {
+    next = tri_chat_run_end(part, at);
+    writer->given = tri_chat_is_given(part, at);
+    TRI_TRY(tri_chat_write(writer, part.text + at, next - at));
+  }
+  writer->given = given;
+  return TRI_OK;
+}
+
+tri_status tri_chat_written(tri_chat_writer *writer, int32_t origin, tri_chat_value *out) {
+  if (writer->marks == NULL && writer->bytes > 0) { /* all bytes are alike */
+    if (writer->first_given && origin == 0) origin = TRI_CHAT_GIVEN;
+    if (!writer->first_given && origin == TRI_CHAT_GIVEN) origin = 0;
+    if (!writer->first_given && origin > 0) TRI_TRY(make_marks(writer));
+  }
+  *out = tri_chat_string(writer->text, writer->bytes);
+  out->origin = origin;
+  out->marks = writer->marks;
   return TRI_OK;
 }
 
@@ -38,7 +82,7 @@ static tri_status write_text(tri_chat_writer *writer, const char *text) {
 
 static tri_status write_value(tri_chat_writer *writer, tri_chat_value string) {
   TRI_TRY(tri_chat_flatten(writer->arena, &string));
-  return tri_chat_write(writer, string.text, string.bytes);
+  return tri_chat_write_part(writer, string, 0, string.bytes);
 }
 
 /* Writes the shortest digits that are read as the same number, with an exponent if it is below 1e-4 or at least
@@ -114,9 +158,11 @@ static tri_status repr_string(tri_chat_writer *writer, tri_chat_value string) {
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);
     if (length == 0) length = 1;
+    writer->given = tri_chat_is_given(string, i);
     TRI_TRY(repr_letter(writer, code, string.text + i, length, quote));
     i += length;
   }
+  writer->given = false;
   return tri_chat_write(writer, &quote, 1);
 }
 
@@ -190,8 +236,7 @@ tri_status tri_chat_str(tri_chat_arena *arena, tri_chat_value value, tri_chat_va
     return TRI_OK;
   }
   if (value.kind != TRI_CHAT_UNDEFINED) TRI_TRY(write_repr(&writer, value, 0));
-  *out = tri_chat_string(writer.text, writer.bytes);
-  return TRI_OK;
+  return tri_chat_written(&writer, 0, out);
 }
 
 /* ---- json.dumps -------------------------------------------------------------------------------------------------- */
@@ -220,9 +265,11 @@ static tri_status json_string(tri_chat_writer *writer, tri_chat_value string, bo
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);
     if (length == 0) length = 1;
+    writer->given = tri_chat_is_given(string, i);
     TRI_TRY(json_letter(writer, code, string.text + i, length, ascii));
     i += length;
   }
+  writer->given = false;
   return write_text(writer, "\"");
 }
 
@@ -325,6 +372,5 @@ tri_status tri_chat_json_text(tri_chat_arena *arena, tri_chat_value value, const
                               tri_chat_value *out) {
   tri_chat_writer writer = {.arena = arena};
   TRI_TRY(write_json(&writer, value, style, 0));
-  *out = tri_chat_string(writer.text, writer.bytes);
-  return TRI_OK;
+  return tri_chat_written(&writer, 0, out);
 }

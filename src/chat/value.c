@@ -274,6 +274,23 @@ const char *tri_chat_type(tri_chat_value value) {
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
+tri_chat_value tri_chat_part(tri_chat_value string, size_t begin, size_t end) {
+  tri_chat_value part = tri_chat_string(string.text + begin, end - begin);
+  part.origin = string.origin;
+  if (string.marks != NULL) part.marks = string.marks + begin;
+  return part;
+}
+
+bool tri_chat_is_given(tri_chat_value string, size_t at) {
+  return string.marks != NULL ? string.marks[at] : string.origin != 0;
+}
+
+size_t tri_chat_run_end(tri_chat_value string, size_t at) {
+  const bool *other = NULL;
+  if (string.marks != NULL) other = memchr(string.marks + at, !string.marks[at], string.bytes - at);
+  return other == NULL ? string.bytes : (size_t)(other - string.marks);
+}
+
 /* Visits the pieces with an explicit stack, because a rope may be as deep as its number of pieces. */
 tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat_piece_visitor *visit, void *context) {
   tri_chat_list *waiting = NULL;
@@ -291,28 +308,24 @@ tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat
 }
 
 typedef struct flattener {
-  char *at;
-  int32_t origin; /* common origin of all pieces so far; -1: no piece yet; 0: they differ */
+  tri_chat_writer writer;
+  int32_t origin; /* common origin of all pieces so far; 0: they differ */
 } flattener;
 
 static tri_status add_piece(void *context, tri_chat_value piece) {
   flattener *f = context;
-  memcpy(f->at, piece.text, piece.bytes);
-  f->at += piece.bytes;
-  f->origin = f->origin < 0 || f->origin == piece.origin ? piece.origin : 0;
-  return TRI_OK;
+  f->origin = f->writer.bytes == 0 || f->origin == piece.origin ? piece.origin : 0;
+  return tri_chat_write_part(&f->writer, piece, 0, piece.bytes);
 }
 
 tri_status tri_chat_flatten(tri_chat_arena *arena, tri_chat_value *string) {
   if (!string->is_rope) return TRI_OK;
   tri_chat_rope *rope = string->rope;
   if (rope->flat.kind == TRI_CHAT_UNDEFINED) {
-    char *text = NULL;
-    TRI_TRY(tri_chat_arena_alloc(arena, string->bytes, 1, &text));
-    flattener f = {.at = text, .origin = -1};
+    flattener f = {.writer = {.arena = arena, .room = string->bytes}};
+    TRI_TRY(tri_chat_arena_alloc(arena, string->bytes, 1, &f.writer.text));
     TRI_TRY(tri_chat_visit(arena, *string, add_piece, &f));
-    rope->flat = tri_chat_string(text, string->bytes);
-    rope->flat.origin = f.origin;
+    TRI_TRY(tri_chat_written(&f.writer, f.origin, &rope->flat));
   }
   *string = rope->flat;
   return TRI_OK;
