@@ -75,6 +75,7 @@ static enum MHD_Result begin_reading(tri_http_request *request) {
   if (request->server->origin != NULL && strcmp(request->method, "OPTIONS") == 0)
     return tri_http_reply_now(request, &allowed);
   if (tri_http_is(request, "GET")) {
+    tri_client_think(tri_http_client(request->connection));
     tri_http_reply reply = service->reply(service->context, request);
     return reply.code == 0 ? tri_http_reply_if_ready(request) : tri_http_reply_now(request, &reply);
   }
@@ -102,11 +103,10 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
   (void)version;
   if (request == NULL) {
     *state = request = tri_http_request_begin(context, to, method, url);
-    if (request == NULL) return MHD_NO;
-    tri_client_think(tri_http_client(to));
-    return begin_reading(request);
+    return request == NULL ? MHD_NO : begin_reading(request);
   }
   if (*body_bytes > 0) {
+    tri_client_receive(tri_http_client(to), *body_bytes);
     if (request->stage == TRI_HTTP_READING) tri_http_request_add(request, body, *body_bytes);
     *body_bytes = 0;
     return MHD_YES;
@@ -116,6 +116,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
     case TRI_HTTP_KEPT_BACK:
     case TRI_HTTP_READY:
     case TRI_HTTP_STREAMS:
+    case TRI_HTTP_DROPPED:
     case TRI_HTTP_SENT: break;
   }
   return tri_http_reply_if_ready(request);
@@ -183,7 +184,7 @@ static tri_status open_path(const tri_http_service *service, const char *path, i
     goto close;
   }
   strcpy(at.sun_path, path);
-  if (connect(listener, (struct sockaddr *)&at, sizeof at) == 0) {
+  if (connect(listener, (struct sockaddr *)&at, sizeof at) == 0 || errno == EAGAIN) { /* EAGAIN: its backlog is full */
     status = tri_fail(TRI_BUSY, "%s: --socket %s is in use by another process", service->command, path);
     goto close;
   }
@@ -289,21 +290,32 @@ tri_status tri_http_server_start(const tri_http_options *options, const tri_http
   return status;
 }
 
-void tri_http_server_drain(tri_http_server *server, double seconds) {
+/* Returns whether a request is in progress; `kept`: one that the service keeps or has kept. The mutex must be locked.
+ */
+static bool is_busy(const tri_http_server *server, bool kept) {
+  for (const tri_http_request *request = server->first; request != NULL; request = request->behind) {
+    if (request->kept || !kept) return true;
+  }
+  return false;
+}
+
+static void wait_until_idle(tri_http_server *server, bool kept, double seconds) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += (time_t)seconds;
   pthread_mutex_lock(&server->mutex);
-  while (server->first != NULL && pthread_cond_timedwait(&server->idle, &server->mutex, &until) == 0) {
+  while (is_busy(server, kept) && pthread_cond_timedwait(&server->idle, &server->mutex, &until) == 0) {
   }
   pthread_mutex_unlock(&server->mutex);
 }
+
+void tri_http_server_drain(tri_http_server *server, double seconds) { wait_until_idle(server, true, seconds); }
 
 void tri_http_server_stop(tri_http_server *server) {
   enum { SEND_S = 1 };
   if (server == NULL) return;
   tri_http_refuse_all(server);
-  tri_http_server_drain(server, SEND_S);
+  wait_until_idle(server, false, SEND_S);
   MHD_stop_daemon(server->daemon);
   if (server->is_local) (void)unlink(server->address);
   destroy(server);

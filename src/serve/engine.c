@@ -141,8 +141,8 @@ static tri_status start_jobs(engine *e) {
       count_one(e->front, &e->front->counters.cancelled);
       tri_serve_job_destroy(job);
     } else if (e->closes) {
+      count_one(e->front, &e->front->counters.failed);
       fail_job(job, 503, "the server ends");
-      count_one(e->front, &e->front->counters.refused);
       tri_serve_job_destroy(job);
     } else {
       TRI_TRY(start_job(e, job));
@@ -156,23 +156,31 @@ static tri_status cancel_job(tri_serve_job *job) {
   job->fields.stream = false; /* nothing is sent any more */
   for (int64_t i = 0; i < job->num_texts; i++) TRI_TRY(tri_written_cancel(&job->texts[i]));
   job->left = 0; /* texts whose prompt was being read are not started */
-  count_one(job->front, &job->front->counters.cancelled);
   return TRI_OK;
 }
 
-/* Ends a job whose texts have all ended, and removes it from the list. */
+static void note_pages(const engine *e) {
+  const tri_generator_counts counts = tri_dispatcher_count(e->front->generation->dispatcher);
+  pthread_mutex_lock(&e->front->mutex);
+  e->front->counters.free_pages = counts.free_pages;
+  e->front->counters.found_tokens = counts.found_rows;
+  pthread_mutex_unlock(&e->front->mutex);
+}
+
+/* Ends a job whose texts have all ended, and removes it from the list. The job is counted before the client has its
+ * answer, so that a client sees it in /metrics. */
 static tri_status finish_job(engine *e, tri_serve_job **at, bool cancelled) {
   tri_serve_job *job = *at;
+  tri_serve_counters *counters = &e->front->counters;
   tri_status status = TRI_OK;
-  if (!cancelled) {
-    status = job->fields.stream ? tri_serve_stream_end(job) : send_answer(job);
-    count_one(e->front, &e->front->counters.completed);
-  }
   *at = job->next;
   e->texts -= job->num_texts;
+  note_pages(e);
   pthread_mutex_lock(&e->front->mutex);
-  e->front->counters.running--;
+  counters->running--;
+  ++*(cancelled ? &counters->cancelled : &counters->completed);
   pthread_mutex_unlock(&e->front->mutex);
+  if (!cancelled) status = job->fields.stream ? tri_serve_stream_end(job) : send_answer(job);
   tri_serve_job_destroy(job);
   return status;
 }
@@ -236,14 +244,6 @@ static tri_status check_queue(engine *e) {
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-static void note_pages(const engine *e) {
-  const tri_generator_counts counts = tri_dispatcher_count(e->front->generation->dispatcher);
-  pthread_mutex_lock(&e->front->mutex);
-  e->front->counters.free_pages = counts.free_pages;
-  e->front->counters.found_tokens = counts.found_rows;
-  pthread_mutex_unlock(&e->front->mutex);
-}
-
 /* Loads a newer checkpoint of the run that is followed, if there is one and no text is in progress. */
 static tri_status follow_run(engine *e) {
   tri_serve_follow *follow = e->front->follow;
@@ -283,12 +283,14 @@ static void give_up(engine *e) {
   e->front->closing = true;
   pthread_mutex_unlock(&e->front->mutex);
   for (tri_serve_job *job = pop_job(e->front); job != NULL; job = pop_job(e->front)) {
+    count_one(e->front, &e->front->counters.failed);
     fail_job(job, 503, message);
     tri_serve_job_destroy(job);
   }
   while (e->running != NULL) {
     tri_serve_job *job = e->running;
     e->running = job->next;
+    count_one(e->front, &e->front->counters.failed);
     fail_job(job, 503, message);
     tri_serve_job_destroy(job);
   }

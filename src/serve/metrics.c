@@ -36,6 +36,7 @@ char *tri_serve_metrics(tri_serve_front *front) {
       {"trireme_requests_accepted_total", "counter", "Requests for text that were accepted.", c.accepted},
       {"trireme_requests_completed_total", "counter", "Requests that were answered.", c.completed},
       {"trireme_requests_cancelled_total", "counter", "Requests whose client left.", c.cancelled},
+      {"trireme_requests_failed_total", "counter", "Accepted requests that were answered with an error.", c.failed},
       {"trireme_requests_refused_total", "counter", "Requests that were not accepted.", c.refused},
       {"trireme_requests_running", "gauge", "Requests whose texts are being written.", c.running},
       {"trireme_requests_waiting", "gauge", "Requests in the queue.", c.waiting},

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_PORT = 8000, MOST_KEYS = 1024, LONGEST_POSITIONS = 8192, KEY_FILE_BYTES = 1 << 20 };
+enum { DEFAULT_PORT = 8000, MOST_KEYS = 1024, LONGEST_POSITIONS = 8192, KEY_FILE_BYTES = 1 << 20, SEND_S = 10 };
 
 typedef struct serve_arguments {
   tri_generation_request request;
@@ -256,7 +256,9 @@ static tri_status serve_here(serve_arguments *given, serving *s) {
   TRI_TRY(tri_http_server_start(&http, &service, &s->server));
   tri_ranks_defer_stop();
   TRI_TRY(print_address(given, s));
-  TRI_TRY(tri_serve_run(front));
+  const tri_status status = tri_serve_run(front);
+  tri_http_server_drain(s->server, SEND_S);
+  TRI_TRY(status);
   return tri_fail(TRI_INTERRUPTED, "the server has ended; %ld requests were answered", (long)front->counters.completed);
 }
 
