@@ -22,11 +22,6 @@ tri_chat_value tri_chat_integer(int64_t integer) {
 
 tri_chat_value tri_chat_real(double real) { return (tri_chat_value){.kind = TRI_CHAT_REAL, .real = real}; }
 
-tri_chat_value tri_chat_string(const char *text, size_t bytes) {
-  /* An empty string may be NULL, which memcmp and memmem do not accept. */
-  return (tri_chat_value){.kind = TRI_CHAT_STRING, .text = text == NULL ? "" : text, .bytes = bytes};
-}
-
 tri_chat_value tri_chat_text(const char *text) { return tri_chat_string(text, strlen(text)); }
 
 tri_chat_value tri_chat_of_list(tri_chat_list *list) { return (tri_chat_value){.kind = TRI_CHAT_LIST, .list = list}; }
@@ -273,23 +268,6 @@ const char *tri_chat_type(tri_chat_value value) {
 }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
-
-tri_chat_value tri_chat_part(tri_chat_value string, size_t begin, size_t end) {
-  tri_chat_value part = tri_chat_string(string.text + begin, end - begin);
-  part.origin = string.origin;
-  if (string.marks != NULL) part.marks = string.marks + begin;
-  return part;
-}
-
-bool tri_chat_is_given(tri_chat_value string, size_t at) {
-  return string.marks != NULL ? string.marks[at] : string.origin != 0;
-}
-
-size_t tri_chat_run_end(tri_chat_value string, size_t at) {
-  const bool *other = NULL;
-  if (string.marks != NULL) other = memchr(string.marks + at, !string.marks[at], string.bytes - at);
-  return other == NULL ? string.bytes : (size_t)(other - string.marks);
-}
 
 /* Visits the pieces with an explicit stack, because a rope may be as deep as its number of pieces. */
 tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat_piece_visitor *visit, void *context) {

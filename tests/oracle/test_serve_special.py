@@ -1,5 +1,5 @@
 """Special tokens that a request writes are text: what /tokenize gives for messages, beside `tokenizers` of jinja2's text. With
-`parse_special` the ids are those; without it they are the same as long as nobody writes a special token, and no writer gets one."""
+`parse_special` the ids are equal; without it they are equal unless a message has the text of a special token, which never becomes its id."""
 import json
 import random
 import subprocess
