@@ -140,7 +140,10 @@ static tri_http_reply reply(void *context, tri_http_request *from) {
   return tri_http_is(from, "GET") ? reply_to_get(front, from) : reply_to_post(front, from);
 }
 
+enum { SPARE_CONNECTIONS = 32 }; /* so that new clients can connect while old ones are ended */
+
 tri_http_service tri_serve_service(tri_serve_front *front) {
+  const tri_serve_limits *limits = &front->defaults.limits;
   return (tri_http_service){
       .command = "serve",
       .reply = reply,
@@ -152,11 +155,12 @@ tri_http_service tri_serve_service(tri_serve_front *front) {
           "the Host header does not name this server: use http://127.0.0.1 or http://localhost with its "
           "port",
       .of_other_method = "the methods of this server are GET, HEAD and POST",
-      .limits = {.connections = 512,
-                 .of_one_machine = 256,
-                 .idle_s = 60,
-                 .threads = 2,
-                 .body_bytes = (size_t)front->defaults.limits.body_bytes,
-                 .clients = {.most = 480, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
+      .limits =
+          {.connections = (int)limits->connections + SPARE_CONNECTIONS,
+           .of_one_machine = (int)limits->of_one_machine,
+           .idle_s = 60,
+           .threads = 2,
+           .body_bytes = (size_t)limits->body_bytes,
+           .clients = {.most = (int)limits->connections, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
   };
 }

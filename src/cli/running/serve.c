@@ -85,6 +85,12 @@ static const tri_option serve_options[] = {
      .help = "  --max-stops N       stop strings of a request (16)\n"},
     {TRI_INT("max-bias", limits.bias, 1, 1 << 20),
      .help = "  --max-bias N        entries of logit_bias of a request (1024)\n"},
+    {TRI_INT("max-depth", limits.depth, 2, 1000),
+     .help = "  --max-depth N       levels of brackets of a request (64)\n"},
+    {TRI_INT("max-connections", limits.connections, 1, 1 << 16),
+     .help = "  --max-connections N   connections at once (512)\n"},
+    {TRI_INT("max-per-address", limits.of_one_machine, 1, 1 << 16),
+     .help = "  --max-per-address N   connections of one machine, if other machines can reach the port (256)\n"},
     {TRI_BYTES("max-body", body_bytes), .help = "  --max-body BYTES    size of a request (4MiB)\n"},
     {TRI_DOUBLE("ping", ping_s, 0.1, 1e6),
      .help = "  --ping S            seconds after which a silent stream gets a comment (5)\n"},
@@ -220,6 +226,7 @@ static tri_status print_address(const serve_arguments *given, const serving *s) 
     return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
   tri_log("serving %s: %ld texts of %ld positions at a time; %s%s; Ctrl-C ends it", s->name, (long)s->front.batch,
           (long)s->front.sizes.positions, token[0] != '\0' ? "the key is " : "no key was drawn", token);
+  if (given->ignore != NULL) tri_log("these fields of requests are ignored: %s", given->ignore);
   return TRI_OK;
 }
 
@@ -315,7 +322,14 @@ static tri_status serve_work(void *context, const tri_group *group, int threads)
 static tri_status serve_run(int count, char **arguments) {
   serve_arguments parsed = {
       .http = {.port = DEFAULT_PORT},
-      .limits = {.body_bytes = 4 << 20, .texts = TRI_SERVE_MOST_TEXTS, .stops = 16, .bias = 1024, .queue = 256},
+      .limits = {.body_bytes = 4 << 20,
+                 .texts = TRI_SERVE_MOST_TEXTS,
+                 .stops = 16,
+                 .bias = 1024,
+                 .depth = 64,
+                 .queue = 256,
+                 .connections = 512,
+                 .of_one_machine = 256},
       .batch = 8,
       .ping_s = 5,
       .request = {.tokens = 0,
