@@ -67,8 +67,8 @@ static bool announces_too_much(const tri_http_request *request) {
   return said != NULL && strtoull(said, NULL, 10) / FAR > request->server->service.limits.body_bytes;
 }
 
-/* Refuses a request whose headers are wrong. All other replies follow the body, also if it is empty: libmicrohttpd closes
- * the connection after a reply that precedes the body. */
+/* Refuses a request whose headers are wrong. All other replies follow the body, also if it is empty: libmicrohttpd
+ * closes the connection after a reply that precedes the body. */
 static enum MHD_Result begin_reading(tri_http_request *request) {
   const tri_http_service *service = &request->server->service;
   tri_http_reply allowed = {.code = MHD_HTTP_NO_CONTENT};
@@ -209,8 +209,8 @@ static void write_address(tri_http_server *server, const char *host) {
            server->token[0] != '\0' ? "?token=" : "", server->token);
 }
 
-/* Starts libmicrohttpd's threads. They use poll: with epoll, libmicrohttpd misses the end of a connection that is closed
- * before the bytes ahead of it are read, and such connections stay open until their time is over. */
+/* Starts libmicrohttpd's threads. They use poll: with epoll, libmicrohttpd misses the end of a connection that is
+ * closed before the bytes ahead of it are read, and such connections stay open until their time is over. */
 static tri_status begin_daemon(tri_http_server *server, int listener) {
   const tri_http_limits *limits = &server->service.limits;
   const unsigned of_one = server->is_open ? (unsigned)limits->of_one_machine : 0; /* 0: no limit */
