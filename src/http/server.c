@@ -67,19 +67,15 @@ static bool announces_too_much(const tri_http_request *request) {
   return said != NULL && strtoull(said, NULL, 10) / FAR > request->server->service.limits.body_bytes;
 }
 
-/* Replies to a request whose headers have been read, if it has no body to be read first. */
+/* Refuses a request whose headers are wrong. All other replies follow the body, also if it is empty: libmicrohttpd
+ * closes the connection after a reply that precedes the body. */
 static enum MHD_Result begin_reading(tri_http_request *request) {
   const tri_http_service *service = &request->server->service;
   tri_http_reply allowed = {.code = MHD_HTTP_NO_CONTENT};
   if (!tri_http_names_server(request)) return refuse(request, MHD_HTTP_MISDIRECTED_REQUEST, service->of_other_host);
   if (request->server->origin != NULL && strcmp(request->method, "OPTIONS") == 0)
     return tri_http_reply_now(request, &allowed);
-  if (tri_http_is(request, "GET")) {
-    tri_client_think(tri_http_client(request->connection));
-    tri_http_reply reply = service->reply(service->context, request);
-    return reply.code == 0 ? tri_http_reply_if_ready(request) : tri_http_reply_now(request, &reply);
-  }
-  if (service->limits.body_bytes == 0 || !tri_http_is(request, "POST"))
+  if (!tri_http_is(request, "GET") && (service->limits.body_bytes == 0 || !tri_http_is(request, "POST")))
     return refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, service->of_other_method);
   if (announces_too_much(request))
     return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "The request's body is too long.\n");
@@ -213,11 +209,13 @@ static void write_address(tri_http_server *server, const char *host) {
            server->token[0] != '\0' ? "?token=" : "", server->token);
 }
 
+/* Starts libmicrohttpd's threads. They use poll: with epoll, libmicrohttpd misses the end of a connection that is
+ * closed before the bytes ahead of it are read, and such connections stay open until their time is over. */
 static tri_status begin_daemon(tri_http_server *server, int listener) {
   const tri_http_limits *limits = &server->service.limits;
   const unsigned of_one = server->is_open ? (unsigned)limits->of_one_machine : 0; /* 0: no limit */
   server->daemon = MHD_start_daemon(
-      MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, server,
+      MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, server,
       MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)limits->threads,
       MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT, of_one,
       MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->idle_s, MHD_OPTION_NOTIFY_CONNECTION, note_connection, server,

@@ -263,6 +263,7 @@ static tri_status serve_here(serve_arguments *given, serving *s) {
   TRI_TRY(tri_http_server_start(&http, &service, &s->server));
   tri_ranks_defer_stop();
   TRI_TRY(print_address(given, s));
+  tri_log_to_parent("serving"); /* from here on the parent may pass on a stop request */
   const tri_status status = tri_serve_run(front);
   tri_http_server_drain(s->server, SEND_S);
   TRI_TRY(status);
