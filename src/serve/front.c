@@ -171,6 +171,8 @@ static tri_http_reply reply(void *context, tri_http_request *from) {
 }
 
 tri_http_service tri_serve_service(tri_serve_front *front) {
+  enum { OTHERS = 256, FREE = 32 }; /* connections of requests that run and of other clients; some are always free */
+  const int connections = (int)front->defaults.limits.queue + OTHERS;
   return (tri_http_service){
       .command = "serve",
       .reply = reply,
@@ -182,11 +184,11 @@ tri_http_service tri_serve_service(tri_serve_front *front) {
           "the Host header does not name this server: use http://127.0.0.1 or http://localhost with its "
           "port",
       .of_other_method = "the methods of this server are GET, HEAD and POST",
-      .limits = {.connections = 512,
-                 .of_one_machine = 256,
+      .limits = {.connections = connections,
+                 .of_one_machine = connections / 2,
                  .idle_s = 60,
                  .threads = 2,
                  .body_bytes = (size_t)front->defaults.limits.body_bytes,
-                 .clients = {.most = 480, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
+                 .clients = {.most = connections - FREE, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
   };
 }
