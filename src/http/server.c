@@ -23,6 +23,7 @@ tri_status tri_http_server_start(const tri_http_options *options, const tri_http
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -209,10 +210,21 @@ static void write_address(tri_http_server *server, const char *host) {
            server->token[0] != '\0' ? "?token=" : "", server->token);
 }
 
+/* Raises this process's limit of open files, as far as allowed, for that many connections besides its own files. */
+static void allow_files(int connections) {
+  enum { OWN = 256 };
+  struct rlimit limit;
+  const rlim_t wanted = (rlim_t)connections + OWN;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* Starts libmicrohttpd's threads. They use poll: with epoll, libmicrohttpd misses the end of a connection that is
  * closed before the bytes ahead of it are read, and such connections stay open until their time is over. */
 static tri_status begin_daemon(tri_http_server *server, int listener) {
   const tri_http_limits *limits = &server->service.limits;
+  allow_files(limits->connections);
   const unsigned of_one = server->is_open ? (unsigned)limits->of_one_machine : 0; /* 0: no limit */
   server->daemon = MHD_start_daemon(
       MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, server,

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Asks one server for thousands of texts, by clients of which a third leave at a random moment: serve.py [--requests N]
-[--at-once N] [--seed S] [-n RANKS] [--socket].
+"""Asks one server for thousands of texts: serve.py [--requests N] [--at-once N] [--seed S] [-n RANKS] [--socket].
 
-A client leaves before or after the whole body, in the middle of the answer, with an end or a reset, or closes only its sending
+A third of the clients leave at a random moment. A client leaves before or after the whole body, in the middle of the answer, with an end or a reset, or closes only its sending
 side. All others must be answered, and a share of the answers is compared with those to the same requests asked alone. At the end
 no request is in progress, all are counted, all pages are free, and the process has the file descriptors, threads and memory that
 it had after the first requests. Then SIGTERM comes under load."""

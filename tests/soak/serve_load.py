@@ -1,4 +1,4 @@
-"""A load for `trireme serve`: requests of all kinds, and clients of which a third leave at a random moment. Standard library only."""
+"""A load for `trireme serve`: requests of all kinds. A third of the clients leave at a random moment. Standard library only."""
 import asyncio
 import contextlib
 import dataclasses
@@ -147,7 +147,7 @@ class Client:
 
 
 class Load:
-    """Asks a server. `answers`: what the clients that stayed have got, by the number of the request."""
+    """Asks a server. `answers`: the answers to clients that stayed, by the number of the request."""
 
     def __init__(self, seed, at_once, port=0, key="", socket=None, chats=True):
         self.seed, self.at_once, self.port, self.key, self.socket, self.chats = seed, at_once, port, key, socket, chats
@@ -233,7 +233,7 @@ class Load:
 
 
 def texts_of(request, answer):
-    """What may not differ between two answers to a request. A stream: text and end of each choice."""
+    """Returns the part of an answer that is the same whenever the request is asked. A stream: text and end of each choice."""
     if not request.streams:
         return json.loads(answer)["choices"]
     found = {}
@@ -251,7 +251,7 @@ def texts_of(request, answer):
 
 @dataclasses.dataclass
 class Held:
-    """What a process holds of the system."""
+    """Files, threads and memory of a process."""
 
     files: int
     threads: int

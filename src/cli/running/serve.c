@@ -88,7 +88,7 @@ static const tri_option serve_options[] = {
     {TRI_INT("max-depth", limits.depth, 2, 1000),
      .help = "  --max-depth N       levels of brackets of a request (64)\n"},
     {TRI_INT("max-connections", limits.connections, 1, 1 << 16),
-     .help = "  --max-connections N   connections at once (512)\n"},
+     .help = "  --max-connections N   connections at once (--queue and 256)\n"},
     {TRI_INT("max-per-address", limits.of_one_machine, 1, 1 << 16),
      .help = "  --max-per-address N   connections of one machine, if other machines can reach the port (256)\n"},
     {TRI_BYTES("max-body", body_bytes), .help = "  --max-body BYTES    size of a request (4MiB)\n"},
