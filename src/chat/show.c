@@ -13,11 +13,6 @@ enum { DEEPEST = 1000 };
 
 /* ---- writer ------------------------------------------------------------------------------------------------------ */
 
-tri_status tri_chat_write_code(tri_chat_writer *writer, uint32_t code) {
-  char letter[4];
-  return tri_chat_write(writer, letter, tri_utf8_encode(code, letter));
-}
-
 static tri_status write_text(tri_chat_writer *writer, const char *text) {
   return tri_chat_write(writer, text, strlen(text));
 }

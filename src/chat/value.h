@@ -37,7 +37,7 @@ struct tri_chat_loop;
 struct tri_chat_node;
 struct tri_chat_function;
 
-enum { TRI_CHAT_GIVEN = -1 }; /* origin of a given string outside of the messages' contents */
+enum { TRI_CHAT_GIVEN = -1 }; /* origin of a given string that is not part of a message */
 
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */

@@ -123,6 +123,7 @@ static tri_status send_reading(tri_dispatched *s, tri_verb_kind kind, int64_t fr
                          .wanted = options->wanted,
                          .scored = options->scored,
                          .scored_likeliest = options->scored_likeliest,
+                         .owner = options->owner,
                          .sampling = options->sampling,
                          .requested = options->requested};
   s->dispatcher->dismissed[s->replica] = false;

@@ -141,6 +141,7 @@ static tri_status set_options(tri_followed *s, const tri_verb *verb, const tri_l
                                 .scores = s->scores,
                                 .scored_likeliest = verb->scored_likeliest,
                                 .likeliest = s->likely_scored,
+                                .owner = verb->owner,
                                 .observer = {.context = s, .token = send_token, .done = send_done}};
   out->sampling.bias = s->bias;
   return TRI_OK;

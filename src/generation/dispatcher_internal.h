@@ -22,8 +22,8 @@ typedef struct tri_verb {
   int num_ends;
   int64_t slot, from, count; /* slot of the sequence; fork: slot of its original; number of ids, or of tokens to keep */
   int64_t serial; /* new number for each begin, fork and extension; the replica puts it into the sequence's events */
-  int64_t wanted, scored, scored_likeliest; /* as in tri_sequence_options */
-  tri_sampling sampling;                    /* `bias` is an address of the first rank */
+  int64_t wanted, scored, scored_likeliest, owner; /* as in tri_sequence_options */
+  tri_sampling sampling;                           /* `bias` is an address of the first rank */
   tri_sampling_request requested;
 } tri_verb;
 

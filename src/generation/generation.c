@@ -155,7 +155,7 @@ tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *
   TRI_TRY(tri_runner_plan(&g->model, precision, sizes, false, tri_larger(1, g->request->tensor), device, need));
   const int64_t threads =
       device->description.threads < sizes->sequences ? device->description.threads : sizes->sequences;
-  if (!tri_sampling_is_whole(&g->sampling))
+  if (g->request->own_settings || !tri_sampling_is_whole(&g->sampling))
     need->host_bytes += tri_generator_sampler_bytes(g->model.vocab_size, (int)threads);
   if (g->draft_model == NULL) return TRI_OK;
   const tri_runner_sizes of_draft = draft_sizes(g, sizes);

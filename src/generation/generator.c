@@ -31,7 +31,6 @@
 
 static tri_status set_up(tri_generator *g) {
   TRI_TRY(tri_pages_create(g->sizes.pages, TRI_PAGE_ROWS, &g->pages));
-  g->root = tri_pages_root(g->pages);
   TRI_TRY(tri_alloc("pages", (size_t)g->sizes.pages, sizeof *g->holders, &g->holders));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->reads, &g->reads));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->asked, &g->asked));
@@ -68,6 +67,7 @@ void tri_generator_destroy(tri_generator *g) {
     tri_free(g->scratch[i].adjusted);
   }
   tri_free(g->scratch);
+  tri_free(g->roots);
   tri_free(g->asked);
   tri_free(g->queries);
   tri_free(g->sampled);
@@ -176,17 +176,30 @@ static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_op
   return enlist(g, s);
 }
 
-static tri_status create_sequence(const tri_generator *g, const int32_t *ids, int64_t count, tri_sequence **out) {
+/* Finds the root of an owner's cached pages. */
+static tri_status find_root(tri_generator *g, int64_t owner, tri_prefix *out) {
+  while (g->num_roots <= owner) {
+    TRI_TRY(tri_grow("roots of cached pages", sizeof *g->roots, g->num_roots, &g->root_room, &g->roots));
+    g->roots[g->num_roots++] = tri_pages_root(g->pages);
+  }
+  *out = g->roots[owner];
+  return TRI_OK;
+}
+
+static tri_status create_sequence(tri_generator *g, int64_t owner, const int32_t *ids, int64_t count,
+                                  tri_sequence **out) {
   TRI_TRY(tri_alloc("a sequence", 1, sizeof **out, out));
   (*out)->copied = -1;
-  (*out)->root = (*out)->prefix = g->root;
+  (*out)->owner = owner;
+  TRI_TRY(find_root(g, owner, &(*out)->root));
+  (*out)->prefix = (*out)->root;
   return tri_sequence_append(*out, ids, count);
 }
 
 tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t count, const tri_sequence_options *options,
                                tri_sequence **out) {
   tri_sequence *s = NULL;
-  tri_status status = create_sequence(g, ids, count, &s);
+  tri_status status = create_sequence(g, options->owner, ids, count, &s);
   if (status == TRI_OK) status = tri_generator_check(g, s->ids, s->count, options);
   if (status == TRI_OK) status = begin(g, s, options);
   if (status == TRI_OK) *out = s;
@@ -218,7 +231,7 @@ tri_status tri_generator_fork(tri_generator *g, const tri_sequence *from, const 
                               const tri_sequence_options *options, tri_sequence **out) {
   tri_sequence *s = NULL;
   if (from->finish == TRI_FINISH_NONE) return tri_fail_internal("a fork of a sequence that has not come to its end");
-  tri_status status = create_sequence(g, from->ids, from->count, &s);
+  tri_status status = create_sequence(g, from->owner, from->ids, from->count, &s);
   if (status == TRI_OK) status = tri_sequence_append(s, ids, count);
   if (status == TRI_OK) status = share_pages(g, from, s);
   if (status == TRI_OK) status = tri_generator_check(g, s->ids, s->count, options);
@@ -308,9 +321,12 @@ tri_status tri_generator_publish(tri_generator *g, tri_publish_rule rule) {
       return tri_fail_internal("new weights are published while %ld sequences are in progress", (long)started);
   }
   TRI_TRY(tri_runner_publish(g->runner));
-  g->root = tri_pages_root(g->pages);
+  g->num_roots = 0;
   for (int64_t i = 0; i < g->count; i++) {
-    if (g->list[i] != NULL) tri_sequence_set_root(g->list[i], g->pages, g->root);
+    tri_prefix root = 0;
+    if (g->list[i] == NULL) continue;
+    TRI_TRY(find_root(g, g->list[i]->owner, &root));
+    tri_sequence_set_root(g->list[i], g->pages, root);
   }
   return TRI_OK;
 }

@@ -63,6 +63,9 @@ typedef struct tri_sequence_options {
   tri_likely *likeliest;    /* [scored, scored_likeliest], receives them by descending probability, then by id; with
                                fewer tokens in the vocabulary, the rest is {-1, -INFINITY}. Must be valid as long as
                                `scores`. A token that is also the scored one has the same log-probability, to the bit */
+  int64_t owner; /* number of the user whose sequence it is, from 0 on. Sequences of different users never share cached
+                    pages, since the time to a token would tell one user what another has asked. tri_generator_begin
+                    reads it; a fork has its original's */
   tri_sequence_observer observer;
 } tri_sequence_options;
 

@@ -25,6 +25,7 @@ struct tri_sequence {
   int64_t num_pages, pages_room;
   int64_t gone;      /* number of leading pages that are released because no later token attends to them */
   int64_t kept;      /* number of leading full pages that are cached or were found in the cache */
+  int64_t owner;     /* tri_sequence_options.owner */
   tri_prefix root;   /* root of the prefixes of this sequence's pages; tri_generator_publish sets a new one */
   tri_prefix prefix; /* the prefix that ends with the last of the `kept` pages; `root` if there are no such pages */
   int32_t copied; /* another sequence's page, with a reference to it, that is copied into the next new page; -1: none */

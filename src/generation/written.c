@@ -156,6 +156,7 @@ static tri_status start(tri_written *w, const tri_sequence *prompt) {
                                         .scores = w->prompt_scores,
                                         .scored_likeliest = w->num_prompt_likeliest,
                                         .likeliest = w->prompt_likeliest,
+                                        .owner = w->owner,
                                         .observer = {.context = w, .token = append_token, .done = end_written}};
   if (prompt != NULL) return tri_dispatcher_fork(g->dispatcher, prompt, NULL, 0, &options, &w->sequence);
   return tri_dispatcher_begin(g->dispatcher, w->tokens.ids, w->tokens.count, &options, &w->sequence);
@@ -178,6 +179,7 @@ tri_status tri_written_start_samples(tri_written *first, int64_t samples) {
                                         .scores = first->prompt_scores,
                                         .scored_likeliest = first->num_prompt_likeliest,
                                         .likeliest = first->prompt_likeliest,
+                                        .owner = first->owner,
                                         .observer = {.context = first, .done = start_forks}};
   first->samples = samples;
   return tri_dispatcher_begin(first->generation->dispatcher, first->tokens.ids, first->tokens.count, &options,

@@ -157,6 +157,13 @@ static void set_turn(tri_client *client, client_turn turn, double bytes) {
   pthread_mutex_unlock(&client->of->mutex);
 }
 
+void tri_client_receive(tri_client *client, size_t bytes) {
+  if (client == NULL) return;
+  pthread_mutex_lock(&client->of->mutex);
+  if (client->turn == TURN_REQUEST) client->until_s += (double)bytes / client->of->limits.slowest_bytes_s;
+  pthread_mutex_unlock(&client->of->mutex);
+}
+
 void tri_client_think(tri_client *client) { set_turn(client, TURN_OURS, 0); }
 
 void tri_client_answer(tri_client *client, size_t bytes) { set_turn(client, TURN_ANSWER, (double)bytes); }

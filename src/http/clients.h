@@ -1,7 +1,7 @@
 /* Connections to a server, with time limits, so that slow clients do not keep other clients out. A client has a
- * limited time from the end of one request to the end of its next request. It has a limited time to receive an answer,
- * too, which depends on the answer's length. Single bytes do not extend these times. If there are too many connections,
- * a new connection replaces the one that the server has waited for longest. */
+ * limited time from the end of one request to the end of its next request, and a limited time to receive an answer.
+ * Both depend on the number of bytes of the request's body and of the answer; single bytes hardly extend them. If there
+ * are too many connections, a new connection replaces the one that the server has waited for longest. */
 #ifndef TRI_HTTP_CLIENTS_H
 #define TRI_HTTP_CLIENTS_H
 
@@ -16,7 +16,7 @@ typedef struct tri_clients_limits {
   int most;                   /* maximum number of connections; with more, a new connection replaces an old one */
   double request_s, answer_s; /* request_s: seconds for a request; answer_s: seconds for an answer, in addition to the
                                  time for its length */
-  double slowest_bytes_s;     /* lowest rate at which a client may receive an answer, in bytes/s */
+  double slowest_bytes_s;     /* lowest rate at which a client may send a body or receive an answer, in bytes/s */
 } tri_clients_limits;
 
 /* Starts a thread that ends connections whose time is over. The thread shuts down the socket of such a connection, and
@@ -31,6 +31,8 @@ tri_client *tri_clients_add(tri_clients *clients, int socket);
 /* Removes a connection. Call it before the socket is closed. This function and those below ignore NULL. */
 void tri_client_remove(tri_client *client);
 
+/* Notes that `bytes` bytes of a request's body have come. */
+void tri_client_receive(tri_client *client, size_t bytes);
 /* Notes that the server begins to work on a complete request; this work has no time limit. */
 void tri_client_think(tri_client *client);
 /* Notes that the server begins to send an answer of `bytes` bytes. */

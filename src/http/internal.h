@@ -38,6 +38,7 @@ typedef enum tri_http_stage {
   TRI_HTTP_KEPT_BACK, /* the service replies later */
   TRI_HTTP_READY,     /* `reply` is to be sent */
   TRI_HTTP_STREAMS,   /* the reply's text comes in pieces; `reply` has the rest */
+  TRI_HTTP_DROPPED,   /* the service has released the request without a reply */
   TRI_HTTP_SENT       /* libmicrohttpd has the reply */
 } tri_http_stage;
 
@@ -49,6 +50,7 @@ struct tri_http_request {
   int socket;
   const char *method, *path; /* owned by libmicrohttpd */
   tri_http_stage stage;
+  bool kept; /* whether the service keeps or has kept it, to reply later */
   bool suspended;
   bool too_large; /* the body is longer than the limit */
   char *body;     /* [body_bytes], with a NUL after it */
@@ -57,6 +59,7 @@ struct tri_http_request {
   char *text;                     /* [bytes], pieces of a stream */
   size_t bytes, room, sent_bytes; /* sent_bytes: leading bytes that libmicrohttpd has taken */
   bool ended;                     /* no more pieces come */
+  bool broken;                    /* the text ends before its end */
 };
 
 /* Returns the record of the request's connection; NULL: none. */

@@ -164,7 +164,7 @@ static void wake(tri_http_request *request) {
 }
 
 /* Copies the next bytes of a stream for libmicrohttpd. */
-static ssize_t take_text(void *context, uint64_t at, char *out, size_t most) {
+static ssize_t read_text(void *context, uint64_t at, char *out, size_t most) {
   tri_http_request *request = context;
   ssize_t taken = 0;
   (void)at;
@@ -177,7 +177,7 @@ static ssize_t take_text(void *context, uint64_t at, char *out, size_t most) {
     tri_client_answer(tri_http_client(request->connection), left);
     if (request->sent_bytes == request->bytes) request->sent_bytes = request->bytes = 0;
   } else if (request->ended) {
-    taken = MHD_CONTENT_READER_END_OF_STREAM;
+    taken = request->broken ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
   } else {
     wait_for_text(request);
   }
@@ -188,7 +188,7 @@ static ssize_t take_text(void *context, uint64_t at, char *out, size_t most) {
 static enum MHD_Result begin_stream(tri_http_request *request) {
   enum { BLOCK_BYTES = 16 << 10 };
   struct MHD_Response *response =
-      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, take_text, request, NULL);
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_text, request, NULL);
   request->stage = TRI_HTTP_SENT;
   if (response == NULL) return MHD_NO;
   add_headers(request, &request->reply, response);
@@ -204,6 +204,7 @@ enum MHD_Result tri_http_reply_if_ready(tri_http_request *request) {
     case TRI_HTTP_KEPT_BACK: wait_for_text(request); break;
     case TRI_HTTP_READY: result = tri_http_reply_now(request, &request->reply); break;
     case TRI_HTTP_STREAMS: result = begin_stream(request); break;
+    case TRI_HTTP_DROPPED: result = MHD_NO; break; /* closes the connection */
     case TRI_HTTP_READING:
     case TRI_HTTP_SENT: break;
   }
@@ -214,6 +215,7 @@ enum MHD_Result tri_http_reply_if_ready(tri_http_request *request) {
 tri_http_reply tri_http_later(tri_http_request *request) {
   pthread_mutex_lock(&request->server->mutex);
   request->holders++;
+  request->kept = true;
   request->stage = TRI_HTTP_KEPT_BACK;
   pthread_mutex_unlock(&request->server->mutex);
   return (tri_http_reply){.code = 0};
@@ -289,9 +291,19 @@ bool tri_http_has_left(tri_http_request *request) {
   return left;
 }
 
+/* Lets the connection of a request end that the service has not answered in full, as when the client has left. A
+ * suspended connection would otherwise stay open for ever. The mutex must be locked. */
+static void abandon(tri_http_request *request) {
+  if (request->stage == TRI_HTTP_KEPT_BACK) request->stage = TRI_HTTP_DROPPED;
+  if (!request->ended) request->broken = true;
+  request->ended = true;
+  wake(request);
+}
+
 void tri_http_release(tri_http_request *request) {
   if (request == NULL) return;
   pthread_mutex_lock(&request->server->mutex);
+  abandon(request);
   let_go(request);
 }
 

@@ -67,18 +67,15 @@ static bool announces_too_much(const tri_http_request *request) {
   return said != NULL && strtoull(said, NULL, 10) / FAR > request->server->service.limits.body_bytes;
 }
 
-/* Replies to a request whose headers have been read, if it has no body to be read first. */
+/* Refuses a request whose headers are wrong. All other replies follow the body, also if it is empty: libmicrohttpd
+ * closes the connection after a reply that precedes the body. */
 static enum MHD_Result begin_reading(tri_http_request *request) {
   const tri_http_service *service = &request->server->service;
   tri_http_reply allowed = {.code = MHD_HTTP_NO_CONTENT};
   if (!tri_http_names_server(request)) return refuse(request, MHD_HTTP_MISDIRECTED_REQUEST, service->of_other_host);
   if (request->server->origin != NULL && strcmp(request->method, "OPTIONS") == 0)
     return tri_http_reply_now(request, &allowed);
-  if (tri_http_is(request, "GET")) {
-    tri_http_reply reply = service->reply(service->context, request);
-    return reply.code == 0 ? tri_http_reply_if_ready(request) : tri_http_reply_now(request, &reply);
-  }
-  if (service->limits.body_bytes == 0 || !tri_http_is(request, "POST"))
+  if (!tri_http_is(request, "GET") && (service->limits.body_bytes == 0 || !tri_http_is(request, "POST")))
     return refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, service->of_other_method);
   if (announces_too_much(request))
     return refuse(request, MHD_HTTP_CONTENT_TOO_LARGE, "The request's body is too long.\n");
@@ -102,11 +99,10 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
   (void)version;
   if (request == NULL) {
     *state = request = tri_http_request_begin(context, to, method, url);
-    if (request == NULL) return MHD_NO;
-    tri_client_think(tri_http_client(to));
-    return begin_reading(request);
+    return request == NULL ? MHD_NO : begin_reading(request);
   }
   if (*body_bytes > 0) {
+    tri_client_receive(tri_http_client(to), *body_bytes);
     if (request->stage == TRI_HTTP_READING) tri_http_request_add(request, body, *body_bytes);
     *body_bytes = 0;
     return MHD_YES;
@@ -116,6 +112,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
     case TRI_HTTP_KEPT_BACK:
     case TRI_HTTP_READY:
     case TRI_HTTP_STREAMS:
+    case TRI_HTTP_DROPPED:
     case TRI_HTTP_SENT: break;
   }
   return tri_http_reply_if_ready(request);
@@ -183,7 +180,7 @@ static tri_status open_path(const tri_http_service *service, const char *path, i
     goto close;
   }
   strcpy(at.sun_path, path);
-  if (connect(listener, (struct sockaddr *)&at, sizeof at) == 0) {
+  if (connect(listener, (struct sockaddr *)&at, sizeof at) == 0 || errno == EAGAIN) { /* EAGAIN: its backlog is full */
     status = tri_fail(TRI_BUSY, "%s: --socket %s is in use by another process", service->command, path);
     goto close;
   }
@@ -212,11 +209,13 @@ static void write_address(tri_http_server *server, const char *host) {
            server->token[0] != '\0' ? "?token=" : "", server->token);
 }
 
+/* Starts libmicrohttpd's threads. They use poll: with epoll, libmicrohttpd misses the end of a connection that is
+ * closed before the bytes ahead of it are read, and such connections stay open until their time is over. */
 static tri_status begin_daemon(tri_http_server *server, int listener) {
   const tri_http_limits *limits = &server->service.limits;
   const unsigned of_one = server->is_open ? (unsigned)limits->of_one_machine : 0; /* 0: no limit */
   server->daemon = MHD_start_daemon(
-      MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, server,
+      MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, server,
       MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)limits->threads,
       MHD_OPTION_CONNECTION_LIMIT, (unsigned)limits->connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT, of_one,
       MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)limits->idle_s, MHD_OPTION_NOTIFY_CONNECTION, note_connection, server,
@@ -289,21 +288,32 @@ tri_status tri_http_server_start(const tri_http_options *options, const tri_http
   return status;
 }
 
-void tri_http_server_drain(tri_http_server *server, double seconds) {
+/* Returns whether a request is in progress; `kept`: one that the service keeps or has kept. The mutex must be locked.
+ */
+static bool is_busy(const tri_http_server *server, bool kept) {
+  for (const tri_http_request *request = server->first; request != NULL; request = request->behind) {
+    if (request->kept || !kept) return true;
+  }
+  return false;
+}
+
+static void wait_until_idle(tri_http_server *server, bool kept, double seconds) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += (time_t)seconds;
   pthread_mutex_lock(&server->mutex);
-  while (server->first != NULL && pthread_cond_timedwait(&server->idle, &server->mutex, &until) == 0) {
+  while (is_busy(server, kept) && pthread_cond_timedwait(&server->idle, &server->mutex, &until) == 0) {
   }
   pthread_mutex_unlock(&server->mutex);
 }
+
+void tri_http_server_drain(tri_http_server *server, double seconds) { wait_until_idle(server, true, seconds); }
 
 void tri_http_server_stop(tri_http_server *server) {
   enum { SEND_S = 1 };
   if (server == NULL) return;
   tri_http_refuse_all(server);
-  tri_http_server_drain(server, SEND_S);
+  wait_until_idle(server, false, SEND_S);
   MHD_stop_daemon(server->daemon);
   if (server->is_local) (void)unlink(server->address);
   destroy(server);

@@ -55,7 +55,7 @@ typedef struct tri_http_reply {
   struct {
     const char *name;                  /* NULL: unused */
     char value[TRI_HTTP_HEADER_BYTES]; /* printable ASCII */
-  } headers[TRI_HTTP_OWN_HEADERS];     /* of this reply, in addition to the service's */
+  } headers[TRI_HTTP_OWN_HEADERS];     /* headers of this reply, in addition to the service's */
 } tri_http_reply;
 
 /* Returns a reply of plain text, which is copied. */
@@ -126,7 +126,8 @@ typedef struct tri_http_options {
  * without libmicrohttpd. */
 tri_status tri_http_server_start(const tri_http_options *options, const tri_http_service *service,
                                  tri_http_server **out);
-/* Waits until no request is in progress, but no longer than this. */
+/* Waits until the clients have the replies to all requests that the service has kept, but no longer than this. Requests
+ * that are still being read, and those that were replied to at once, are not waited for. */
 void tri_http_server_drain(tri_http_server *server, double seconds);
 /* Ends all connections and threads; requests that the service keeps are refused with 503. They must be released before
  * or after. Ignores NULL. */

@@ -46,7 +46,7 @@ static int64_t rank_of(const tri_ending *e, const tri_rank_death *death) {
   return -1;
 }
 
-bool tri_ending_has_begun(const tri_ending *e) { return e->steps >= 0 || e->texts >= 0; }
+bool tri_ending_has_begun(const tri_ending *e) { return e->steps >= 0 || e->texts >= 0 || e->serves; }
 
 /* Writes the words about the time of a failure: ", at step 12". */
 static const char *when(const tri_ending *e, char text[64]) {

@@ -36,6 +36,7 @@ typedef struct tri_ending {
   const tri_rank_news *ranks; /* [num_ranks] */
   bool resumes;               /* whether the same command resumes the run from its newest checkpoint */
   int64_t steps;              /* number of steps that the run has done; -1 before the run began */
+  bool serves;                /* whether the job answers requests */
   int64_t texts, all_texts;   /* number of texts in the output, -1 before the job began; number of texts to write */
   tri_words own;              /* first error message of a rank that failed by itself */
   tri_words secondary;        /* first error message of a rank that failed because another rank had ended */

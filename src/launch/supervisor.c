@@ -166,6 +166,8 @@ static void read_report(supervisor *a, const char *line) {
   } else if (sscanf(line, "texts %lld of %lld", &step, &all) == 2) {
     a->ending->texts = step;
     a->ending->all_texts = all;
+  } else if (strcmp(line, "serving") == 0) {
+    a->ending->serves = true;
     a->quiet_s = 0;
   }
 }

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "files/json_kind.h"
 #include "generation/scheduler.h"
+#include "serve/replies.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -228,6 +229,7 @@ static tri_status begin_text(tri_serve_job *job, int64_t p, int64_t i) {
   text->requested = (tri_sampling_request){.log_prob = f->logprobs >= 0 || f->best_of > f->n,
                                            .likeliest = f->logprobs > 0 ? f->logprobs : 0};
   if (f->ignore_eos) text->num_ends = 0;
+  text->owner = job->key;
   text->context = job;
   return i == 0 ? request_scores(f, text) : TRI_OK;
 }
@@ -263,14 +265,6 @@ static tri_status fill(tri_serve_job *job, const char *body, size_t bytes, bool 
   job->accepted_s = job->written_s = tri_clock_s();
   choose_id(job);
   return begin_texts(job);
-}
-
-int tri_serve_code(tri_status status) {
-  switch ((int)status) {
-    case TRI_BAD_FILE: return 404; /* another model */
-    case TRI_OUT_OF_MEMORY: return 500;
-    default: return 400;
-  }
 }
 
 tri_serve_job *tri_serve_job_create(tri_serve_front *front, const char *body, size_t bytes, bool chat, int key,

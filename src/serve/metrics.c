@@ -1,10 +1,11 @@
-/* /metrics, in the text format of Prometheus. */
-#include "serve/front.h"
+#include "serve/metrics.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+const double tri_serve_delays[TRI_SERVE_DELAYS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 
 typedef struct metric_row {
   const char *name, *kind, *help;
@@ -35,11 +36,14 @@ char *tri_serve_metrics(tri_serve_front *front) {
       {"trireme_requests_accepted_total", "counter", "Requests for text that were accepted.", c.accepted},
       {"trireme_requests_completed_total", "counter", "Requests that were answered.", c.completed},
       {"trireme_requests_cancelled_total", "counter", "Requests whose client left.", c.cancelled},
+      {"trireme_requests_failed_total", "counter", "Accepted requests that were answered with an error.", c.failed},
       {"trireme_requests_refused_total", "counter", "Requests that were not accepted.", c.refused},
       {"trireme_requests_running", "gauge", "Requests whose texts are being written.", c.running},
       {"trireme_requests_waiting", "gauge", "Requests in the queue.", c.waiting},
       {"trireme_prompt_tokens_total", "counter", "Tokens of the prompts.", c.prompt_tokens},
       {"trireme_generation_tokens_total", "counter", "Tokens that were sampled.", c.sampled_tokens},
+      {"trireme_cached_tokens_total", "counter", "Tokens of prompts that were found in the first replica's cache.",
+       c.found_tokens},
       {"trireme_cache_pages", "gauge", "Pages of keys and values of the first replica.", c.pages},
       {"trireme_cache_pages_free", "gauge", "Pages that no text in progress uses.", c.free_pages},
   };

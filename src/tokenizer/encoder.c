@@ -41,7 +41,7 @@ struct tri_encoder {
   const tri_text_range *plain; /* ranges of the text of the call in which no special token is found; those before the
                                   current piece are dropped [num_plain] */
   int64_t num_plain;
-  tri_text_range *following; /* ranges of plain text in the current piece, after its normalization [num_following] */
+  tri_text_range *following; /* the ranges in the current piece, after its normalization [num_following] */
   int64_t num_following, following_room;
 };
 

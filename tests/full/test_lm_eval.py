@@ -30,7 +30,8 @@ def task_of(name, path, **more):
 
 def samples(server, folder, tokenizer, task, name, **more):
     model = lm_eval.api.registry.get_model("local-completions")(
-        model=server.name, base_url=f"http://127.0.0.1:{server.port}/v1/completions", tokenizer_backend=tokenizer, tokenizer=str(folder), max_length=60, **more)
+        model=server.name, base_url=f"http://127.0.0.1:{server.port}/v1/completions", tokenizer_backend=tokenizer, tokenizer=str(folder),
+        max_length=server.positions - 3, **more)
     result = lm_eval.simple_evaluate(model=model, tasks=[task], log_samples=True, bootstrap_iters=0, random_seed=1)
     return sorted(result["samples"][name], key=lambda sample: sample["doc_id"]), result["results"][name]
 
@@ -50,7 +51,7 @@ def served(request, tmp_path_factory):
     else:
         write_model(folder, request.param, STORED["tokenizers"][request.param])
     with Server(folder, "--no-token") as server:
-        server.name = request.param
+        server.name, server.positions = request.param, server.json("/v1/models")["data"][0]["max_model_len"]
         yield server, folder
 
 
@@ -92,4 +93,4 @@ def test_answers(served, tmp_path):
     wanted = json.loads(trireme("eval", folder, "--answers", path, "--tokens", TOKENS, *words, "--json").stdout)
     texts = [(sample["resps"][0][0], result["text"]) for sample, result in zip(found, wanted["results"], strict=True)]
     same = [one == other for one, other in texts if other is not None]  # null: not UTF-8
-    assert len(same) > 10 and all(same)
+    assert len(same) > 5 and all(same)

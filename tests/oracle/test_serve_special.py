@@ -1,5 +1,5 @@
-"""Special tokens that a request writes are text. The ids that /tokenize gives for messages are compared with those of `tokenizers` for
-jinja2's text: they are the same with `parse_special`, and without it if no message has a special token; no message makes one."""
+"""Special tokens that a request writes are text: what /tokenize gives for messages, beside `tokenizers` of jinja2's text. With
+`parse_special` the ids are equal; without it they are equal unless a message has the text of a special token, which never becomes its id."""
 import json
 import random
 import subprocess
@@ -16,7 +16,7 @@ BESIDE = [
     *names("<|normal|>", normalized=True), *names("<|left|>", lstrip=True), *names("<|right|>", rstrip=True),
     *names("alone", single_word=True), added("<plain>"), added("im_end"), added("ends", normalized=True),
 ]
-# Templates by the variable `style`, each with its own special tokens and the messages between them.
+# The first name is a template's; each is a message's text after the other, with a special token before and after it.
 STYLES = {
     "chatml": "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>{{ '\n' }}{% endfor %}",
     "sums": "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content | trim + '<|im_end|>' + '\n' }}{% endfor %}",
@@ -138,7 +138,7 @@ def test_ids_of_ordinary_text(asked, style):
     assert compared > 10
 
 
-# Texts that become special tokens in a template's filters: by cutting, by case, backwards, by indenting, and at the borders of its own letters.
+# What a template's filters turn into special tokens: by cutting, by case, backwards, by indenting, and at the borders of its own letters.
 MADE = ["<|im_<cut>end|>", "[IN<cut>ST]", "<|end|>", "<|TITLE|>", "]TSNI[", "<|n\nx|>", "< |im_end|>", "start", "end", "|>", "im_end|>", "<|im_end|", "[INST"]
 
 
@@ -167,7 +167,7 @@ def rendered_of(messages):
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_no_request_writes_a_special_token(asked, style):
+def test_nobody_writes_a_special_token(asked, style):
     special = [entry["content"] for entry in asked.added if entry["id"] in asked.specials]
     forged = 0
     for messages, variables in attacks(random.Random(style), special):

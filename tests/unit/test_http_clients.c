@@ -88,7 +88,25 @@ static void test_deadlines(void **state) {
   tri_clients_destroy(clients);
 }
 
+/* A body extends the time for a request by its bytes, and single bytes hardly extend it. */
+static void test_bodies(void **state) {
+  const tri_clients_limits limits = {.most = 9, .request_s = 0.5, .answer_s = 1e6, .slowest_bytes_s = 1000};
+  tri_clients *clients = NULL;
+  (void)state;
+  CHECK_OK(tri_clients_create(&limits, &clients));
+  pair sends = connect_to(clients), drips = connect_to(clients);
+  tri_client_receive(sends.client, 1000000);
+  tri_client_receive(drips.client, 1);
+  assert_true(is_ended(&drips) && is_open(&sends));
+  tri_client_wait(sends.client); /* the next request has a time of its own */
+  assert_true(is_ended(&sends));
+  leave(&sends);
+  leave(&drips);
+  tri_clients_destroy(clients);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_room), cmocka_unit_test(test_deadlines)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_room), cmocka_unit_test(test_deadlines),
+                                     cmocka_unit_test(test_bodies)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

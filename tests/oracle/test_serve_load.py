@@ -1,0 +1,154 @@
+"""trireme serve under a small load, of which a third of the clients leave (tests/soak/serve.py has more of it), and connections that
+must not stay open or be closed too early."""
+import asyncio
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from parity import words_of
+from serving import Server, make_model
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "soak"))
+from serve_load import Client, Load, Request, check_end, check_held, held_by  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    done = subprocess.run(words_of("serve", "no-such-run", "--host", "no-such-host.invalid"), capture_output=True, text=True)
+    if "was built without libmicrohttpd" in done.stderr:
+        pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
+    return make_model(tmp_path_factory.mktemp("serve"))
+
+
+@pytest.fixture(scope="module")
+def server(run):
+    with Server(run, "--chat-template", run.parent / "chat.jinja", "--batch", 4, "--cache", "256KiB", "--no-token") as server:
+        yield server
+
+
+def post(port, body, more=""):
+    return f"POST /v1/completions HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def files_of(server):
+    return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+
+def wait_for_files(server, count, seconds=20):
+    until = time.monotonic() + seconds
+    while files_of(server) > count:
+        assert time.monotonic() < until, f"{files_of(server)} files, at first {count}"
+        time.sleep(0.02)
+
+
+def test_a_third_of_the_clients_leave(run):
+    async def disturb(server):
+        load = Load(3, 40, port=server.port, key=server.key)
+        pages = (await load.metrics())["cache_pages_free"]
+        await load.run(0, 100)
+        await load.check_rest(pages)
+        before = await check_held(server.process.pid, held_by(server.process.pid), 0)
+        await load.run(100, 200)
+        found = await load.check_rest(pages)
+        assert load.departed > 60 and found["requests_cancelled_total"] > 20
+        await load.check_alone(20)
+        await check_held(server.process.pid, before, 32 << 10)
+        assert await check_end(load, server.process, 40) > 0
+
+    with Server(run, "--chat-template", run.parent / "chat.jinja", "--batch", 4, "--cache", "256KiB") as server:
+        asyncio.run(disturb(server))
+    assert "the server has ended" in server.err
+
+
+def test_two_ranks_finish_what_runs(run):
+    async def end(server):
+        return await check_end(Load(3, 40, port=server.port, key=server.key), server.process, 40)
+
+    with Server(run, "-n", 2) as server:
+        assert asyncio.run(end(server)) > 0
+    assert "the requests that run are finished first" in server.err and "the server has ended" in server.err
+
+
+def test_a_lost_rank_ends_the_job(run):
+    """Its name is said, and no client waits for ever."""
+    with Server(run, "-n", 2) as server:
+        body = json.dumps(dict(prompt="line", max_tokens=480, n=8, ignore_eos=True)).encode()
+        asked = []
+        for _ in range(10):
+            asked.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            asked[-1].sendall(post(server.port, body, f"Authorization: Bearer {server.key}\r\nConnection: close\r\n"))
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                around, words = (pathlib.Path(f"/proc/{name}/{of}").read_bytes().split(b"\0") for of in ("environ", "cmdline"))
+            except OSError:
+                continue
+            if str(run).encode() in words and {b"OMPI_COMM_WORLD_RANK=1", b"PMI_RANK=1"} & set(around):
+                os.kill(int(name), signal.SIGKILL)
+        for connection in asked:
+            try:
+                while connection.recv(65536):
+                    pass
+            except ConnectionResetError:
+                pass
+        assert server.process.wait(60) == 9
+    assert "rank 1" in server.err and "killed by signal 9" in server.err
+
+
+@pytest.mark.parametrize("leaves", ["wholly", "one side"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_the_connection_of_a_client_that_leaves_is_closed(server, stream, leaves):
+    """Not only the texts are cancelled: a suspended connection would stay open until the server ends."""
+    server.complete("line", max_tokens=1)
+    before = files_of(server)
+    body = json.dumps(dict(prompt="line", max_tokens=450, n=8, stream=stream, ignore_eos=True)).encode()
+    connections = []
+    for _ in range(12):
+        connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+        connections[-1].sendall(post(server.port, body))
+    for connection in connections:
+        connection.close() if leaves == "wholly" else connection.shutdown(socket.SHUT_WR)
+    for connection in connections if leaves == "one side" else []:
+        while connection.recv(65536):
+            pass
+        connection.close()
+    wait_for_files(server, before)
+    assert server.metric("trireme_requests_running") == 0 == server.metric("trireme_requests_waiting")
+
+
+@pytest.mark.parametrize("missing", [1, 30, 90])
+def test_an_end_before_the_bytes_ahead_of_it_are_read(server, missing):
+    """The server reads a part of a request when its client is already gone."""
+    server.complete("line", max_tokens=1)
+    before = files_of(server)
+    server.process.send_signal(signal.SIGSTOP)
+    for _ in range(20):
+        connection = socket.create_connection(("127.0.0.1", server.port))
+        connection.sendall(post(server.port, b'{"prompt": "line"}')[:-missing])
+        connection.close()
+    server.process.send_signal(signal.SIGCONT)
+    wait_for_files(server, before)
+
+
+def test_a_connection_serves_many_requests(server):
+    """`receive` fails if an answer says that the connection is closed."""
+    asked = [Request(path, b"", ()) for path in ("/health", "/v1/models", "/metrics", "/nowhere")]
+    asked += [Request("/v1/completions", body, ()) for body in (b'{"prompt": "line", "max_tokens": 2}', b"{", b'{"prompt": "line", "stream": true}')]
+
+    async def ask():
+        client = Client(Load(1, 1, port=server.port))
+        await client.connect()
+        for request in [*asked, *asked]:
+            await client.send(request)
+            yield (await client.receive())[0]
+        await client.leave(False)
+
+    async def statuses():
+        return [status async for status in ask()]
+
+    assert asyncio.run(statuses()) == [200, 200, 200, 404, 200, 400, 200] * 2
