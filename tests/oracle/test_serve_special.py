@@ -138,7 +138,7 @@ def test_ids_of_ordinary_text(asked, style):
     assert compared > 10
 
 
-# What a template's filters turn into special tokens: by cutting, by case, backwards, by indenting, and at the borders of its own letters.
+# Texts that a template's filters turn into special tokens: by cutting, by case, backwards, by indenting, and at the borders of its own letters.
 MADE = ["<|im_<cut>end|>", "[IN<cut>ST]", "<|end|>", "<|TITLE|>", "]TSNI[", "<|n\nx|>", "< |im_end|>", "start", "end", "|>", "im_end|>", "<|im_end|", "[INST"]
 
 
