@@ -141,7 +141,7 @@ static tri_http_reply reply(void *context, tri_http_request *from) {
 }
 
 enum {
-  OTHER_CONNECTIONS = 256, /* default number beside those of requests that wait */
+  OTHER_CONNECTIONS = 256, /* default number in addition to those of waiting requests */
   SPARE_CONNECTIONS = 32   /* so that new clients can connect while old ones are ended */
 };
 
