@@ -1,4 +1,4 @@
-# The page of `trireme board`: its files go into the program as they are, and HTTP (src/http) comes from libmicrohttpd. Without that the
+# The pages of `trireme board` and `trireme serve`: their files go into the program as they are, and HTTP (src/http) comes from libmicrohttpd. Without that the
 # command says so, and all else is as ever.
 pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd>=0.9.71)
 if(MICROHTTPD_FOUND)
@@ -9,5 +9,7 @@ else()
   message(WARNING "Without libmicrohttpd (on Debian libmicrohttpd-dev) `trireme board` and `trireme serve` do not work; scripts/install-deps.sh installs it")
 endif()
 
-file(GLOB TRIREME_PAGE_FILES CONFIGURE_DEPENDS src/board/page/*)
-trireme_embed(trireme_core board_page ${CMAKE_SOURCE_DIR}/src/board/page board/page.h "const tri_page_file tri_page_files[]" TRUE ${TRIREME_PAGE_FILES})
+foreach(name board serve)
+  file(GLOB files CONFIGURE_DEPENDS src/${name}/page/*)
+  trireme_embed(trireme_core ${name}_page ${CMAKE_SOURCE_DIR}/src/${name}/page http/page.h "const tri_page_file tri_${name}_page[]" TRUE ${files})
+endforeach()

@@ -3,7 +3,7 @@
  * not. */
 #include "board/server.h"
 
-#include "board/page.h"
+#include "http/page.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -99,35 +99,15 @@ static tri_http_reply reply_with_list(tri_board *board) {
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
 
-static const char *type_of(const char *name) {
-  const char *ending = strrchr(name, '.');
-  if (ending != NULL && strcmp(ending, ".js") == 0) return "text/javascript; charset=utf-8";
-  if (ending != NULL && strcmp(ending, ".css") == 0) return "text/css; charset=utf-8";
-  return "text/html; charset=utf-8";
-}
-
-static const tri_page_file *page_file(const char *url) {
-  const char *name = strcmp(url, "/") == 0 ? "board.html" : url + 1;
-  for (const tri_page_file *file = tri_page_files; file->name != NULL; file++) {
-    if (strcmp(file->name, name) == 0) return file;
-  }
-  return NULL;
-}
-
 static tri_http_reply reply_to(void *context, tri_http_request *from) {
   static const char wants_token[] =
       "This board requires its token: open the address that `trireme board` has printed.\n";
   tri_board *board = context;
   const char *path = tri_http_path(from);
-  const tri_page_file *file = page_file(path);
+  const tri_page_file *file = tri_page_find(tri_board_page, path, "board.html");
   const bool is_page = file != NULL && strcmp(file->name, "board.html") == 0;
   if ((file == NULL || is_page) && tri_http_key(from) < 0) return tri_http_words(403, wants_token);
-  if (file != NULL)
-    return (tri_http_reply){.code = 200,
-                            .type = type_of(file->name),
-                            .text = file->text,
-                            .bytes = (size_t)(file->end - file->text),
-                            .memory = TRI_HTTP_KEPT};
+  if (file != NULL) return tri_page_reply(file);
   if (strcmp(path, "/api/list") == 0) return reply_with_list(board);
   if (strcmp(path, "/api/series") == 0) return reply_with_series(board, from);
   if (strcmp(path, "/api/run") == 0) return reply_with_one(board, from, tri_board_answer_run, "application/json");

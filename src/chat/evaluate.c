@@ -160,8 +160,7 @@ static tri_status find_item(tri_chat_renderer *renderer, tri_chat_value value, t
     size_t begin = tri_chat_text_offset(value.text, value.bytes, index);
     *found = begin < value.bytes;
     size_t length = *found ? tri_chat_text_offset(value.text + begin, value.bytes - begin, 1) : 0;
-    *out = tri_chat_string(value.text + begin, length);
-    out->origin = value.origin;
+    *out = tri_chat_part(value, begin, begin + length);
     out->is_safe = is_safe;
   }
   return TRI_OK;
@@ -232,18 +231,16 @@ static tri_status slice_text(tri_chat_renderer *renderer, tri_chat_value text, i
   if (step == 1) {
     size_t from = tri_chat_text_offset(text.text, text.bytes, begin);
     size_t length = end <= begin ? 0 : tri_chat_text_offset(text.text + from, text.bytes - from, end - begin);
-    *out = tri_chat_string(text.text + from, length);
-  } else {
-    for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-      size_t at = tri_chat_text_offset(text.text, text.bytes, i);
-      TRI_TRY(tri_chat_charge(renderer, at));
-      TRI_TRY(tri_chat_write(&writer, text.text + at, tri_chat_text_offset(text.text + at, text.bytes - at, 1)));
-      if (step > 0 ? end - i <= step : i - end <= -step) break;
-    }
-    *out = tri_chat_string(writer.text, writer.bytes);
+    *out = tri_chat_part(text, from, from + length);
+    return TRI_OK;
   }
-  out->origin = text.origin;
-  return TRI_OK;
+  for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
+    size_t at = tri_chat_text_offset(text.text, text.bytes, i);
+    TRI_TRY(tri_chat_charge(renderer, at));
+    TRI_TRY(tri_chat_write_part(&writer, text, at, at + tri_chat_text_offset(text.text + at, text.bytes - at, 1)));
+    if (step > 0 ? end - i <= step : i - end <= -step) break;
+  }
+  return tri_chat_written(&writer, text.origin, out);
 }
 
 static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out) {
@@ -425,10 +422,9 @@ static tri_status repeat(tri_chat_renderer *renderer, tri_chat_value text, int64
   TRI_TRY(tri_chat_flatten(&renderer->arena, &text));
   for (int64_t i = 0; i < times && text.bytes > 0; i++) {
     TRI_TRY(tri_chat_charge(renderer, text.bytes));
-    TRI_TRY(tri_chat_write(&writer, text.text, text.bytes));
+    TRI_TRY(tri_chat_write_part(&writer, text, 0, text.bytes));
   }
-  *out = tri_chat_string(writer.text, writer.bytes);
-  return TRI_OK;
+  return tri_chat_written(&writer, 0, out);
 }
 
 static tri_status repeat_list(tri_chat_renderer *renderer, const tri_chat_list *list, int64_t times,

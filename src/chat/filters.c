@@ -60,9 +60,7 @@ static tri_status filter_title(const tri_chat_call *call, tri_chat_value *out) {
       tri_chat_text_strip(self.text, NULL, true, false, &next, &last);
       divides = next > end || memchr("-({[<", self.text[end], 5) != NULL;
     }
-    tri_chat_value word = tri_chat_string(self.text + at, end - at);
-    word.origin = self.origin;
-    TRI_TRY(tri_chat_text_case(call->arena, word, TRI_CHAT_INITIAL, &piece));
+    TRI_TRY(tri_chat_text_case(call->arena, tri_chat_part(self, at, end), TRI_CHAT_INITIAL, &piece));
     TRI_TRY(tri_chat_concat(call->arena, *out, piece, out));
     at = end;
   }
@@ -117,19 +115,19 @@ static tri_status filter_indent(const tri_chat_call *call, tri_chat_value *out) 
   if (self.kind != TRI_CHAT_STRING) return tri_fail(TRI_BAD_FILE, "`indent` of a %s", tri_chat_type(self));
   TRI_TRY(tri_chat_flatten(call->arena, &self));
   TRI_TRY(indent_text(call, tri_chat_argument(call, 0, tri_chat_integer(4)), &by));
-  if (first) TRI_TRY(tri_chat_write(&writer, by.text, by.bytes));
+  if (first) TRI_TRY(tri_chat_write_part(&writer, by, 0, by.bytes));
   /* A line feed is appended, so that a text that ends in one has an empty last line. */
   for (size_t at = 0, next = 0, line = 0; line == 0 || at <= self.bytes; at = next, line++) {
     size_t end = tri_chat_text_line(self.text, self.bytes, at, &next);
     if (at == self.bytes && line > 0 && !ends_in_line(self)) break;
+    writer.given = line > 0 && tri_chat_is_given(self, at - 1);
     if (line > 0) TRI_TRY(tri_chat_write(&writer, "\n", 1));
-    if (line > 0 && (blank || end > at)) TRI_TRY(tri_chat_write(&writer, by.text, by.bytes));
-    TRI_TRY(tri_chat_write(&writer, self.text + at, end - at));
+    if (line > 0 && (blank || end > at)) TRI_TRY(tri_chat_write_part(&writer, by, 0, by.bytes));
+    TRI_TRY(tri_chat_write_part(&writer, self, at, end));
     TRI_TRY(tri_chat_charge(call->renderer, by.bytes));
     if (at == self.bytes) break;
   }
-  *out = tri_chat_string(writer.text, writer.bytes);
-  out->origin = self.origin;
+  TRI_TRY(tri_chat_written(&writer, self.origin, out));
   out->is_safe = call->self.is_safe;
   return TRI_OK;
 }
@@ -377,7 +375,7 @@ static tri_status attribute_of(const tri_chat_call *call, tri_chat_value value, 
     if (name.kind == TRI_CHAT_STRING) {
       const char *dot = bytes == 0 ? NULL : memchr(name.text + at, '.', bytes - at);
       end = dot == NULL ? bytes : (size_t)(dot - name.text);
-      TRI_TRY(part_of_name(tri_chat_string(name.text + at, end - at), &part));
+      TRI_TRY(part_of_name(tri_chat_part(name, at, end), &part));
     }
     TRI_TRY(tri_chat_item(call->renderer, value, part, &value));
     if (value.kind == TRI_CHAT_UNDEFINED && otherwise.kind != TRI_CHAT_NONE) value = otherwise;

@@ -122,9 +122,7 @@ static tri_status letters_of(tri_chat_renderer *renderer, tri_chat_value text, t
   TRI_TRY(tri_chat_list_create(&renderer->arena, tri_chat_text_length(text.text, text.bytes), TRI_CHAT_IS_LIST, out));
   for (size_t i = 0; i < text.bytes;) {
     size_t length = tri_chat_text_offset(text.text + i, text.bytes - i, 1);
-    tri_chat_value letter = tri_chat_string(text.text + i, length);
-    letter.origin = text.origin;
-    TRI_TRY(tri_chat_list_add(&renderer->arena, *out, letter));
+    TRI_TRY(tri_chat_list_add(&renderer->arena, *out, tri_chat_part(text, i, i + length)));
     i += length;
   }
   return TRI_OK;
@@ -240,7 +238,9 @@ static tri_status global_strftime(const tri_chat_call *call, tri_chat_value *out
   if (strlen(text) != format.bytes)
     return tri_fail(TRI_UNSUPPORTED, "strftime_now: a NUL byte in the format is not supported");
   TRI_TRY(check_format(text));
-  return tri_chat_time(call->renderer, text, out);
+  TRI_TRY(tri_chat_time(call->renderer, text, out));
+  if (format.origin != 0 || format.marks != NULL) out->origin = TRI_CHAT_GIVEN; /* the text has letters of the format */
+  return TRI_OK;
 }
 
 static tri_status make_dict(const tri_chat_call *call, tri_chat_dict **out) {

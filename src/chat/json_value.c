@@ -16,6 +16,12 @@ static tri_status convert_array(tri_chat_arena *arena, const json_t *json, int d
   return TRI_OK;
 }
 
+static tri_chat_value given_text(const char *text, size_t bytes) {
+  tri_chat_value string = tri_chat_string(text, bytes);
+  string.origin = TRI_CHAT_GIVEN;
+  return string;
+}
+
 static tri_status convert_object(tri_chat_arena *arena, const json_t *json, int depth, tri_chat_value *out) {
   tri_chat_dict *dict = NULL;
   tri_chat_value value;
@@ -23,7 +29,8 @@ static tri_status convert_object(tri_chat_arena *arena, const json_t *json, int 
   for (void *at = json_object_iter((json_t *)(uintptr_t)json); at != NULL;
        at = json_object_iter_next((json_t *)(uintptr_t)json, at)) {
     TRI_TRY(convert(arena, json_object_iter_value(at), depth + 1, &value));
-    TRI_TRY(tri_chat_dict_set(arena, dict, tri_chat_text(json_object_iter_key(at)), value));
+    const char *key = json_object_iter_key(at);
+    TRI_TRY(tri_chat_dict_set(arena, dict, given_text(key, strlen(key)), value));
   }
   *out = tri_chat_of_dict(dict);
   return TRI_OK;
@@ -34,7 +41,7 @@ static tri_status convert(tri_chat_arena *arena, const json_t *json, int depth, 
   switch (json_typeof(json)) {
     case JSON_OBJECT: return convert_object(arena, json, depth, out);
     case JSON_ARRAY: return convert_array(arena, json, depth, out);
-    case JSON_STRING: *out = tri_chat_string(json_string_value(json), json_string_length(json)); return TRI_OK;
+    case JSON_STRING: *out = given_text(json_string_value(json), json_string_length(json)); return TRI_OK;
     case JSON_INTEGER: *out = tri_chat_integer(json_integer_value(json)); return TRI_OK;
     case JSON_REAL: *out = tri_chat_real(json_real_value(json)); return TRI_OK;
     case JSON_TRUE: *out = tri_chat_boolean(true); return TRI_OK;

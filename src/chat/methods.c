@@ -25,8 +25,7 @@ static tri_status method_strip(const tri_chat_call *call, tri_chat_value *out) {
   }
   size_t begin = 0, end = self.bytes;
   tri_chat_text_strip(self.text, given ? &set : NULL, form & AT_BEGIN, form & AT_END, &begin, &end);
-  *out = tri_chat_string(self.text + begin, end - begin);
-  out->origin = self.origin;
+  *out = tri_chat_part(self, begin, end);
   return TRI_OK;
 }
 
@@ -38,9 +37,7 @@ static tri_status method_case(const tri_chat_call *call, tri_chat_value *out) {
 
 static tri_status add_part(const tri_chat_call *call, tri_chat_list *list, tri_chat_value self, size_t begin,
                            size_t end) {
-  tri_chat_value part = tri_chat_string(self.text + begin, end - begin);
-  part.origin = self.origin;
-  return tri_chat_list_add(call->arena, list, part);
+  return tri_chat_list_add(call->arena, list, tri_chat_part(self, begin, end));
 }
 
 /* Splits a string at runs of white space; the parts do not contain these. */
@@ -233,8 +230,7 @@ static tri_status method_remove_affix(const tri_chat_call *call, tri_chat_value 
   *out = call->self;
   TRI_TRY(tri_chat_flatten(call->arena, out));
   if (!found.boolean) return TRI_OK;
-  if (first) out->text += part.bytes;
-  out->bytes -= part.bytes;
+  *out = first ? tri_chat_part(*out, part.bytes, out->bytes) : tri_chat_part(*out, 0, out->bytes - part.bytes);
   return TRI_OK;
 }
 
@@ -243,14 +239,14 @@ static tri_status replace_empty(const tri_chat_call *call, tri_chat_value self, 
                                 tri_chat_writer *writer) {
   size_t at = 0;
   for (; most != 0; most--) {
-    TRI_TRY(tri_chat_write(writer, new.text, new.bytes));
+    TRI_TRY(tri_chat_write_part(writer, new, 0, new.bytes));
     if (at == self.bytes) break;
     size_t length = tri_chat_text_offset(self.text + at, self.bytes - at, 1);
-    TRI_TRY(tri_chat_write(writer, self.text + at, length));
+    TRI_TRY(tri_chat_write_part(writer, self, at, at + length));
     at += length;
   }
   TRI_TRY(tri_chat_charge(call->renderer, writer->bytes));
-  return tri_chat_write(writer, self.text + at, self.bytes - at);
+  return tri_chat_write_part(writer, self, at, self.bytes);
 }
 
 static tri_status method_replace(const tri_chat_call *call, tri_chat_value *out) {
@@ -270,16 +266,14 @@ static tri_status method_replace(const tri_chat_call *call, tri_chat_value *out)
     for (; most != 0; most--) {
       size_t found = tri_chat_text_find(self.text, self.bytes, at, old);
       if (found == SIZE_MAX) break;
-      TRI_TRY(tri_chat_write(&writer, self.text + at, found - at));
-      TRI_TRY(tri_chat_write(&writer, new.text, new.bytes));
+      TRI_TRY(tri_chat_write_part(&writer, self, at, found));
+      TRI_TRY(tri_chat_write_part(&writer, new, 0, new.bytes));
       at = found + old.bytes;
     }
-    TRI_TRY(tri_chat_write(&writer, self.text + at, self.bytes - at));
+    TRI_TRY(tri_chat_write_part(&writer, self, at, self.bytes));
     TRI_TRY(tri_chat_charge(call->renderer, writer.bytes));
   }
-  *out = tri_chat_string(writer.text, writer.bytes);
-  out->origin = self.origin;
-  return TRI_OK;
+  return tri_chat_written(&writer, self.origin, out);
 }
 
 static tri_status method_find(const tri_chat_call *call, tri_chat_value *out) {

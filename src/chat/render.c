@@ -90,11 +90,27 @@ static tri_status end_piece(tri_chat_rendered *out) {
   return TRI_OK;
 }
 
+/* Records the given bytes of a piece that is printed next. */
+static tri_status add_given(tri_chat_rendered *out, tri_chat_value piece) {
+  for (size_t at = 0, end = 0; at < piece.bytes; at = end) {
+    end = tri_chat_run_end(piece, at);
+    if (!tri_chat_is_given(piece, at)) continue;
+    if (out->num_given > 0 && out->given[out->num_given - 1].end == out->bytes + at) {
+      out->given[out->num_given - 1].end = out->bytes + end;
+      continue;
+    }
+    TRI_TRY(tri_grow("the texts of a conversation", sizeof *out->given, out->num_given, &out->given_room, &out->given));
+    out->given[out->num_given++] = (tri_chat_span){out->bytes + at, out->bytes + end};
+  }
+  return TRI_OK;
+}
+
 static tri_status print_piece(void *context, tri_chat_value piece) {
   tri_chat_renderer *renderer = context;
   tri_chat_rendered *out = renderer->out;
   TRI_TRY(reserve(renderer, piece.bytes));
   if (piece.bytes == 0) return TRI_OK;
+  TRI_TRY(add_given(out, piece));
   memcpy(out->text + out->bytes, piece.text, piece.bytes);
   if (piece.origin > 0 && piece.origin <= out->num_messages) {
     tri_chat_span *copied = &out->copied[piece.origin - 1];
@@ -371,6 +387,7 @@ void tri_chat_rendered_release(tri_chat_rendered *rendered) {
   tri_free(rendered->text);
   tri_free(rendered->generated);
   tri_free(rendered->copied);
+  tri_free(rendered->given);
   tri_free(rendered->pieces);
   *rendered = (tri_chat_rendered){0};
 }
@@ -383,7 +400,7 @@ static tri_status begin_output(int64_t num_messages, tri_chat_rendered *out) {
   for (int64_t i = 0; i < num_messages; i++) out->copied[i] = (tri_chat_span){1, 0};
   out->num_messages = num_messages;
   out->bytes = 0;
-  out->num_generated = 0;
+  out->num_generated = out->num_given = 0;
   out->num_pieces = 0;
   return TRI_OK;
 }

@@ -413,12 +413,15 @@ static tri_status find_final_end(const tri_chat_session *session, const tri_chat
 }
 
 tri_status tri_chat_session_prompt_as(tri_chat_session *session, json_t *root, const tri_chat_prompting *how,
-                                      const char **out, size_t *out_bytes) {
+                                      tri_chat_prompt *out) {
+  tri_chat_rendered *whole = &session->whole;
   tri_chat_conversation read;
-  TRI_TRY(render_messages(session, root, true, how->generation_prompt, &read, &session->whole));
-  if (how->continues && read.num_messages > 0) TRI_TRY(find_final_end(session, &read, &session->whole.bytes));
-  *out = session->whole.text;
-  *out_bytes = session->whole.bytes;
+  TRI_TRY(render_messages(session, root, true, how->generation_prompt, &read, whole));
+  if (how->continues && read.num_messages > 0) TRI_TRY(find_final_end(session, &read, &whole->bytes));
+  while (whole->num_given > 0 && whole->given[whole->num_given - 1].begin >= whole->bytes) whole->num_given--;
+  if (whole->num_given > 0 && whole->given[whole->num_given - 1].end > whole->bytes)
+    whole->given[whole->num_given - 1].end = whole->bytes;
+  *out = (tri_chat_prompt){whole->text, whole->bytes, whole->given, whole->num_given};
   return TRI_OK;
 }
 

@@ -51,9 +51,16 @@ typedef struct tri_chat_prompting {
   bool generation_prompt; /* add_generation_prompt */
   bool continues;         /* continue_final_message: the text ends with the last message's content */
 } tri_chat_prompting;
+/* A rendered prompt. The session owns its memory until the next call. */
+typedef struct tri_chat_prompt {
+  const char *text;
+  size_t bytes;
+  const tri_chat_span *given; /* byte ranges that come from `root`, not from the template, in order [num_given] */
+  int64_t num_given;
+} tri_chat_prompt;
 /* Renders the prompt as tri_chat_session_prompt does. `root` may also have "chat_template_kwargs". */
 tri_status tri_chat_session_prompt_as(tri_chat_session *session, json_t *root, const tri_chat_prompting *how,
-                                      const char **out, size_t *out_bytes);
+                                      tri_chat_prompt *out);
 
 /* Finds the text that marks the end of a generated answer, without trailing white space. It consists of the strings
  * that the template prints after an answer whether a question follows or not. If there are no such strings, it is the

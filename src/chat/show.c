@@ -13,32 +13,13 @@ enum { DEEPEST = 1000 };
 
 /* ---- writer ------------------------------------------------------------------------------------------------------ */
 
-tri_status tri_chat_write(tri_chat_writer *writer, const char *text, size_t bytes) {
-  if (bytes > writer->room - writer->bytes) {
-    size_t room = 2 * (writer->bytes + bytes) + 64;
-    char *grown = NULL;
-    TRI_TRY(tri_chat_arena_alloc(writer->arena, room, 1, &grown));
-    if (writer->bytes > 0) memcpy(grown, writer->text, writer->bytes);
-    writer->text = grown;
-    writer->room = room;
-  }
-  if (bytes > 0) memcpy(writer->text + writer->bytes, text, bytes);
-  writer->bytes += bytes;
-  return TRI_OK;
-}
-
-tri_status tri_chat_write_code(tri_chat_writer *writer, uint32_t code) {
-  char letter[4];
-  return tri_chat_write(writer, letter, tri_utf8_encode(code, letter));
-}
-
 static tri_status write_text(tri_chat_writer *writer, const char *text) {
   return tri_chat_write(writer, text, strlen(text));
 }
 
 static tri_status write_value(tri_chat_writer *writer, tri_chat_value string) {
   TRI_TRY(tri_chat_flatten(writer->arena, &string));
-  return tri_chat_write(writer, string.text, string.bytes);
+  return tri_chat_write_part(writer, string, 0, string.bytes);
 }
 
 /* Writes the shortest digits that are read as the same number, with an exponent if it is below 1e-4 or at least
@@ -114,9 +95,11 @@ static tri_status repr_string(tri_chat_writer *writer, tri_chat_value string) {
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);
     if (length == 0) length = 1;
+    writer->given = tri_chat_is_given(string, i);
     TRI_TRY(repr_letter(writer, code, string.text + i, length, quote));
     i += length;
   }
+  writer->given = false;
   return tri_chat_write(writer, &quote, 1);
 }
 
@@ -190,8 +173,7 @@ tri_status tri_chat_str(tri_chat_arena *arena, tri_chat_value value, tri_chat_va
     return TRI_OK;
   }
   if (value.kind != TRI_CHAT_UNDEFINED) TRI_TRY(write_repr(&writer, value, 0));
-  *out = tri_chat_string(writer.text, writer.bytes);
-  return TRI_OK;
+  return tri_chat_written(&writer, 0, out);
 }
 
 /* ---- json.dumps -------------------------------------------------------------------------------------------------- */
@@ -220,9 +202,11 @@ static tri_status json_string(tri_chat_writer *writer, tri_chat_value string, bo
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);
     if (length == 0) length = 1;
+    writer->given = tri_chat_is_given(string, i);
     TRI_TRY(json_letter(writer, code, string.text + i, length, ascii));
     i += length;
   }
+  writer->given = false;
   return write_text(writer, "\"");
 }
 
@@ -325,6 +309,5 @@ tri_status tri_chat_json_text(tri_chat_arena *arena, tri_chat_value value, const
                               tri_chat_value *out) {
   tri_chat_writer writer = {.arena = arena};
   TRI_TRY(write_json(&writer, value, style, 0));
-  *out = tri_chat_string(writer.text, writer.bytes);
-  return TRI_OK;
+  return tri_chat_written(&writer, 0, out);
 }

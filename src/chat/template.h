@@ -5,6 +5,7 @@
 #define TRI_CHAT_TEMPLATE_H
 
 #include "chat/value.h"
+#include "tokenizer/tokenizer.h"
 
 #include <time.h>
 
@@ -36,9 +37,7 @@ tri_status tri_chat_renderer_create(const tri_chat_template *template, const tri
                                     tri_chat_renderer **out);
 void tri_chat_renderer_destroy(tri_chat_renderer *renderer);
 
-typedef struct tri_chat_span {
-  size_t begin, end;
-} tri_chat_span;
+typedef tri_text_range tri_chat_span;
 
 /* A rendered text. Starts as {0}, and may be reused; release with tri_chat_rendered_release. */
 typedef struct tri_chat_rendered {
@@ -49,6 +48,8 @@ typedef struct tri_chat_rendered {
   tri_chat_span *copied; /* byte range from the first to the last byte that was copied from each message [num_messages];
                             begin > end: no byte was copied */
   int64_t num_messages, copied_room;
+  tri_chat_span *given; /* byte ranges that come from the conversation, not from the template, in order */
+  int64_t num_given, given_room;
   size_t *pieces; /* ends of the strings that the rendering appended one after the other */
   int64_t num_pieces, piece_room;
 } tri_chat_rendered;

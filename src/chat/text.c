@@ -134,13 +134,12 @@ tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_
                       "changing the case of U+%04X is not supported, because the result has more than one character",
                       (unsigned)code);
     }
+    writer.given = tri_chat_is_given(string, i);
     TRI_TRY(tri_chat_write_code(&writer, turn(code, to, first)));
     first = to == TRI_CHAT_TITLE && !is_cased(code);
     i += length == 0 ? 1 : length;
   }
-  *out = tri_chat_string(writer.text, writer.bytes);
-  out->origin = string.origin;
-  return TRI_OK;
+  return tri_chat_written(&writer, string.origin, out);
 }
 
 size_t tri_chat_text_find(const char *text, size_t bytes, size_t from, tri_chat_value part) {

@@ -22,11 +22,6 @@ tri_chat_value tri_chat_integer(int64_t integer) {
 
 tri_chat_value tri_chat_real(double real) { return (tri_chat_value){.kind = TRI_CHAT_REAL, .real = real}; }
 
-tri_chat_value tri_chat_string(const char *text, size_t bytes) {
-  /* An empty string may be NULL, which memcmp and memmem do not accept. */
-  return (tri_chat_value){.kind = TRI_CHAT_STRING, .text = text == NULL ? "" : text, .bytes = bytes};
-}
-
 tri_chat_value tri_chat_text(const char *text) { return tri_chat_string(text, strlen(text)); }
 
 tri_chat_value tri_chat_of_list(tri_chat_list *list) { return (tri_chat_value){.kind = TRI_CHAT_LIST, .list = list}; }
@@ -291,28 +286,24 @@ tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat
 }
 
 typedef struct flattener {
-  char *at;
-  int32_t origin; /* common origin of all pieces so far; -1: no piece yet; 0: they differ */
+  tri_chat_writer writer;
+  int32_t origin; /* common origin of all pieces so far; 0: they differ */
 } flattener;
 
 static tri_status add_piece(void *context, tri_chat_value piece) {
   flattener *f = context;
-  memcpy(f->at, piece.text, piece.bytes);
-  f->at += piece.bytes;
-  f->origin = f->origin < 0 || f->origin == piece.origin ? piece.origin : 0;
-  return TRI_OK;
+  f->origin = f->writer.bytes == 0 || f->origin == piece.origin ? piece.origin : 0;
+  return tri_chat_write_part(&f->writer, piece, 0, piece.bytes);
 }
 
 tri_status tri_chat_flatten(tri_chat_arena *arena, tri_chat_value *string) {
   if (!string->is_rope) return TRI_OK;
   tri_chat_rope *rope = string->rope;
   if (rope->flat.kind == TRI_CHAT_UNDEFINED) {
-    char *text = NULL;
-    TRI_TRY(tri_chat_arena_alloc(arena, string->bytes, 1, &text));
-    flattener f = {.at = text, .origin = -1};
+    flattener f = {.writer = {.arena = arena, .room = string->bytes}};
+    TRI_TRY(tri_chat_arena_alloc(arena, string->bytes, 1, &f.writer.text));
     TRI_TRY(tri_chat_visit(arena, *string, add_piece, &f));
-    rope->flat = tri_chat_string(text, string->bytes);
-    rope->flat.origin = f.origin;
+    TRI_TRY(tri_chat_written(&f.writer, f.origin, &rope->flat));
   }
   *string = rope->flat;
   return TRI_OK;

@@ -2,7 +2,11 @@
  *
  * A string refers to memory with another owner (the template, the conversation, the arena), or is a rope of two
  * strings. Concatenation costs nothing until the bytes are needed, so a template that appends each message to a text
- * takes linear time, and each byte of the result keeps the message from which it came. */
+ * takes linear time, and each byte of the result keeps the message from which it came.
+ *
+ * A byte is `given` if it comes from the conversation (its messages with their roles and keys, its tools and
+ * variables), not from the template. Every function that makes a string of others keeps this, byte by byte: the writer
+ * of a conversation must not be able to write the template's special tokens. */
 #ifndef TRI_CHAT_VALUE_H
 #define TRI_CHAT_VALUE_H
 
@@ -33,12 +37,15 @@ struct tri_chat_loop;
 struct tri_chat_node;
 struct tri_chat_function;
 
+enum { TRI_CHAT_GIVEN = -1 }; /* origin of a given string that is not part of a message */
+
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */
   bool is_rope;
   bool is_method; /* function: it is a method; the value before its dot is not stored */
   bool is_safe;   /* result of `safe`: Markup, whose methods and `+` escape their arguments */
-  int32_t origin; /* string: 1 + the number of the message from which it was copied; 0: not copied from a message */
+  int32_t origin; /* string: 1 + the number of the message from which it was copied, or TRI_CHAT_GIVEN; 0: the
+                     template's, or of several origins */
   union {
     bool boolean;
     int64_t integer;
@@ -51,7 +58,8 @@ typedef struct tri_chat_value {
     const struct tri_chat_node *macro;
     const struct tri_chat_function *function;
   };
-  size_t bytes; /* bytes of a string */
+  size_t bytes;      /* bytes of a string */
+  const bool *marks; /* string: whether each byte is given [bytes]; NULL: all are if `origin` is not 0, else none is */
 } tri_chat_value;
 
 struct tri_chat_rope {
@@ -140,6 +148,13 @@ const char *tri_chat_type(tri_chat_value value);
  * 0. */
 size_t tri_chat_size(tri_chat_value value);
 
+/* Returns bytes [begin, end) of a flat string, with their origin. */
+tri_chat_value tri_chat_part(tri_chat_value string, size_t begin, size_t end);
+/* Returns whether a byte of a flat string is given. */
+bool tri_chat_is_given(tri_chat_value string, size_t at);
+/* Returns the end of the run from byte `at` on whose bytes are all given, or all not. */
+size_t tri_chat_run_end(tri_chat_value string, size_t at);
+
 /* Makes a rope flat, with its bytes in one piece. */
 tri_status tri_chat_flatten(tri_chat_arena *arena, tri_chat_value *string);
 
@@ -169,9 +184,16 @@ typedef struct tri_chat_writer {
   tri_chat_arena *arena;
   char *text;
   size_t bytes, room;
+  bool given;  /* the bytes that are written next are given */
+  bool *marks; /* whether each byte is given [room]; NULL: all are like the first, `first_given` */
+  bool first_given;
 } tri_chat_writer;
 
 tri_status tri_chat_write(tri_chat_writer *writer, const char *text, size_t bytes);
+/* Writes bytes [begin, end) of a flat string. */
+tri_status tri_chat_write_part(tri_chat_writer *writer, tri_chat_value string, size_t begin, size_t end);
+/* Sets *out to the written string. `origin`: message from which it counts as copied; 0: none. */
+tri_status tri_chat_written(tri_chat_writer *writer, int32_t origin, tri_chat_value *out);
 tri_status tri_chat_write_code(tri_chat_writer *writer, uint32_t code);
 /* Writes float.__repr__ of a number. */
 tri_status tri_chat_write_real(tri_chat_writer *writer, double real);

@@ -58,7 +58,7 @@ struct tri_generation {
   tri_generator *generator; /* NULL: this rank is not the first of its replica */
   tri_dispatcher *dispatcher;
   int64_t positions; /* largest number of positions of a text */
-  uint64_t hash;     /* of the weights of this rank, if the request has `hashes`; 0 otherwise */
+  uint64_t hash;     /* hash of the weights of this rank, if the request has `hashes`; 0 otherwise */
   int64_t step;      /* step of the weights, for the JSON lines of texts; -1: the folder is not a run's checkpoint */
   bool slid; /* whether a text was longer than `positions`; a log line is written for the first such text only */
   tri_generation_request draft_request;
@@ -75,6 +75,12 @@ bool tri_generation_leads(const tri_generation *generation);
  * loads the weights unless the request has `shared` or `without_weights`. The first rank's sizes are used on all
  * ranks. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
+/* COLLECTIVE over the group, while no text is in progress and no rank follows (tri_dispatcher_dismiss). Replaces the
+ * weights by those of the first rank's checkpoint `path`; the other ranks' is ignored. `path` NULL on the first rank:
+ * changes nothing, and sets *more to false on all ranks. Fails on all ranks, and keeps the old weights, with
+ * TRI_BAD_FILE if the checkpoint is damaged or cannot be opened, and with TRI_BAD_CONFIG if it is of another model. If
+ * the old weights cannot be restored, fails with TRI_IO_FAILED. */
+tri_status tri_generation_reload(tri_generation *generation, const char *path, bool *more);
 /* Chooses the number of pages of a runner whose other sizes are set: as many as cache_bytes allows, but no more than
  * its sequences can use. cache_bytes 0: as many as they can use. `copies`: whether a prompt may have several texts. */
 tri_status tri_generation_choose_pages(const tri_generation *generation, bool copies, size_t cache_bytes,

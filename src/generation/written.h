@@ -43,7 +43,7 @@ struct tri_written {
   tri_stop_text text;
   size_t shown;           /* for `grew`: leading bytes of the text that were shown */
   tri_sequence *sequence; /* its sequence, or that of its prompt while this is read; NULL: none */
-  int64_t samples;        /* of the first text of a prompt: number of texts (tri_written_start_samples) */
+  int64_t samples;        /* number of texts of the prompt, in its first text (tri_written_start_samples) */
   tri_finish finish;
   /* Both may be NULL. `grew` is called when bytes of the text may have become certain: after each token, and before
    * `done`. `done` is called when the text has ended. */

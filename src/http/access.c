@@ -35,7 +35,7 @@ static bool is_key(const char *said, const char *key) {
   return different == 0;
 }
 
-/* Returns the index of a key; -1: it is none of the server's. */
+/* Returns the index of a key; -1: the server has no such key. */
 static int find_key(const tri_http_server *server, const char *said) {
   int found = -1;
   for (int i = 0; i < server->num_keys; i++) {

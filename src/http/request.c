@@ -164,7 +164,7 @@ static void wake(tri_http_request *request) {
 }
 
 /* Copies the next bytes of a stream for libmicrohttpd. */
-static ssize_t take_text(void *context, uint64_t at, char *out, size_t most) {
+static ssize_t read_text(void *context, uint64_t at, char *out, size_t most) {
   tri_http_request *request = context;
   ssize_t taken = 0;
   (void)at;
@@ -188,7 +188,7 @@ static ssize_t take_text(void *context, uint64_t at, char *out, size_t most) {
 static enum MHD_Result begin_stream(tri_http_request *request) {
   enum { BLOCK_BYTES = 16 << 10 };
   struct MHD_Response *response =
-      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, take_text, request, NULL);
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_text, request, NULL);
   request->stage = TRI_HTTP_SENT;
   if (response == NULL) return MHD_NO;
   add_headers(request, &request->reply, response);

@@ -55,7 +55,7 @@ typedef struct tri_http_reply {
   struct {
     const char *name;                  /* NULL: unused */
     char value[TRI_HTTP_HEADER_BYTES]; /* printable ASCII */
-  } headers[TRI_HTTP_OWN_HEADERS];     /* of this reply, in addition to the service's */
+  } headers[TRI_HTTP_OWN_HEADERS];     /* headers of this reply, in addition to the service's */
 } tri_http_reply;
 
 /* Returns a reply of plain text, which is copied. */

@@ -5,6 +5,7 @@
 #include "tokenizer/json_text.h"
 #include "tokenizer/utf8.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -261,9 +262,14 @@ static json_t *usage_of(const tri_serve_job *job) {
 /* Returns the members that every answer and every event of a stream has; takes the reference to the choices. */
 static json_t *envelope(const tri_serve_job *job, bool part, json_t *choices) {
   const char *kind = job->fields.chat ? (part ? "chat.completion.chunk" : "chat.completion") : "text_completion";
-  return json_pack("{s:s, s:s, s:I, s:s, s:s, s:I, s:o}", "id", job->id, "object", kind, "created",
-                   (json_int_t)job->created_s, "model", job->front->defaults.model, "system_fingerprint",
-                   job->front->fingerprint, "seed", (json_int_t)job->fields.sampling.seed, "choices", choices);
+  const tri_generation *g = job->front->generation;
+  char fingerprint[32];
+  snprintf(fingerprint, sizeof fingerprint, "fp_%016" PRIx64, g->hash);
+  json_t *out = json_pack("{s:s, s:s, s:I, s:s, s:s, s:I, s:o}", "id", job->id, "object", kind, "created",
+                          (json_int_t)job->created_s, "model", job->front->defaults.model, "system_fingerprint",
+                          fingerprint, "seed", (json_int_t)job->fields.sampling.seed, "choices", choices);
+  if (g->step >= 0) json_object_set_new(out, "step", json_integer(g->step));
+  return out;
 }
 
 /* Returns the mean log-probability of a text's sampled tokens. */

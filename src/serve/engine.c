@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "base/stop.h"
 #include "serve/job.h"
+#include "serve/metrics.h"
+#include "serve/replies.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,8 +26,8 @@ typedef struct engine {
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
-/* Takes the first job that waits; NULL: none. */
-static tri_serve_job *take_job(tri_serve_front *front) {
+/* Removes and returns the first job that waits; NULL: none. */
+static tri_serve_job *pop_job(tri_serve_front *front) {
   pthread_mutex_lock(&front->mutex);
   tri_serve_job *job = front->first;
   if (job != NULL) {
@@ -130,8 +132,10 @@ static tri_status start_job(engine *e, tri_serve_job *job) {
 
 /* Starts jobs while there are places, and refuses them once the server ends. */
 static tri_status start_jobs(engine *e) {
+  const tri_serve_follow *follow = e->front->follow;
+  if (!e->closes && follow != NULL && tri_serve_follow_waits(follow)) return TRI_OK;
   while (e->closes || e->texts < e->front->batch) {
-    tri_serve_job *job = take_job(e->front);
+    tri_serve_job *job = pop_job(e->front);
     if (job == NULL) break;
     if (tri_http_has_left(job->request)) {
       count_one(e->front, &e->front->counters.cancelled);
@@ -191,8 +195,8 @@ static tri_status ping(tri_serve_job *job) {
   return TRI_OK;
 }
 
-/* Looks at all jobs: ends those that are done, and those whose client has left. */
-static tri_status look_at_jobs(engine *e) {
+/* Checks all jobs: ends those that are done, and those whose client has left. */
+static tri_status check_jobs(engine *e) {
   for (tri_serve_job **at = &e->running; *at != NULL;) {
     tri_serve_job *job = *at;
     const bool left = job->left > 0 && tri_http_has_left(job->request);
@@ -209,7 +213,7 @@ static tri_status look_at_jobs(engine *e) {
 
 /* Keeps streams alive whose jobs wait, and removes waiting jobs whose client has left. HTTP's threads append to the
  * queue meanwhile, so the mutex is locked; a ping is short. */
-static tri_status look_at_queue(engine *e) {
+static tri_status check_queue(engine *e) {
   tri_serve_front *front = e->front;
   tri_serve_job *left = NULL;
   tri_status status = TRI_OK;
@@ -240,6 +244,15 @@ static tri_status look_at_queue(engine *e) {
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
+/* Loads a newer checkpoint of the run that is followed, if there is one and no text is in progress. */
+static tri_status follow_run(engine *e) {
+  tri_serve_follow *follow = e->front->follow;
+  if (follow == NULL || e->closes) return TRI_OK;
+  tri_serve_follow_look(follow, e->front->generation);
+  if (follow->path[0] == '\0' || e->running != NULL) return TRI_OK;
+  return tri_serve_follow_load(follow, e->front->generation);
+}
+
 static tri_status turn(engine *e) {
   bool more = false;
   if (!e->closes && tri_stop_asked()) {
@@ -249,15 +262,16 @@ static tri_status turn(engine *e) {
     pthread_mutex_unlock(&e->front->mutex);
     if (e->running != NULL) tri_log("stopping: the requests that run are finished first");
   }
+  TRI_TRY(follow_run(e));
   TRI_TRY(start_jobs(e));
   if (e->running == NULL) {
     if (!e->closes) wait_for_job(e->front);
     return TRI_OK;
   }
   TRI_TRY(tri_dispatcher_step(e->front->generation->dispatcher, &more));
-  TRI_TRY(look_at_jobs(e));
+  TRI_TRY(check_jobs(e));
   note_pages(e);
-  return look_at_queue(e);
+  return check_queue(e);
 }
 
 /* Replies to all jobs after a failure of the engine. */
@@ -268,7 +282,7 @@ static void give_up(engine *e) {
   pthread_mutex_lock(&e->front->mutex);
   e->front->closing = true;
   pthread_mutex_unlock(&e->front->mutex);
-  for (tri_serve_job *job = take_job(e->front); job != NULL; job = take_job(e->front)) {
+  for (tri_serve_job *job = pop_job(e->front); job != NULL; job = pop_job(e->front)) {
     count_one(e->front, &e->front->counters.failed);
     fail_job(job, 503, message);
     tri_serve_job_destroy(job);
@@ -285,11 +299,13 @@ static void give_up(engine *e) {
 tri_status tri_serve_run(tri_serve_front *front) {
   engine e = {.front = front};
   tri_status status = TRI_OK;
+  bool more = false;
   while (status == TRI_OK && !(e.closes && e.running == NULL && front->first == NULL)) status = turn(&e);
   if (status != TRI_OK) {
     give_up(&e);
     tri_dispatcher_give_up(front->generation->dispatcher, status);
     return status;
   }
-  return tri_dispatcher_dismiss(front->generation->dispatcher);
+  TRI_TRY(tri_dispatcher_dismiss(front->generation->dispatcher));
+  return tri_generation_reload(front->generation, NULL, &more);
 }

@@ -317,8 +317,8 @@ static tri_status read_completion(tri_serve_fields *f) {
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* Returns the depth of the deepest bracket of a text; brackets in strings do not count. */
-static int depth_of(const char *text, size_t bytes) {
-  int depth = 0, most = 0;
+static int64_t depth_of(const char *text, size_t bytes) {
+  int64_t depth = 0, most = 0;
   bool in_string = false;
   for (size_t i = 0; i < bytes; i++) {
     if (in_string && text[i] == '\\') {
@@ -334,10 +334,10 @@ static int depth_of(const char *text, size_t bytes) {
   return most;
 }
 
-tri_status tri_serve_parse_object(const char *body, size_t bytes, json_t **out) {
+tri_status tri_serve_parse_object(const char *body, size_t bytes, int64_t depth, json_t **out) {
   json_error_t error;
-  if (depth_of(body, bytes) > TRI_SERVE_DEPTH)
-    return tri_fail(TRI_BAD_USAGE, "the body is nested more than %d levels deep", (int)TRI_SERVE_DEPTH);
+  if (depth_of(body, bytes) > depth)
+    return tri_fail(TRI_BAD_USAGE, "the body is nested more than %" PRId64 " levels deep", depth);
   *out = json_loadb(body, bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
   if (*out == NULL)
     return tri_fail(TRI_BAD_USAGE, "the body is not valid JSON: %s (line %d, column %d)", error.text, error.line,
@@ -351,7 +351,7 @@ tri_status tri_serve_parse_object(const char *body, size_t bytes, json_t **out) 
 tri_status tri_serve_fields_read(const char *body, size_t bytes, bool chat, const tri_serve_defaults *d,
                                  tri_serve_fields *out) {
   *out = (tri_serve_fields){.chat = chat, .n = 1, .max_tokens = -1, .logprobs = -1, .prompt_logprobs = -1};
-  TRI_TRY(tri_serve_parse_object(body, bytes, &out->root));
+  TRI_TRY(tri_serve_parse_object(body, bytes, d->limits.depth, &out->root));
   TRI_TRY(check_names(out, d->ignore));
   TRI_TRY(read_model(out, d->model));
   TRI_TRY(read_numbers(out, d));

@@ -8,17 +8,19 @@
 
 /* Limits of a request. */
 typedef struct tri_serve_limits {
-  int64_t body_bytes;  /* largest size of a request's body */
-  int64_t texts;       /* prompts times n, or times best_of */
-  int64_t stops, bias; /* stop strings; entries of logit_bias */
-  int64_t queue;       /* requests that wait */
-  int64_t max_tokens;  /* default number of tokens of a chat's answer; 0: as many as there are positions left */
+  int64_t body_bytes;     /* largest size of a request's body */
+  int64_t texts;          /* prompts times n, or times best_of */
+  int64_t stops, bias;    /* stop strings; entries of logit_bias */
+  int64_t depth;          /* nesting of a body's JSON */
+  int64_t queue;          /* requests that wait */
+  int64_t connections;    /* connections at once */
+  int64_t of_one_machine; /* connections of one machine, if other machines can reach the port */
+  int64_t max_tokens;     /* default number of tokens of a chat's answer; 0: as many as there are positions left */
 } tri_serve_limits;
 
 enum {
   TRI_SERVE_MOST_STOPS = 64,
   TRI_SERVE_STOP_BYTES = 256,
-  TRI_SERVE_DEPTH = 64,
   TRI_SERVE_MOST_TEXTS = 128,
   TRI_SERVE_IGNORED_BYTES = 256
 };
@@ -59,8 +61,8 @@ tri_status tri_serve_fields_read(const char *body, size_t bytes, bool chat, cons
                                  tri_serve_fields *out);
 void tri_serve_fields_release(tri_serve_fields *fields);
 
-/* Parses a body that is a JSON object. Fails with TRI_BAD_USAGE if it is not, or if it is nested too deeply. Release
- * *out with json_decref. */
-tri_status tri_serve_parse_object(const char *body, size_t bytes, json_t **out);
+/* Parses a body that is a JSON object. Fails with TRI_BAD_USAGE if it is not, or if it is nested more than `depth`
+ * levels deep. Release *out with json_decref. */
+tri_status tri_serve_parse_object(const char *body, size_t bytes, int64_t depth, json_t **out);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include "chat/session.h"
 #include "generation/generation.h"
-#include "http/server.h"
 #include "serve/fields.h"
+#include "serve/follow.h"
 
 #include <pthread.h>
 
@@ -21,12 +21,10 @@ typedef struct tri_serve_counters {
   int64_t running, waiting;                                /* requests at present */
   int64_t prompt_tokens, sampled_tokens;
   int64_t pages, free_pages, found_tokens; /* found_tokens: tokens of prompts whose pages were cached */
-  int64_t delays[TRI_SERVE_DELAYS + 1]; /* requests whose first token took at most tri_serve_delays[i] seconds; the last
-                                           element counts the others */
-  double delays_s;                      /* sum of the times to the first token, seconds */
+  int64_t delays[TRI_SERVE_DELAYS + 1];    /* requests whose first token took at most tri_serve_delays[i] seconds
+                                              (metrics.h); the last    element counts the others */
+  double delays_s;                         /* sum of the times to the first token, seconds */
 } tri_serve_counters;
-
-extern const double tri_serve_delays[TRI_SERVE_DELAYS];
 
 typedef struct tri_serve_front {
   /* Constant while the server runs: */
@@ -34,7 +32,7 @@ typedef struct tri_serve_front {
   tri_serve_defaults defaults;
   tri_runner_sizes sizes;
   int64_t batch;                     /* texts in progress on all replicas */
-  const char *fingerprint;           /* checksum of the weights, as text */
+  tri_serve_follow *follow;          /* NULL: the weights stay the same; used by the engine's thread only */
   int64_t created_s;                 /* time of the start, seconds since 1970 */
   double ping_s;                     /* longest silence of a stream, seconds */
   tri_chat_format format;            /* template NULL: the model has no chat template */
@@ -53,23 +51,5 @@ typedef struct tri_serve_front {
   bool closing;                /* new requests are refused */
   tri_serve_counters counters;
 } tri_serve_front;
-
-/* Returns the status of HTTP for a failed request. */
-int tri_serve_code(tri_status status);
-/* Returns the reply with an error in OpenAI's form. `param`: name of the wrong field; NULL: none. */
-tri_http_reply tri_serve_error(int code, const char *message, const char *param);
-/* Returns a JSON reply; takes the reference. */
-tri_http_reply tri_serve_json(int code, json_t *value);
-
-/* Returns the service of a front, for tri_http_server_start. */
-tri_http_service tri_serve_service(tri_serve_front *front);
-
-/* Returns the text of /metrics; free() releases it. NULL if memory is exhausted. */
-char *tri_serve_metrics(tri_serve_front *front);
-
-/* Replies to requests that ask for no text: /tokenize, /detokenize and /tokenizer_info. */
-tri_http_reply tri_serve_tokenize(tri_serve_front *front, const char *body, size_t bytes);
-tri_http_reply tri_serve_detokenize(const tri_serve_front *front, const char *body, size_t bytes);
-tri_http_reply tri_serve_tokenizer_info(const tri_serve_front *front);
 
 #endif

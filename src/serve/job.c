@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "files/json_kind.h"
 #include "generation/scheduler.h"
+#include "serve/replies.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -122,7 +123,7 @@ static tri_status join_parts(json_t *message, size_t number) {
 static tri_status render(tri_serve_front *front, const tri_serve_fields *fields, tri_serve_prompt *out) {
   const tri_chat_prompting how = {.generation_prompt = fields->generation_prompt, .continues = fields->continues};
   json_t *root = json_object(), *message = NULL;
-  const char *text = NULL;
+  tri_chat_prompt rendered = {.text = NULL};
   size_t i = 0;
   tri_status status = TRI_OK;
   json_object_set_new(root, "messages", json_deep_copy(fields->messages));
@@ -131,16 +132,17 @@ static tri_status render(tri_serve_front *front, const tri_serve_fields *fields,
   json_array_foreach(json_object_get(root, "messages"), i, message) {
     if (status == TRI_OK) status = join_parts(message, i + 1);
   }
-  if (status == TRI_OK) status = tri_chat_session_prompt_as(front->session, root, &how, &text, &out->bytes);
+  if (status == TRI_OK) status = tri_chat_session_prompt_as(front->session, root, &how, &rendered);
   json_decref(root);
   if (status == TRI_BAD_FILE) status = tri_fail(TRI_BAD_USAGE, "%s", tri_status_message());
   TRI_TRY(status);
-  TRI_TRY(tri_alloc("a prompt", out->bytes + 1, 1, &out->owned));
-  memcpy(out->owned, text, out->bytes);
+  TRI_TRY(tri_alloc("a prompt", rendered.bytes + 1, 1, &out->owned));
+  if (rendered.bytes > 0) memcpy(out->owned, rendered.text, rendered.bytes);
   out->text = out->owned;
+  out->bytes = rendered.bytes;
   out->rendered = true;
-  const tri_prompt prompt = {.text = out->text, .bytes = out->bytes, .rendered = true};
-  return tri_prompt_encode(front->encoder, &prompt, &out->tokens);
+  return tri_encoder_encode_guarded(front->encoder, out->text, out->bytes, rendered.given,
+                                    fields->parse_special ? 0 : rendered.num_given, &out->tokens);
 }
 
 tri_status tri_serve_encode_chat(tri_serve_front *front, const tri_serve_fields *fields, tri_serve_prompt *out) {
@@ -263,14 +265,6 @@ static tri_status fill(tri_serve_job *job, const char *body, size_t bytes, bool 
   job->accepted_s = job->written_s = tri_clock_s();
   choose_id(job);
   return begin_texts(job);
-}
-
-int tri_serve_code(tri_status status) {
-  switch ((int)status) {
-    case TRI_BAD_FILE: return 404; /* another model */
-    case TRI_OUT_OF_MEMORY: return 500;
-    default: return 400;
-  }
 }
 
 tri_serve_job *tri_serve_job_create(tri_serve_front *front, const char *body, size_t bytes, bool chat, int key,

@@ -3,6 +3,7 @@
 #define TRI_SERVE_JOB_H
 
 #include "generation/written.h"
+#include "http/server.h"
 #include "serve/front.h"
 
 typedef struct tri_serve_prompt {

@@ -1,10 +1,11 @@
-/* /metrics, in the text format of Prometheus. */
-#include "serve/front.h"
+#include "serve/metrics.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+const double tri_serve_delays[TRI_SERVE_DELAYS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 
 typedef struct metric_row {
   const char *name, *kind, *help;

@@ -1,7 +1,9 @@
-/* /tokenize and /detokenize, in vLLM's and llama-server's forms, and /tokenizer_info. */
+#include "serve/tokens.h"
+
 #include "base/memory.h"
 #include "files/json_kind.h"
 #include "serve/job.h"
+#include "serve/replies.h"
 #include "tokenizer/json_text.h"
 
 #include <string.h>
@@ -55,7 +57,7 @@ static json_t *tokens_json(const tri_serve_front *front, const tri_token_list *t
 tri_http_reply tri_serve_tokenize(tri_serve_front *front, const char *body, size_t bytes) {
   tri_serve_prompt prompt = {.bytes = 0};
   json_t *root = NULL;
-  tri_status status = tri_serve_parse_object(body, bytes, &root);
+  tri_status status = tri_serve_parse_object(body, bytes, front->defaults.limits.depth, &root);
   if (status == TRI_OK) status = encode(front, root, &prompt);
   tri_http_reply reply =
       status == TRI_OK
@@ -102,7 +104,7 @@ tri_http_reply tri_serve_detokenize(const tri_serve_front *front, const char *bo
   json_t *root = NULL;
   decoded out = {NULL, 0, 0};
   tri_decoder *decoder = NULL;
-  tri_status status = tri_serve_parse_object(body, bytes, &root);
+  tri_status status = tri_serve_parse_object(body, bytes, front->defaults.limits.depth, &root);
   const json_t *ids = json_object_get(root, "tokens");
   if (status == TRI_OK && !json_is_array(ids))
     status = tri_fail(TRI_BAD_USAGE, "`tokens` should be a list of token ids, not %s", tri_json_kind(ids));

@@ -63,12 +63,27 @@ void tri_added_matcher_release(tri_added_matcher *matcher) {
   *matcher = (tri_added_matcher){0};
 }
 
-/* Returns the longest token at the beginning of the text; NULL if there is none. */
-static const tri_added_token *longest_at(const tri_added_matcher *matcher, const char *text, size_t bytes) {
+/* Returns whether a special token at [begin, end) has a byte in a range of plain text. `begin` never falls from call to
+ * call. The space before a token, if its content has one, may be anyone's. */
+static bool is_plain(tri_added_walk *walk, const tri_added_token *token, size_t begin, size_t end) {
+  int64_t i = 0;
+  if (!token->special) return false;
+  while (walk->num_plain > 0 && walk->plain->end <= begin) walk->plain++, walk->num_plain--;
+  while (i < walk->num_plain && walk->plain[i].end <= begin + token->prepended) i++;
+  return i < walk->num_plain && walk->plain[i].begin < end;
+}
+
+/* Returns the longest token at offset `start` of the text; NULL if there is none. A token that is_plain does not count,
+ * so it hides no other token. */
+static const tri_added_token *longest_at(const tri_added_matcher *matcher, tri_added_walk *walk, size_t start) {
+  const char *text = walk->text + start;
+  const size_t bytes = walk->bytes - start;
   const tri_added_token *found = NULL;
   int32_t node = matcher->roots[(uint8_t)text[0]];
   for (size_t i = 1; node != 0; i++) {
-    if (matcher->nodes[node].token >= 0) found = &matcher->tokens[matcher->nodes[node].token];
+    const int32_t number = matcher->nodes[node].token;
+    const tri_added_token *token = number >= 0 ? &matcher->tokens[number] : NULL;
+    if (token != NULL && !is_plain(walk, token, start, start + i)) found = token;
     if (i == bytes) break;
     node = matcher->nodes[node].child;
     while (node != 0 && matcher->nodes[node].byte != (uint8_t)text[i]) node = matcher->nodes[node].sibling;
@@ -77,7 +92,7 @@ static const tri_added_token *longest_at(const tri_added_matcher *matcher, const
 }
 
 /* Finds the first token at or after *start. */
-static const tri_added_token *search(const tri_added_matcher *matcher, const tri_added_walk *walk, size_t *start) {
+static const tri_added_token *search(const tri_added_matcher *matcher, tri_added_walk *walk, size_t *start) {
   if (matcher->count <= 1) return NULL;
   for (size_t i = *start; i < walk->bytes; i++) {
     if (matcher->single_root >= 0) {
@@ -85,7 +100,7 @@ static const tri_added_token *search(const tri_added_matcher *matcher, const tri
       if (next == NULL) return NULL;
       i = (size_t)(next - walk->text);
     }
-    const tri_added_token *token = longest_at(matcher, walk->text + i, walk->bytes - i);
+    const tri_added_token *token = longest_at(matcher, walk, i);
     if (token != NULL) {
       *start = i;
       return token;

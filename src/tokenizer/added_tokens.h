@@ -2,7 +2,7 @@
 #ifndef TRI_TOKENIZER_ADDED_TOKENS_H
 #define TRI_TOKENIZER_ADDED_TOKENS_H
 
-#include "base/status.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@ typedef struct tri_added_token {
   bool single_word;    /* the token is not found inside words */
   bool lstrip, rstrip; /* the match includes the spaces before the token; after it */
   bool normalized;     /* the token is searched after normalization, not before */
+  size_t prepended;    /* bytes that normalization has put before the content (the mark of a space), if `normalized` */
 } tri_added_token;
 
 /* A node of the tree of the bytes of all tokens. */
@@ -40,10 +41,13 @@ tri_status tri_added_matcher_create(tri_added_matcher *matcher, const tri_added_
                                     bool normalized);
 void tri_added_matcher_release(tri_added_matcher *matcher);
 
-/* An iteration over a text. Starts as {.text, .bytes}, the rest 0. */
+/* An iteration over a text. Starts as {.text, .bytes, .plain, .num_plain}, the rest 0. */
 typedef struct tri_added_walk {
   const char *text;
   size_t bytes;
+  const tri_text_range *plain; /* ranges of the text in which no special token is found; those before the search are
+                                  dropped [num_plain] */
+  int64_t num_plain;
   size_t done;   /* end of the last match */
   size_t search; /* index at which the search continues */
 } tri_added_walk;

@@ -69,13 +69,18 @@ static size_t begin_characters(tri_bpe *bpe, const char *word, size_t bytes) {
   return count;
 }
 
-static void find_merge(const tri_bpe *bpe, int32_t left, int32_t right, uint32_t *rank, int32_t *result) {
-  const tri_merge_slot *slot = tri_vocabulary_merge(bpe->vocabulary, left, right);
+static void find_merge(tri_bpe *bpe, int32_t left, int32_t right, uint32_t *rank, int32_t *result) {
+  const tri_vocabulary *vocabulary = bpe->vocabulary;
+  const tri_merge_slot *slot = tri_vocabulary_merge(vocabulary, left, right);
+  if (vocabulary->merges_specials && slot != NULL && vocabulary->tokens[slot->result].special) {
+    bpe->met_special = true;
+    if (bpe->guarded) slot = NULL;
+  }
   *rank = slot != NULL ? slot->rank : NO_RANK;
   *result = slot != NULL ? slot->result : -1;
 }
 
-static size_t merge_short(const tri_bpe *bpe, int32_t *ids, size_t count) {
+static size_t merge_short(tri_bpe *bpe, int32_t *ids, size_t count) {
   if (count == 0) return 0; /* all bytes were dropped */
   uint32_t ranks[SHORT_WORD];
   int32_t results[SHORT_WORD];

@@ -19,7 +19,9 @@ typedef struct tri_bpe {
   const tri_vocabulary *vocabulary;
   int32_t unknown; /* token for bytes (or characters) that have no token */
   bool fuse_unknown;
-  int32_t *ids; /* result of the last word */
+  bool guarded;     /* no merge makes a special token */
+  bool met_special; /* a merge of a word makes one, so that its ids depend on `guarded`; the caller resets it */
+  int32_t *ids;     /* result of the last word */
   size_t room;
   tri_bpe_symbol *symbols;
   uint64_t *heap; /* rank << 32 | symbol */

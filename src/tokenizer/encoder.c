@@ -38,6 +38,11 @@ struct tri_encoder {
   tri_token_list *out;  /* list to which the current call appends ids */
   tri_token_ends *ends; /* list to which the current call appends the ends of tokens; NULL: unused */
   const char *level;    /* text in which ends are counted: the text of the call, or a piece of it after normalization */
+  const tri_text_range *plain; /* ranges of the text of the call in which no special token is found; those before the
+                                  current piece are dropped [num_plain] */
+  int64_t num_plain;
+  tri_text_range *following; /* the ranges in the current piece, after its normalization [num_following] */
+  int64_t num_following, following_room;
 };
 
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out) {
@@ -63,6 +68,7 @@ void tri_encoder_destroy(tri_encoder *encoder) {
   tri_stepper_release(&encoder->spaces);
   tri_bpe_release(&encoder->bpe);
   tri_free(encoder->cache);
+  tri_free(encoder->following);
   tri_free(encoder);
 }
 
@@ -87,12 +93,22 @@ static tri_status encoder_append(tri_token_list *list, const int32_t *ids, size_
   return TRI_OK;
 }
 
+/* Returns the token that a word is, for ignore_merges; -1: none. */
+static int32_t find_whole(tri_encoder *encoder, const char *word, size_t bytes) {
+  const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
+  const int32_t whole = tri_vocabulary_find(vocabulary, word, bytes);
+  if (whole < 0 || !vocabulary->tokens[whole].special) return whole;
+  encoder->bpe.met_special = true;
+  return encoder->bpe.guarded ? -1 : whole;
+}
+
 /* Encodes a word that is not in the cache; the ids are valid until the next call. */
 static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t bytes, const int32_t **ids,
                                   size_t *count) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;
+  encoder->bpe.met_special = false;
   if (tokenizer->ignore_merges && !tokenizer->vocabulary.characters) {
-    encoder->whole = tri_vocabulary_find(&encoder->tokenizer->vocabulary, word, bytes);
+    encoder->whole = find_whole(encoder, word, bytes);
     if (encoder->whole >= 0) {
       *ids = &encoder->whole;
       *count = 1;
@@ -126,7 +142,7 @@ static tri_status encode_word(void *context, const char *word, size_t bytes) {
   bool same = place->bytes[0] == key[0] && place->bytes[1] == key[1] && place->bytes[2] == key[2];
   if (!same || place->length != bytes) {
     TRI_TRY(encode_new_word(encoder, word, bytes, &ids, &count));
-    if (count > CACHED_IDS) return encoder_append(encoder->out, ids, count);
+    if (count > CACHED_IDS || encoder->bpe.met_special) return encoder_append(encoder->out, ids, count);
     memcpy(place->bytes, key, sizeof key);
     memcpy(place->ids, ids, count * sizeof *ids);
     place->length = (uint8_t)bytes;
@@ -143,7 +159,7 @@ static tri_status encode_long_word(void *context, const char *word, size_t bytes
   tri_encoder *encoder = context;
   const tri_tokenizer *tokenizer = encoder->tokenizer;
   if (tokenizer->ignore_merges) {
-    int32_t whole = tri_vocabulary_find(&tokenizer->vocabulary, word, bytes);
+    const int32_t whole = find_whole(encoder, word, bytes);
     if (whole >= 0) return encoder_append(encoder->out, &whole, 1);
   }
   uint32_t code = 0;
@@ -223,9 +239,9 @@ static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t 
 
 typedef tri_status (*piece_encoder)(tri_encoder *encoder, const char *text, size_t bytes, bool specials);
 
-static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *matcher, const char *text, size_t bytes,
+static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *matcher, tri_added_walk walk,
                                 bool specials, piece_encoder encode) {
-  tri_added_walk walk = {.text = text, .bytes = bytes};
+  const char *text = walk.text;
   size_t gap = 0, gap_end = 0;
   int32_t id = 0;
   encoder->level = text;
@@ -235,7 +251,23 @@ static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *m
     TRI_TRY(encoder_append(encoder->out, &id, 1));
     TRI_TRY(add_end(encoder, walk.done));
   }
-  return walk.done < bytes ? encode(encoder, text + walk.done, bytes - walk.done, specials) : TRI_OK;
+  return walk.done < walk.bytes ? encode(encoder, text + walk.done, walk.bytes - walk.done, specials) : TRI_OK;
+}
+
+/* Finds the ranges of plain text in the piece [begin, end) of the text of the call, after its normalization. Pieces
+ * come in order. */
+static tri_status follow_plain(tri_encoder *encoder, size_t begin, size_t end) {
+  encoder->num_following = 0;
+  while (encoder->num_plain > 0 && encoder->plain->end <= begin) encoder->plain++, encoder->num_plain--;
+  for (int64_t i = 0; i < encoder->num_plain && encoder->plain[i].begin < end; i++) {
+    const tri_text_range range = encoder->plain[i];
+    TRI_TRY(tri_grow("ranges of a text", sizeof range, encoder->num_following, &encoder->following_room,
+                     &encoder->following));
+    encoder->following[encoder->num_following++] =
+        (tri_text_range){range.begin > begin ? range.begin - begin : 0, (range.end < end ? range.end : end) - begin};
+  }
+  tri_stepper_follow(&encoder->normalizer, &encoder->tokenizer->normalizer, encoder->following, encoder->num_following);
+  return TRI_OK;
 }
 
 /* Runs the steps on a piece, and encodes the result. */
@@ -244,8 +276,11 @@ static tri_status encode_changed(tri_encoder *encoder, tri_stepper *stepper, con
   size_t begin = (size_t)(text - encoder->level);
   tri_text_place place = {.first = encoder->first && begin == 0, .continues = encoder->continues};
   int64_t first = encoder->ends == NULL ? 0 : encoder->ends->count;
-  stepper->keep_parts = encoder->ends != NULL;
+  const bool follows = encoder->bpe.guarded && stepper == &encoder->normalizer;
+  const size_t end = begin + bytes;
+  stepper->keep_parts = encoder->ends != NULL || follows;
   TRI_TRY(tri_stepper_run(stepper, steps, place, text, bytes, &text, &bytes));
+  if (follows) TRI_TRY(follow_plain(encoder, begin, end));
   bool was_first = encoder->first;
   encoder->first = place.first;
   tri_status status = encode(encoder, text, bytes, specials);
@@ -270,7 +305,9 @@ static tri_status encode_normalized_piece(tri_encoder *encoder, const char *text
 }
 
 static tri_status encode_normalized(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
-  return encode_pieces(encoder, &encoder->tokenizer->normal, text, bytes, specials, encode_normalized_piece);
+  const tri_added_walk walk = {
+      .text = text, .bytes = bytes, .plain = encoder->following, .num_plain = encoder->num_following};
+  return encode_pieces(encoder, &encoder->tokenizer->normal, walk, specials, encode_normalized_piece);
 }
 
 static tri_status encode_raw_piece(tri_encoder *encoder, const char *text, size_t bytes, bool specials) {
@@ -278,13 +315,28 @@ static tri_status encode_raw_piece(tri_encoder *encoder, const char *text, size_
                         encode_normalized);
 }
 
-static tri_status encode_text(tri_encoder *encoder, const char *text, size_t bytes, bool specials, bool continues,
+static tri_status encode_walk(tri_encoder *encoder, tri_added_walk walk, bool specials, bool continues,
                               tri_token_list *out, tri_token_ends *ends) {
   encoder->out = out;
   encoder->ends = ends;
   encoder->continues = continues;
   encoder->first = true;
-  return encode_pieces(encoder, &encoder->tokenizer->raw, text, bytes, specials, encode_raw_piece);
+  encoder->plain = walk.plain;
+  encoder->num_plain = walk.num_plain;
+  encoder->bpe.guarded = walk.num_plain > 0;
+  encoder->num_following = 0;
+  return encode_pieces(encoder, &encoder->tokenizer->raw, walk, specials, encode_raw_piece);
+}
+
+static tri_status encode_text(tri_encoder *encoder, const char *text, size_t bytes, bool specials, bool continues,
+                              tri_token_list *out, tri_token_ends *ends) {
+  return encode_walk(encoder, (tri_added_walk){.text = text, .bytes = bytes}, specials, continues, out, ends);
+}
+
+tri_status tri_encoder_encode_guarded(tri_encoder *encoder, const char *text, size_t bytes,
+                                      const tri_text_range *ranges, int64_t num_ranges, tri_token_list *out) {
+  const tri_added_walk walk = {.text = text, .bytes = bytes, .plain = ranges, .num_plain = num_ranges};
+  return encode_walk(encoder, walk, true, false, out, NULL);
 }
 
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out) {

@@ -166,6 +166,33 @@ void tri_stepper_undo(const tri_stepper *stepper, const tri_text_steps *steps, s
   for (int64_t i = 0; i < count; i++) ends[i] += begin;
 }
 
+static void follow_one(const tri_normalizer *scratch, tri_text_range *ranges, int64_t count) {
+  const tri_normal_part *parts = scratch->parts;
+  size_t first = 0, last = 0; /* number of parts before the begin of a range; before its end */
+  for (int64_t i = 0; i < count; i++) {
+    tri_text_range *range = &ranges[i];
+    while (first < scratch->num_parts && parts[first].to <= range->begin) first++;
+    while (last < scratch->num_parts && parts[last].to <= range->end) last++;
+    if (first < scratch->num_parts && parts[first].from < range->begin) {
+      range->begin = parts[first].begin;
+    } else if (first > 0) {
+      range->begin += parts[first - 1].end - parts[first - 1].to;
+    }
+    if (last < scratch->num_parts && parts[last].from < range->end) {
+      range->end = parts[last].end;
+    } else if (last > 0) {
+      range->end += parts[last - 1].end - parts[last - 1].to;
+    }
+  }
+}
+
+void tri_stepper_follow(const tri_stepper *stepper, const tri_text_steps *steps, tri_text_range *ranges,
+                        int64_t count) {
+  for (int i = 0; i < steps->count; i++) {
+    if (stepper->changed[i]) follow_one(&stepper->scratch[i], ranges, count);
+  }
+}
+
 void tri_stepper_release(tri_stepper *stepper) {
   for (int i = 0; i < TRI_MAX_TEXT_STEPS; i++) tri_normalizer_release(&stepper->scratch[i]);
 }

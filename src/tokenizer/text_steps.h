@@ -4,6 +4,7 @@
 #define TRI_TOKENIZER_TEXT_STEPS_H
 
 #include "tokenizer/normalizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 
@@ -42,7 +43,7 @@ typedef struct tri_text_place {
 typedef struct tri_stepper {
   tri_normalizer scratch[TRI_MAX_TEXT_STEPS];
   bool changed[TRI_MAX_TEXT_STEPS]; /* changed by the last run */
-  bool keep_parts;                  /* tri_stepper_undo will be called */
+  bool keep_parts;                  /* tri_stepper_undo or tri_stepper_follow will be called */
 } tri_stepper;
 
 /* Runs all steps. Sets *out to the result. It is the text itself if no step changes it, otherwise memory of the stepper
@@ -54,6 +55,9 @@ tri_status tri_stepper_run(tri_stepper *stepper, const tri_text_steps *steps, tr
  * `begin` to each. The first token of a changed part gets the whole part. */
 void tri_stepper_undo(const tri_stepper *stepper, const tri_text_steps *steps, size_t begin, size_t *ends,
                       int64_t count);
+/* Converts ranges of the source text of the last run, ascending and disjoint, to those of the result. A range that has
+ * a byte of a changed part gets the whole part. */
+void tri_stepper_follow(const tri_stepper *stepper, const tri_text_steps *steps, tri_text_range *ranges, int64_t count);
 void tri_stepper_release(tri_stepper *stepper);
 
 #endif

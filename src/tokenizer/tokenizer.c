@@ -86,6 +86,16 @@ static tri_status end_characters(tri_tokenizer *tokenizer, const char *file) {
   return tri_decoding_index(&tokenizer->decoding, &tokenizer->vocabulary);
 }
 
+static void mark_specials(tri_tokenizer *tokenizer) {
+  tri_vocabulary *vocabulary = &tokenizer->vocabulary;
+  for (int64_t i = 0; i < tokenizer->added_count; i++) {
+    if (tokenizer->added[i].special) vocabulary->tokens[tokenizer->added[i].id].special = true;
+  }
+  for (int64_t i = 0; i < vocabulary->merge_count; i++) {
+    vocabulary->merges_specials |= vocabulary->tokens[vocabulary->merges[i].result].special;
+  }
+}
+
 tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file) {
   TRI_TRY(tri_vocabulary_index(&tokenizer->vocabulary));
   if (tokenizer->vocabulary.characters) {
@@ -93,6 +103,7 @@ tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file) {
   } else {
     count_missing(tokenizer, file);
   }
+  mark_specials(tokenizer);
   tokenizer->named_end = tokenizer->end_of_text = find_end_of_text(tokenizer);
   tokenizer->end_source = "its name";
   if (tokenizer->named_end >= 0) tokenizer->ends[tokenizer->num_ends++] = tokenizer->named_end;

@@ -99,6 +99,17 @@ void tri_encoder_destroy(tri_encoder *encoder);
  * Face's encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
+/* Bytes [begin, end) of a text. */
+typedef struct tri_text_range {
+  size_t begin, end;
+} tri_text_range;
+/* Appends the ids of `text` as tri_encoder_encode with `specials` does, except that the letters of a special token that
+ * has a byte in one of the ranges, ascending and disjoint, are plain text. So the ranges can have text of strangers,
+ * whose "<|im_end|>" is not the end of a message. Their text has the ids that it has elsewhere: it is not cut at the
+ * ends of the ranges. */
+tri_status tri_encoder_encode_guarded(tri_encoder *encoder, const char *text, size_t bytes,
+                                      const tri_text_range *ranges, int64_t num_ranges, tri_token_list *out);
+
 /* Appends the ids of a whole text after those of tri_tokenizer_beginning, as the tokenizer's post_processor does.
  * Tokens of the beginning that the text already has are not repeated. */
 tri_status tri_encoder_encode_text(tri_encoder *encoder, const char *text, size_t bytes, int specials,

@@ -128,14 +128,17 @@ static tri_status read_added_entry(json_reader *reader, const char *where, const
   TRI_TRY(enter_added(reader, where, content, bytes, token.id, largest, &tokenizer->vocabulary));
   if (token.normalized) {
     tri_text_place place = {.first = true};
+    tri_text_range own = {0, bytes};
     TRI_TRY(tri_stepper_run(stepper, &tokenizer->normalizer, place, content, bytes, &content, &bytes));
+    tri_stepper_follow(stepper, &tokenizer->normalizer, &own, 1);
+    token.prepended = own.begin;
     if (bytes == 0) return tri_fail(TRI_UNSUPPORTED, "%s: the normalizer makes \"content\" empty", where);
   }
   return tri_tokenizer_add_token(tokenizer, &token, content, bytes);
 }
 
 static tri_status read_added(json_reader *reader, tri_tokenizer *tokenizer) {
-  tri_stepper stepper = {.keep_parts = false};
+  tri_stepper stepper = {.keep_parts = true};
   tri_status status = TRI_OK;
   int64_t largest = -1;
   size_t index = 0;

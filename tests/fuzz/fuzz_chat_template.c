@@ -38,6 +38,11 @@ static void render(const tri_chat_template *template) {
       if (rendered.generated[i].begin > rendered.generated[i].end || rendered.generated[i].end > rendered.bytes)
         abort();
     }
+    for (int64_t i = 0; i < rendered.num_given; i++) {
+      const tri_chat_span span = rendered.given[i];
+      if (span.begin >= span.end || span.end > rendered.bytes) abort();
+      if (i > 0 && rendered.given[i - 1].end >= span.begin) abort(); /* neighbours are one range */
+    }
   }
   tri_chat_rendered_release(&rendered);
   tri_chat_renderer_destroy(renderer);

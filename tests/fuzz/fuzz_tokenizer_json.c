@@ -38,6 +38,27 @@ static void find_ends(tri_encoder *encoder, const char *text, size_t bytes) {
   tri_free(ends.ends);
 }
 
+/* Guarded as a whole, a text gets no special token, except for letters that have no other token; without a range it has
+ * its usual ids. */
+static void guard(const tri_tokenizer *tokenizer, tri_encoder *encoder, const char *text, size_t bytes) {
+  const tri_text_range ranges[] = {{0, bytes / 3}, {bytes / 3, bytes}};
+  tri_token_list list = {0}, plain = {0};
+  if (tri_encoder_encode_guarded(encoder, text, bytes, ranges, bytes > 0 ? 2 : 0, &list) == TRI_OK) {
+    for (int64_t i = 0; i < list.count; i++) {
+      const tri_token *token = &tokenizer->vocabulary.tokens[list.ids[i]];
+      const bool letter = token->byte || token->bytes <= 4 || list.ids[i] == tokenizer->unknown;
+      if (token->special && !letter) abort();
+    }
+  }
+  list.count = 0;
+  if (tri_encoder_encode_guarded(encoder, text, bytes, ranges, 0, &list) == TRI_OK) {
+    if (tri_encoder_encode(encoder, text, bytes, 1, &plain) != TRI_OK || plain.count != list.count) abort();
+    if (list.count > 0 && memcmp(plain.ids, list.ids, (size_t)list.count * sizeof *list.ids) != 0) abort();
+  }
+  tri_free(list.ids);
+  tri_free(plain.ids);
+}
+
 /* Encodes some text, the input itself among it, and looks at every id. */
 static void use(const tri_tokenizer *tokenizer, const char *text, size_t bytes) {
   static const char words[] =
@@ -61,6 +82,8 @@ static void use(const tri_tokenizer *tokenizer, const char *text, size_t bytes) 
   decode(tokenizer, &list);
   find_ends(encoder, words, sizeof words - 1);
   find_ends(encoder, text, bytes < 4096 ? bytes : 4096);
+  guard(tokenizer, encoder, words, sizeof words - 1);
+  guard(tokenizer, encoder, text, bytes < 4096 ? bytes : 4096);
   tri_free(list.ids);
   tri_encoder_destroy(encoder);
 }

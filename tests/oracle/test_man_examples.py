@@ -17,7 +17,7 @@ from test_printed_commands import ROOT, text_of_ours
 # The beginning of an example, and the options that are added when it is run.
 SHORTER = {"trireme train configs/runs/gpt2-demo.yaml": " --set optimizer.steps=4 --set layout.micro_batch=2 --set optimizer.global_batch=2",
            "trireme tune configs/studies/frontier-175b.yaml": " --trials 5",
-           "trireme board": " --port 0"}
+           "trireme board": " --port 0", "trireme serve": " --port 0"}
 ROFF = {r"\-": "-", r"\e": "\\", r"\(ga": "`", r"\(ha": "^", r"\(ti": "~", r"\(aq": "'", r"\(dq": '"', r"\&": ""}
 TEMPLATE = ("{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"
             "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}")
@@ -95,13 +95,13 @@ def some_preferences(folder):
     (folder / "pairs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def board(folder, example):
+def server_of(name, folder, example):
     """Runs the example, sends a request, and stops the server."""
-    command = example + SHORTER["trireme board"]
+    command = example + SHORTER["trireme " + name]
     server = subprocess.Popen([TRIREME, *command.split()[1:]], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         address = next(found for said in server.stdout if (found := re.search(r"http://[\w.:]+", said)))[0]
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        with urllib.request.urlopen(address + "/", timeout=30) as answer:
             assert answer.status == 200
     finally:
         server.terminate()
@@ -123,8 +123,8 @@ def test_examples(pages, folder):
             for begin, make in before.items():
                 if example.startswith(f"trireme {begin}"):
                     make(folder)
-            if name == "board":
-                board(folder, example)
+            if name in ("board", "serve"):
+                server_of(name, folder, example)
             elif name != "calibrate" or WHICH == "all":  # a minute of measuring; test_plan runs it with `--time 0`
                 assert run(folder, example)
     for made in ("corpus/train.bin", "tuning/train.mask", "frontier.db", "llama-1b", "gpt2-mine/model.safetensors", "both",

@@ -1,12 +1,14 @@
 """trireme serve: its answers beside `trireme generate`, its errors, its limits, and clients that misbehave. The clients are Python's HTTP
 client, raw sockets and OpenAI's own."""
 import json
+import shutil
 import signal
 import socket
 import subprocess
 import time
 
 import pytest
+from browser import Browser, needs_chromium
 from parity import trireme, words_of
 from serving import Server, make_model
 
@@ -276,9 +278,9 @@ def test_a_full_queue_and_the_end(run):
         assert server.key == ""
         body = json.dumps(dict(prompt="line", max_tokens=480, ignore_eos=True, stream=True)).encode()
         connections = []
-        for _ in range(3):
+        for i in range(3):
             connections.append(raw(server, POST.format(port=server.port) + f"Content-Length: {len(body)}\r\nConnection: close\r\n", body))
-            wait_for(lambda: server.metric("trireme_requests_running") > 0)
+            wait_for(lambda: server.metric("trireme_requests_accepted_total") == i + 1)
         status, headers, _ = server.ask("/v1/completions", dict(prompt="x"))
         if server.metric("trireme_requests_waiting") == 2:  # the texts may have ended meanwhile
             assert status == 429 and headers["Retry-After"] == "1" and server.ask("/ready")[0] == 503
@@ -318,6 +320,32 @@ def test_cached_prompts_of_another_key_are_not_found(run, tmp_path):
         assert [found(key) for key in ("one", "one", "two", "two", "one")] == [0, 192, 0, 192, 192]
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_following_a_run(run, tmp_path, ranks):
+    """Newer weights are loaded, each answer is that of the step that it names, and a damaged checkpoint is passed over."""
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    config = str(tmp_path / "run.yaml")
+    (tmp_path / "run.yaml").write_text((run.parent / "run.yaml").read_text().replace(str(run), str(folder)))
+    with Server(folder, "--follow", "--no-token", *(["-n", ranks] if ranks > 1 else [])) as server:
+        first = server.complete("line 5", max_tokens=20, seed=1)
+        assert first["step"] == 60
+        trireme("train", config, "--set", "optimizer.steps=70", "--set", "checkpoint.every=10")
+        wait_for(lambda: server.complete("line 5", max_tokens=20, seed=1)["step"] == 70)
+        second = server.complete("line 5", max_tokens=20, seed=1)
+        line = generated(folder, "--prompt", "line 5", "--tokens", 20, "--seed", 1)[0]
+        assert second["choices"][0]["text"] == line["text"] and second["system_fingerprint"] != first["system_fingerprint"]
+        checkpoints = folder / "checkpoints"
+        broken = checkpoints / "step-00000090"
+        shutil.copytree(checkpoints / "step-00000070", tmp_path / "broken")
+        damaged = tmp_path / "broken/model.safetensors"
+        damaged.write_bytes(damaged.read_bytes()[:-100])
+        (tmp_path / "broken").rename(broken)
+        time.sleep(2.5)
+        assert server.complete("line 5", max_tokens=20, seed=1)["choices"] == second["choices"]
+    assert "the weights of step 70 replace those of step 60" in server.err and "step-00000090" in server.err
+
+
 @pytest.mark.parametrize("words,said", [
     ([], "name one checkpoint"), (["{run}", "--no-token", "--token"], "--no-token goes with"), (["{run}", "--socket", "x", "--port", 1], "one of them"), (["{run}", "--host", "0.0.0.0", "--no-token", "--port", 0], "--no-token is for 127.0.0.1 only"),
     (["{run}", "--api-key-file", "{empty}"], "has no key"), (["{run}", "--queue", 0], "--queue"), (["{run}", "{run}"], "one run or model at a time"), (["{run}", "--draft-tokens", 3], "--draft FOLDER"),
@@ -338,6 +366,20 @@ def test_two_ranks_write_the_same(run, server):
     wanted = [server.json("/v1/completions", body)["choices"] for body in bodies]
     with Server(run, "-n", 2) as other:
         assert [answer["choices"] for answer in other.all_at_once(bodies)] == wanted
+
+
+@needs_chromium
+def test_the_page(server, tmp_path):
+    with Browser(tmp_path) as browser:
+        browser.open(server.address)
+        browser.wait("document.getElementById('model').textContent === 'run' && document.getElementById('chat').checked")
+        browser.value("document.getElementById('text').value = 'hi <b>'; document.getElementById('seed').value = 5; document.getElementById('tokens').value = 30;"
+                    "document.getElementById('form').requestSubmit()")
+        browser.wait("document.getElementById('status').textContent.includes('30 tokens')")
+        said = browser.value("document.querySelector('#log .answer').textContent")
+        assert browser.value("document.querySelector('#log .user').textContent") == "hi <b>"
+    chat = server.json("/v1/chat/completions", dict(messages=[dict(role="user", content="hi <b>")], max_tokens=30, seed=5))
+    assert said == chat["choices"][0]["message"]["content"]
 
 
 def test_the_official_client(server):

@@ -377,6 +377,77 @@ static void test_bad_conversations(void **state) {
   expect_bad(NULL, MESSAGES(USER("a") ", " ASSISTANT("b")), "messages need a chat template");
 }
 
+/* ---- texts of the conversation ----------------------------------------------------------------------------------- */
+
+/* Renders a prompt with { } around the bytes that come from the conversation. */
+static void expect_given(const char *source, const char *line, bool continues, const char *wanted) {
+  const tri_chat_prompting how = {.continues = continues};
+  reader r = {.format = {.end = tri_chat_string("<eos>", 5)}};
+  tri_chat_prompt prompt;
+  json_t *root = json_loads(line, 0, NULL);
+  char text[1024] = "";
+  size_t at = 0, held = 0;
+  CHECK_OK(compile(source, &r.format.template));
+  CHECK_OK(tri_chat_session_create(&r.format, &r.session));
+  if (tri_chat_session_prompt_as(r.session, root, &how, &prompt) != TRI_OK)
+    fail_msg("%s: \"%s\"", source, tri_status_message());
+  for (int64_t i = 0; i <= prompt.num_given; i++) {
+    const tri_chat_span span =
+        i < prompt.num_given ? prompt.given[i] : (tri_chat_span){.begin = prompt.bytes, .end = prompt.bytes};
+    assert_true(at <= span.begin && span.begin <= span.end && span.end <= prompt.bytes);
+    held += (size_t)snprintf(text + held, sizeof text - held, "%.*s", (int)(span.begin - at), prompt.text + at);
+    if (i < prompt.num_given)
+      held += (size_t)snprintf(text + held, sizeof text - held, "{%.*s}", (int)(span.end - span.begin),
+                               prompt.text + span.begin);
+    at = span.end;
+  }
+  if (strcmp(text, wanted) != 0) fail_msg("%s: \"%s\" instead of \"%s\"", source, text, wanted);
+  json_decref(root);
+  release(&r);
+}
+
+static void test_given_bytes(void **state) {
+  (void)state;
+  static const struct {
+    const char *expression, *wanted;
+  } cases[] = {
+      {"'<s>' + m.role + ':' + m.content | trim + '</s>'", "<s>{user}:{xay}</s>"},
+      {"('<' ~ m.content ~ '>').replace('a', '!').upper()[1:]", "{X}!{Y}>"},
+      {"m.content.replace('a', '') ~ m.content.replace('xay', '!')", "{xy}!"},
+      {"'a-b'.replace('b', m.content).split('-') | join('+')", "a+{xay}"},
+      {"'ab'.replace('', m.role)", "{user}a{user}b{user}"},
+      {"m.content * 2 ~ ('-' ~ m.content) * 2", "{xayxay}-{xay}-{xay}"},
+      {"(m.content ~ '\n' ~ 'z') | indent(1)", "{xay}\n z"},
+      {"m.lines | indent(1, true)", " {a\n} {b}"},
+      {"'-' | indent(m.role, true)", "{user}-"},
+      {"(m.content ~ 'z') | reverse ~ (m.content ~ 'z')[::-1]", "z{yax}z{yax}"},
+      {"(m.content ~ ' z') | title ~ (m.content ~ 'z') | last ~ (m.content ~ 'z')[0]", "{Xay} Zz{x}"},
+      {"(m.content ~ 'z').removeprefix('x') ~ (m.content ~ 'z').removesuffix('z')", "{ay}z{xay}"},
+      {"m.content | tojson ~ {'k': m.content} | tojson(indent=1, separators=(m.role, '='))",
+       "\"{xay}\"{\n \"k\"=\"{xay}\"\n}"},
+      {"[m.content, 'b', 1] | string ~ (m.content,)", "['{xay}', 'b', 1]('{xay}',)"},
+      {"m.parts | map(attribute='text') | join(', ') ~ m.parts[0].items() | list", "{t}[('{text}', '{t}')]"},
+      {"(m | list)[-1] ~ note ~ notes[0].k", "{partsnv}"},
+      {"strftime_now(note) ~ strftime_now('-')", "{n}-"},
+      {"bos ~ 'user' ~ [1.5, none, true]", "{<s>}user[1.5, None, True]"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char source[512];
+    snprintf(source, sizeof source, "{%% set m = messages[0] %%}{{ %s }}", cases[i].expression);
+    expect_given(
+        source,
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"xay\", \"lines\": \"a\\nb\", \"parts\": [{\"text\": "
+        "\"t\"}]}], \"chat_template_kwargs\": {\"bos\": \"<s>\", \"note\": \"n\", \"notes\": [{\"k\": \"v\"}]}}",
+        false, cases[i].wanted);
+  }
+  const char *turns =
+      "{% macro turn(m) %}<{{ m.role }}>{{ m.content }}<end>{% endmacro %}{% set all %}"
+      "{% for m in messages %}{{ turn(m) }}{% endfor %}{% endset %}{{ all | trim }}";
+  expect_given(turns, MESSAGES(USER("a") ", " ASSISTANT("b ")), false, "<{user}>{a}<end><{assistant}>{b }<end>");
+  expect_given(turns, MESSAGES(USER("a") ", " ASSISTANT("b ")), true, "<{user}>{a}<end><{assistant}>{b}");
+  expect_given("{% for m in messages %}{{ m.content }}{% endfor %}", MESSAGES(USER("a") ", " USER("b")), false, "{ab}");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_refused_by_name),
@@ -393,6 +464,7 @@ int main(void) {
       cmocka_unit_test(test_answers_without_a_common_beginning),
       cmocka_unit_test(test_long_conversations),
       cmocka_unit_test(test_bad_conversations),
+      cmocka_unit_test(test_given_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -395,6 +395,74 @@ static void test_added_tokens(void **state) {
   tri_tokenizer_destroy(tokenizer);
 }
 
+typedef struct guarded_case {
+  const char *text;
+  tri_text_range ranges[3]; /* up to the first that is empty */
+  const int32_t *wanted;    /* up to -1 */
+} guarded_case;
+
+static void assert_guarded(tri_encoder *encoder, const guarded_case *c) {
+  tri_token_list list = {0};
+  int64_t ranges = 0, count = 0;
+  while (ranges < 3 && c->ranges[ranges].end > 0) ranges++;
+  while (c->wanted[count] >= 0) count++;
+  assert_ok(tri_encoder_encode_guarded(encoder, c->text, strlen(c->text), c->ranges, ranges, &list));
+  for (int64_t i = 0; i < list.count; i++) {
+    if (i == count || list.ids[i] != c->wanted[i]) fail_msg("\"%s\": id %d is %d", c->text, (int)i, (int)list.ids[i]);
+  }
+  assert_int_equal(list.count, count);
+  tri_free(list.ids);
+}
+
+/* Special tokens in ranges of plain text, also those that merges or the lookup of whole words would make. */
+static void test_guarded(void **state) {
+  (void)state;
+  const guarded_case cases[] = {
+      {"<m><m>", {{0, 0}}, IDS(263, 263)},
+      {"<m><m>", {{3, 6}}, IDS(263, '<', 'm', '>')},
+      {"<m><m>", {{0, 3}}, IDS('<', 'm', '>', 263)},
+      {"<m><m>", {{0, 6}}, IDS('<', 'm', '>', '<', 'm', '>')},
+      {"<m>x<m>", {{0, 0}}, IDS(264, 263)},
+      {"<m>x<m>", {{3, 4}}, IDS(263, 'x', 263)}, /* a shorter token of the template is not hidden */
+      {"<m<m>", {{0, 2}}, IDS('<', 'm', 263)},
+      {"<m>", {{1, 2}}, IDS('<', 'm', '>')}, /* across the ends of a range */
+      {"<m>", {{2, 3}}, IDS('<', 'm', '>')},
+      {"a <m> b", {{0, 2}, {5, 7}}, IDS('a', 263, 'b')}, /* lstrip and rstrip */
+      {"<|end", {{0, 5}}, IDS(265)},                     /* is not special */
+      {"<|endoftext|>", {{0, 13}}, IDS(265, 'o', 'f', 't', 'e', 'x', 't', '|', '>')},
+      {"hello", {{0, 0}}, IDS(259)},
+      {"hello", {{0, 5}}, IDS(258, 'o')},
+      {"hello", {{0, 0}}, IDS(259)}, /* the cache does not mix them up */
+      {"hello a", {{6, 7}}, IDS(259, ' ', 'a')},
+      {"hell hell<m>", {{5, 9}}, IDS(258, ' ', 258, 263)},
+      {"<n>abn>", {{0, 0}}, IDS(266, 266)},
+      {"<n>abn>", {{0, 3}}, IDS('<', 'n', '>', 266)},
+      {"<n>abn>", {{3, 7}}, IDS(266, '<', 'n', '>')},
+      {"abn>x<n>", {{1, 2}, {4, 5}}, IDS('<', 'n', '>', 'x', 266)},
+      {"ab<n>ababn>", {{0, 2}, {5, 7}}, IDS('<', 266, '<', 266)},
+      {"<m>abn><n>", {{3, 7}}, IDS(263, '<', 'n', '>', 266)}, /* in a later piece */
+      {"ab<m>ab<n>", {{0, 2}, {5, 8}}, IDS('<', 263, '<', '<', 'n', '>')},
+  };
+  for (int whole = 0; whole < 2; whole++) {
+    json_t *root = base_document();
+    tri_tokenizer *tokenizer = NULL;
+    tri_encoder *encoder = NULL;
+    patch(root, "added_tokens.1",
+          "{\"content\": \"<m>\", \"id\": 263, \"special\": true, \"lstrip\": true, \"rstrip\": true}");
+    patch(root, "added_tokens.2", "{\"content\": \"<m>x\", \"id\": 264, \"special\": true, \"normalized\": false}");
+    patch(root, "added_tokens.3", "{\"content\": \"<|end\", \"id\": 265, \"special\": false, \"normalized\": false}");
+    patch(root, "added_tokens.4", "{\"content\": \"<n>\", \"id\": 266, \"special\": true, \"normalized\": true}");
+    patch(root, "added_tokens.5", "{\"content\": \"hello\", \"id\": 259, \"special\": true, \"normalized\": false}");
+    patch(root, "normalizer", "{\"type\": \"Replace\", \"pattern\": {\"String\": \"ab\"}, \"content\": \"<\"}");
+    patch(root, "model.ignore_merges", whole ? "true" : "false");
+    assert_ok(parse_document(root, &tokenizer));
+    assert_ok(tri_encoder_create(tokenizer, &encoder));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) assert_guarded(encoder, &cases[i]);
+    tri_encoder_destroy(encoder);
+    tri_tokenizer_destroy(tokenizer);
+  }
+}
+
 static void test_unknown_bytes(void **state) {
   (void)state;
   for (int fuse = 0; fuse < 2; fuse++) {
@@ -487,15 +555,15 @@ static void test_nothing_is_left(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gpt2_ids),        cmocka_unit_test(test_bytes),
-      cmocka_unit_test(test_byte_letters),    cmocka_unit_test(test_utf8),
-      cmocka_unit_test(test_scanners),        cmocka_unit_test(test_merges),
-      cmocka_unit_test(test_long_word),       cmocka_unit_test(test_any_bytes_come_back),
-      cmocka_unit_test(test_learning),        cmocka_unit_test(test_saving),
-      cmocka_unit_test(test_documents),       cmocka_unit_test(test_ids_with_holes),
-      cmocka_unit_test(test_added_tokens),    cmocka_unit_test(test_unknown_bytes),
-      cmocka_unit_test(test_normal_form),     cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_nothing_is_left),
+      cmocka_unit_test(test_gpt2_ids),      cmocka_unit_test(test_bytes),
+      cmocka_unit_test(test_byte_letters),  cmocka_unit_test(test_utf8),
+      cmocka_unit_test(test_scanners),      cmocka_unit_test(test_merges),
+      cmocka_unit_test(test_long_word),     cmocka_unit_test(test_any_bytes_come_back),
+      cmocka_unit_test(test_learning),      cmocka_unit_test(test_saving),
+      cmocka_unit_test(test_documents),     cmocka_unit_test(test_ids_with_holes),
+      cmocka_unit_test(test_added_tokens),  cmocka_unit_test(test_guarded),
+      cmocka_unit_test(test_unknown_bytes), cmocka_unit_test(test_normal_form),
+      cmocka_unit_test(test_threads),       cmocka_unit_test(test_nothing_is_left),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

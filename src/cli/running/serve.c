@@ -11,16 +11,23 @@
 #include "files/write_fault.h"
 #include "ops/rope_scaling.h"
 #include "serve/engine.h"
+#include "serve/service.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_PORT = 8000, MOST_KEYS = 1024, LONGEST_POSITIONS = 8192, KEY_FILE_BYTES = 1 << 20, SEND_S = 10 };
+enum {
+  DEFAULT_PORT = 8000,
+  MOST_KEYS = 1024,
+  LONGEST_POSITIONS = 8192,
+  KEY_FILE_BYTES = 1 << 20,
+  SEND_S = 10,
+  MORE_CONNECTIONS = 256
+};
 
 typedef struct serve_arguments {
   tri_generation_request request;
@@ -31,7 +38,7 @@ typedef struct serve_arguments {
   int64_t batch, context, ranks; /* context, ranks: 0 if not given */
   size_t cache_bytes, body_bytes;
   double ping_s;
-  bool no_token, dry_run;
+  bool no_token, dry_run, follows;
 } serve_arguments;
 
 #define TRI_OPTION_VALUES serve_arguments
@@ -47,7 +54,7 @@ static const tri_option serve_options[] = {
          "  --socket PATH       listen at a socket of the file system, which only you may use, instead of a port\n"},
     {TRI_PATH("api-key-file", key_file),
      .help =
-         "  --api-key-file FILE keys that clients may use, one per line; without it one key is drawn and printed\n"},
+         "  --api-key-file FILE   keys that clients may use, one per line; without it one key is drawn and printed\n"},
     {TRI_FLAG("token", http.wants_token), .help = "  --token             require a key at a --socket too\n"},
     {TRI_FLAG("no-token", no_token),
      .help =
@@ -60,6 +67,8 @@ static const tri_option serve_options[] = {
     {TRI_TEXT("ignore", ignore),
      .help = "  --ignore NAMES      fields of requests to ignore although they are not supported, as "
              "tools,response_format\n"},
+    {TRI_FLAG("follow", follows),
+     .help = "  --follow            load each newer checkpoint of the run, between two texts; answers name its step\n"},
     {TRI_INT("batch", batch, 1, 1 << 12),
      .help = "  --batch N           texts that are written side by side on each rank (8)\n"},
     {TRI_INT("context", context, 2, 1 << 30),
@@ -83,6 +92,12 @@ static const tri_option serve_options[] = {
      .help = "  --max-stops N       stop strings of a request (16)\n"},
     {TRI_INT("max-bias", limits.bias, 1, 1 << 20),
      .help = "  --max-bias N        entries of logit_bias of a request (1024)\n"},
+    {TRI_INT("max-depth", limits.depth, 2, 1000),
+     .help = "  --max-depth N       levels of brackets of a request (64)\n"},
+    {TRI_INT("max-connections", limits.connections, 1, 1 << 16),
+     .help = "  --max-connections N   connections at once (256 more than --queue)\n"},
+    {TRI_INT("max-per-address", limits.of_one_machine, 1, 1 << 16),
+     .help = "  --max-per-address N   connections of one machine, if other machines can reach the port (256)\n"},
     {TRI_BYTES("max-body", body_bytes), .help = "  --max-body BYTES    size of a request (4MiB)\n"},
     {TRI_DOUBLE("ping", ping_s, 0.1, 1e6),
      .help = "  --ping S            seconds after which a silent stream gets a comment (5)\n"},
@@ -90,7 +105,7 @@ static const tri_option serve_options[] = {
     {TRI_FLAG("unmerged", request.unmerged),
      .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
     {TRI_DOUBLE("temperature", request.temperature, 0.0, 1e6),
-     .help = "  --temperature T, and the options below: of requests that do not say them\n"},
+     .help = "  --temperature T     for requests that do not say one, like the options below (the folder's, else 1)\n"},
     {TRI_GROUP(request, tri_generation_request, tri_sampling_option_rows)},
     {TRI_GROUP(template, tri_chat_choice, tri_chat_choice_rows)},
     {TRI_GROUP(request.model, tri_model_options, tri_model_option_rows)},
@@ -116,6 +131,7 @@ static tri_status serve_parse(int count, char **arguments, serve_arguments *out)
   TRI_TRY(check_together(out));
   if (out->body_bytes > 0) out->limits.body_bytes = (int64_t)out->body_bytes;
   if (out->http.path == NULL && !out->no_token) out->http.wants_token = true;
+  if (out->limits.connections == 0) out->limits.connections = out->limits.queue + MORE_CONNECTIONS;
   tri_default_guess_options(&out->request);
   return TRI_OK;
 }
@@ -202,7 +218,8 @@ typedef struct serving {
   tri_generation generation;
   serve_keys keys;
   tri_http_server *server;
-  char name[TRI_SERVE_NAME_BYTES], fingerprint[32], no_template[1024];
+  tri_serve_follow follow;
+  char name[TRI_SERVE_NAME_BYTES], no_template[1024];
 } serving;
 
 static tri_status print_address(const serve_arguments *given, const serving *s) {
@@ -217,6 +234,7 @@ static tri_status print_address(const serve_arguments *given, const serving *s) 
     return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
   tri_log("serving %s: %ld texts of %ld positions at a time; %s%s; Ctrl-C ends it", s->name, (long)s->front.batch,
           (long)s->front.sizes.positions, token[0] != '\0' ? "the key is " : "no key was drawn", token);
+  if (given->ignore != NULL) tri_log("these fields of requests are ignored: %s", given->ignore);
   return TRI_OK;
 }
 
@@ -231,6 +249,10 @@ static tri_status set_up(const serve_arguments *given, serving *s) {
                                          .vocab_size = s->generation.model.vocab_size};
   front->ping_s = given->ping_s;
   front->created_s = (int64_t)time(NULL);
+  if (given->follows) {
+    TRI_TRY(tri_serve_follow_begin(&s->generation, given->request.checkpoint, &s->follow));
+    front->follow = &s->follow;
+  }
   TRI_TRY(read_keys(given->key_file, &s->keys));
   TRI_TRY(choose_sizes(given, &s->generation, &front->sizes));
   TRI_TRY(tri_encoder_create(s->generation.tokenizer, &front->encoder));
@@ -243,8 +265,6 @@ static tri_status serve_here(serve_arguments *given, serving *s) {
   TRI_TRY(tri_generation_load(&s->generation, &front->sizes));
   front->batch = given->batch * tri_dispatcher_replicas(s->generation.dispatcher);
   front->counters.pages = front->counters.free_pages = front->sizes.pages;
-  snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016" PRIx64, s->generation.hash);
-  front->fingerprint = s->fingerprint;
   http.keys = s->keys.list;
   http.num_keys = s->keys.count;
   const tri_http_service service = tri_serve_service(front);
@@ -264,7 +284,12 @@ static tri_status help(const serve_arguments *given, serving *s) {
   if (given->dry_run) return TRI_OK;
   TRI_TRY(tri_generation_load(&s->generation, &of_first));
   tri_ranks_defer_stop();
-  return tri_dispatcher_follow(s->generation.dispatcher);
+  for (bool more = true; more;) {
+    TRI_TRY(tri_dispatcher_follow(s->generation.dispatcher));
+    const tri_status status = tri_generation_reload(&s->generation, NULL, &more);
+    if (status != TRI_BAD_FILE && status != TRI_BAD_CONFIG) TRI_TRY(status);
+  }
+  return TRI_OK;
 }
 
 static tri_status serve_with(serve_arguments *given, serving *s) {
@@ -306,7 +331,13 @@ static tri_status serve_work(void *context, const tri_group *group, int threads)
 static tri_status serve_run(int count, char **arguments) {
   serve_arguments parsed = {
       .http = {.port = DEFAULT_PORT},
-      .limits = {.body_bytes = 4 << 20, .texts = TRI_SERVE_MOST_TEXTS, .stops = 16, .bias = 1024, .queue = 256},
+      .limits = {.body_bytes = 4 << 20,
+                 .texts = TRI_SERVE_MOST_TEXTS,
+                 .stops = 16,
+                 .bias = 1024,
+                 .depth = 64,
+                 .queue = 256,
+                 .of_one_machine = 256},
       .batch = 8,
       .ping_s = 5,
       .request = {.tokens = 0,

@@ -1,13 +1,13 @@
 /* Addresses, checks and the queue. These functions run on HTTP's threads. */
-#include "serve/front.h"
+#include "serve/service.h"
 
+#include "http/page.h"
 #include "serve/job.h"
+#include "serve/metrics.h"
+#include "serve/replies.h"
+#include "serve/tokens.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-const double tri_serve_delays[TRI_SERVE_DELAYS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 
 static const char *const headers[][2] = {
     {"Cache-Control", "no-store"},
@@ -19,39 +19,7 @@ static const char *const headers[][2] = {
     {"X-Content-Type-Options", "nosniff"},
 };
 
-/* ---- replies ----------------------------------------------------------------------------------------------------- */
-
-tri_http_reply tri_serve_json(int code, json_t *value) {
-  char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
-  json_decref(value);
-  if (text == NULL) return tri_http_words(500, "out of memory\n");
-  return (tri_http_reply){.code = code,
-                          .type = "application/json; charset=utf-8",
-                          .text = text,
-                          .bytes = strlen(text),
-                          .memory = TRI_HTTP_GIVEN};
-}
-
-static const char *kind_of(int code) {
-  if (code == 401) return "authentication_error";
-  if (code == 404) return "not_found_error";
-  if (code == 429) return "rate_limit_error";
-  return code >= 500 ? "server_error" : "invalid_request_error";
-}
-
-tri_http_reply tri_serve_error(int code, const char *message, const char *param) {
-  tri_http_reply reply = tri_serve_json(code, json_pack("{s:{s:s, s:s, s:s?, s:i}}", "error", "message", message,
-                                                        "type", kind_of(code), "param", param, "code", code));
-  if (code == 401) {
-    reply.headers[0].name = "WWW-Authenticate";
-    snprintf(reply.headers[0].value, sizeof reply.headers[0].value, "Bearer");
-  }
-  if (code == 429 || code == 503) {
-    reply.headers[0].name = "Retry-After";
-    snprintf(reply.headers[0].value, sizeof reply.headers[0].value, "1");
-  }
-  return reply;
-}
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static tri_http_reply refuse_request(void *context, int code, const char *why) {
   (void)context;
@@ -163,6 +131,8 @@ static tri_http_reply reply(void *context, tri_http_request *from) {
   const char *path = tri_http_path(from);
   if (strcmp(path, "/health") == 0) return tri_http_words(200, "alive\n");
   if (strcmp(path, "/ready") == 0) return reply_ready(front);
+  const tri_page_file *file = tri_page_find(tri_serve_page, path, "serve.html"); /* has no secrets: it needs no key */
+  if (file != NULL && tri_http_is(from, "GET")) return tri_page_reply(file);
   if (tri_http_key(from) < 0) {
     count_refused(front);
     return tri_serve_error(401, "this server requires its key: send the header Authorization: Bearer KEY", NULL);
@@ -170,9 +140,10 @@ static tri_http_reply reply(void *context, tri_http_request *from) {
   return tri_http_is(from, "GET") ? reply_to_get(front, from) : reply_to_post(front, from);
 }
 
+enum { SPARE_CONNECTIONS = 32 }; /* so that new clients can connect while old ones are ended */
+
 tri_http_service tri_serve_service(tri_serve_front *front) {
-  enum { OTHERS = 256, FREE = 32 }; /* connections of requests that run and of other clients; some are always free */
-  const int connections = (int)front->defaults.limits.queue + OTHERS;
+  const tri_serve_limits *limits = &front->defaults.limits;
   return (tri_http_service){
       .command = "serve",
       .reply = reply,
@@ -184,11 +155,12 @@ tri_http_service tri_serve_service(tri_serve_front *front) {
           "the Host header does not name this server: use http://127.0.0.1 or http://localhost with its "
           "port",
       .of_other_method = "the methods of this server are GET, HEAD and POST",
-      .limits = {.connections = connections,
-                 .of_one_machine = connections / 2,
-                 .idle_s = 60,
-                 .threads = 2,
-                 .body_bytes = (size_t)front->defaults.limits.body_bytes,
-                 .clients = {.most = connections - FREE, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
+      .limits =
+          {.connections = (int)limits->connections + SPARE_CONNECTIONS,
+           .of_one_machine = (int)limits->of_one_machine,
+           .idle_s = 60,
+           .threads = 2,
+           .body_bytes = (size_t)limits->body_bytes,
+           .clients = {.most = (int)limits->connections, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
   };
 }

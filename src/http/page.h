@@ -1,0 +1,18 @@
+/* Files of web pages, which CMake embeds in the program (cmake/board.cmake). */
+#ifndef TRI_HTTP_PAGE_H
+#define TRI_HTTP_PAGE_H
+
+#include "http/server.h"
+
+typedef struct tri_page_file {
+  const char *name; /* "board.js"; NULL ends the list */
+  const char *text, *end;
+} tri_page_file;
+
+extern const tri_page_file tri_board_page[], tri_serve_page[];
+
+/* Returns the file of an address, which is `index` for "/"; NULL: none. */
+const tri_page_file *tri_page_find(const tri_page_file *files, const char *path, const char *index);
+tri_http_reply tri_page_reply(const tri_page_file *file);
+
+#endif

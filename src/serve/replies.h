@@ -1,0 +1,16 @@
+/* Replies in JSON, and errors in OpenAI's form. */
+#ifndef TRI_SERVE_REPLIES_H
+#define TRI_SERVE_REPLIES_H
+
+#include "http/server.h"
+
+#include <jansson.h>
+
+/* Returns the status of HTTP for a failed request. */
+int tri_serve_code(tri_status status);
+/* Returns the reply with an error in OpenAI's form. `param`: name of the wrong field; NULL: none. */
+tri_http_reply tri_serve_error(int code, const char *message, const char *param);
+/* Returns a JSON reply; takes the reference. */
+tri_http_reply tri_serve_json(int code, json_t *value);
+
+#endif
