@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   body[size] = '\0';
   read_fields(body, size, false);
   read_fields(body, size, true);
-  if (tri_serve_parse_object(body, size, &root) == TRI_OK) check(json_is_object(root));
+  if (tri_serve_parse_object(body, size, limits.depth, &root) == TRI_OK) check(json_is_object(root));
   json_decref(root);
   free(body);
   return 0;
