@@ -13,7 +13,7 @@ typedef struct tri_serve_limits {
   int64_t stops, bias;    /* stop strings; entries of logit_bias */
   int64_t depth;          /* nesting of a body's JSON */
   int64_t queue;          /* requests that wait */
-  int64_t connections;    /* connections at once; 0: 256 more than the queue has places */
+  int64_t connections;    /* connections at once */
   int64_t of_one_machine; /* connections of one machine, if other machines can reach the port */
   int64_t max_tokens;     /* default number of tokens of a chat's answer; 0: as many as there are positions left */
 } tri_serve_limits;

@@ -140,14 +140,10 @@ static tri_http_reply reply(void *context, tri_http_request *from) {
   return tri_http_is(from, "GET") ? reply_to_get(front, from) : reply_to_post(front, from);
 }
 
-enum {
-  OTHER_CONNECTIONS = 256, /* default number in addition to those of waiting requests */
-  SPARE_CONNECTIONS = 32   /* so that new clients can connect while old ones are ended */
-};
+enum { SPARE_CONNECTIONS = 32 }; /* so that new clients can connect while old ones are ended */
 
 tri_http_service tri_serve_service(tri_serve_front *front) {
   const tri_serve_limits *limits = &front->defaults.limits;
-  const int64_t connections = limits->connections > 0 ? limits->connections : limits->queue + OTHER_CONNECTIONS;
   return (tri_http_service){
       .command = "serve",
       .reply = reply,
@@ -159,11 +155,12 @@ tri_http_service tri_serve_service(tri_serve_front *front) {
           "the Host header does not name this server: use http://127.0.0.1 or http://localhost with its "
           "port",
       .of_other_method = "the methods of this server are GET, HEAD and POST",
-      .limits = {.connections = (int)connections + SPARE_CONNECTIONS,
-                 .of_one_machine = (int)limits->of_one_machine,
-                 .idle_s = 60,
-                 .threads = 2,
-                 .body_bytes = (size_t)limits->body_bytes,
-                 .clients = {.most = (int)connections, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
+      .limits =
+          {.connections = (int)limits->connections + SPARE_CONNECTIONS,
+           .of_one_machine = (int)limits->of_one_machine,
+           .idle_s = 60,
+           .threads = 2,
+           .body_bytes = (size_t)limits->body_bytes,
+           .clients = {.most = (int)limits->connections, .request_s = 60, .answer_s = 60, .slowest_bytes_s = 4096}},
   };
 }

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { VOCAB_SIZE = 257 };
 
 static const tri_serve_limits limits = {
-    .body_bytes = 1 << 20, .texts = TRI_SERVE_MOST_TEXTS, .stops = 16, .bias = 8, .queue = 256};
+    .body_bytes = 1 << 20, .texts = TRI_SERVE_MOST_TEXTS, .stops = 16, .bias = 8, .depth = 64, .queue = 256};
 
 static void check(bool holds) {
   if (!holds) abort();
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   body[size] = '\0';
   read_fields(body, size, false);
   read_fields(body, size, true);
-  if (tri_serve_parse_object(body, size, &root) == TRI_OK) check(json_is_object(root));
+  if (tri_serve_parse_object(body, size, limits.depth, &root) == TRI_OK) check(json_is_object(root));
   json_decref(root);
   free(body);
   return 0;

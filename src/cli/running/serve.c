@@ -20,7 +20,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_PORT = 8000, MOST_KEYS = 1024, LONGEST_POSITIONS = 8192, KEY_FILE_BYTES = 1 << 20, SEND_S = 10 };
+enum {
+  DEFAULT_PORT = 8000,
+  MOST_KEYS = 1024,
+  LONGEST_POSITIONS = 8192,
+  KEY_FILE_BYTES = 1 << 20,
+  SEND_S = 10,
+  MORE_CONNECTIONS = 256
+};
 
 typedef struct serve_arguments {
   tri_generation_request request;
@@ -88,7 +95,7 @@ static const tri_option serve_options[] = {
     {TRI_INT("max-depth", limits.depth, 2, 1000),
      .help = "  --max-depth N       levels of brackets of a request (64)\n"},
     {TRI_INT("max-connections", limits.connections, 1, 1 << 16),
-     .help = "  --max-connections N   connections at once (--queue and 256)\n"},
+     .help = "  --max-connections N   connections at once (256 more than --queue)\n"},
     {TRI_INT("max-per-address", limits.of_one_machine, 1, 1 << 16),
      .help = "  --max-per-address N   connections of one machine, if other machines can reach the port (256)\n"},
     {TRI_BYTES("max-body", body_bytes), .help = "  --max-body BYTES    size of a request (4MiB)\n"},
@@ -124,6 +131,7 @@ static tri_status serve_parse(int count, char **arguments, serve_arguments *out)
   TRI_TRY(check_together(out));
   if (out->body_bytes > 0) out->limits.body_bytes = (int64_t)out->body_bytes;
   if (out->http.path == NULL && !out->no_token) out->http.wants_token = true;
+  if (out->limits.connections == 0) out->limits.connections = out->limits.queue + MORE_CONNECTIONS;
   tri_default_guess_options(&out->request);
   return TRI_OK;
 }
@@ -329,7 +337,6 @@ static tri_status serve_run(int count, char **arguments) {
                  .bias = 1024,
                  .depth = 64,
                  .queue = 256,
-                 .connections = 512,
                  .of_one_machine = 256},
       .batch = 8,
       .ping_s = 5,
