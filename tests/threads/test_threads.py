@@ -1,7 +1,9 @@
 """Every place of the program where threads meet, for a build under ThreadSanitizer (scripts/tsan.sh): saves in the
 background, the watchdog, the thread that waits for signals, snapshots, the recorder, OpenMP's loops in kernels and
-checksums, `prepare`'s readers and encoders, trials side by side. A report of the sanitizer's fails the test, whichever
+checksums, `prepare`'s readers and encoders, trials side by side, a server. A report of the sanitizer's fails the test, whichever
 process made it: each process leaves its reports in a file of its own, which no launcher can lose."""
+import concurrent.futures
+import http.client
 import json
 import os
 import shutil
@@ -147,3 +149,32 @@ def test_tune_and_plan(tmp_path, watched):
     found = trireme(watched, "tune", tmp_path / "study.yaml", "--json")
     assert len(json.loads(found.stdout)["trials"]) == 8
     trireme(watched, "plan", "--model", "gpt2-124m", "--cluster", "frontier", "--devices", 16, "--global-batch", 64, "--json")
+
+
+def test_serve(tmp_path, corpus, watched):
+    """HTTP's threads and the engine's: streams and whole answers, clients that leave, and the end while requests run."""
+    trireme(watched, "train", write_run(tmp_path, corpus, steps=1))
+    words = [TRIREME, "serve", tmp_path / "run", "--port", "0", "--no-token", "--batch", "2", "--ping", "0.1"]
+    with subprocess.Popen([*map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=watched) as process:
+        said = process.stdout.readline()
+        if "without libmicrohttpd" in (said or process.stderr.read()):
+            pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
+        port = int(said.strip().rstrip("/").rsplit(":", 1)[1])
+
+        def ask(i):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            connection.request("POST", "/v1/completions", json.dumps(dict(prompt="Line", max_tokens=20, n=1 + i % 3, stream=i % 2 == 0, logprobs=i % 2)),
+                               {"Content-Type": "application/json"})
+            if i % 3 > 0:
+                assert connection.getresponse().read()
+            connection.close()
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, range(48)))
+            last = [pool.submit(ask, 1) for _ in range(6)]
+            time.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+            for answer in last:
+                answer.exception()
+        process.communicate(timeout=120)
+        assert process.returncode == 130
