@@ -34,7 +34,7 @@ TOUCHES = {
     "src/config": ["oracle/test_other_programs.py", "oracle/test_newcomers.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
     "src/http": ["oracle/test_board.py", "oracle/test_serve.py", "oracle/test_serve_load.py"],
-    "src/serve": ["oracle/test_serve.py", "oracle/test_serve_load.py"],
+    "src/serve": ["oracle/test_serve.py", "oracle/test_serve_load.py", "oracle/test_serve_special.py"],
     "src/chat": ["oracle/test_chat.py", "oracle/test_reinforcement_input.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
     "src/checkpoint": [
         "oracle/test_checkpoints.py", "oracle/test_bad_weights_everywhere.py", "oracle/test_damaged_checkpoints.py", "oracle/test_folders.py",
@@ -84,7 +84,7 @@ TOUCHES = {
         "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "guarded/test_parity.py", "emulated/test_layouts.py"],
     "src/generation": ["oracle/test_other_defaults.py", "oracle/test_generator.py", "oracle/test_generate.py", "oracle/test_families.py", "oracle/test_choices.py", "oracle/test_samples.py",
         "oracle/test_samples_adapters.py", "oracle/test_generate_ranks.py", "oracle/test_eval_ranks.py"],
-    "src/rollout": ["comm/held-samples-*", "oracle/test_advantages.py", "oracle/test_bandit.py", "oracle/test_reinforcement.py", "oracle/test_reinforcement_input.py", "oracle/test_policy_layouts.py"],
+    "src/rollout": ["comm/held-samples-*", "oracle/test_advantages.py", "oracle/test_bandit.py", "oracle/test_reinforcement.py", "oracle/test_reinforcement_input.py", "oracle/test_reinforcement_layouts.py", "oracle/test_policy_layouts.py"],
     "src/reward": ["oracle/test_reward_oracles.py", "oracle/test_choices.py"],
     "src/judge": ["oracle/test_choices.py", "oracle/test_ensemble.py"],
     "src/launch": ["oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py"],
