@@ -50,6 +50,8 @@ void tri_http_begin(tri_http_request *request, const tri_http_reply *reply) { (v
 
 void tri_http_add(tri_http_request *request, const char *text, size_t bytes) { (void)request, (void)text, (void)bytes; }
 
+void tri_http_flush(tri_http_request *request) { (void)request; }
+
 void tri_http_end(tri_http_request *request) { (void)request; }
 
 bool tri_http_has_left(tri_http_request *request) {

@@ -269,7 +269,12 @@ void tri_http_begin(tri_http_request *request, const tri_http_reply *reply) {
 void tri_http_add(tri_http_request *request, const char *text, size_t bytes) {
   pthread_mutex_lock(&request->server->mutex);
   append(request, text, bytes);
-  wake(request);
+  pthread_mutex_unlock(&request->server->mutex);
+}
+
+void tri_http_flush(tri_http_request *request) {
+  pthread_mutex_lock(&request->server->mutex);
+  if (request->bytes > request->sent_bytes) wake(request);
   pthread_mutex_unlock(&request->server->mutex);
 }
 

@@ -72,9 +72,12 @@ void tri_http_send(tri_http_request *request, const tri_http_reply *reply);
 /* Begins a reply whose text comes in pieces, and consists of any number of bytes. reply->text is the first piece; it
  * is copied. */
 void tri_http_begin(tri_http_request *request, const tri_http_reply *reply);
-/* Adds a piece to the text, which is sent as soon as the client receives it. Pieces that a client has not received
+/* Adds a piece to the text, which is sent after tri_http_flush or tri_http_end. Pieces that a client has not received
  * wait in memory. */
 void tri_http_add(tri_http_request *request, const char *text, size_t bytes);
+/* Sends the pieces so far. A thread that writes to many connections adds all pieces first: each flush wakes a thread of
+ * the server, which would compete with the writer for a core. */
+void tri_http_flush(tri_http_request *request);
 void tri_http_end(tri_http_request *request);
 /* Returns whether the client has left: its connection has ended, or it sends no more (a client that only closes its
  * sending side counts as gone). */

@@ -191,12 +191,17 @@ static tri_status ping(tri_serve_job *job) {
   if (!job->fields.stream || tri_clock_s() - job->written_s < job->front->ping_s) return TRI_OK;
   TRI_TRY(tri_serve_stream_begin(job));
   tri_http_add(job->request, comment, sizeof comment - 1);
+  tri_http_flush(job->request);
   job->written_s = tri_clock_s();
   return TRI_OK;
 }
 
-/* Checks all jobs: ends those that are done, and those whose client has left. */
+/* Checks all jobs: sends what the step has added to streams, and ends the jobs that are done, and those whose client
+ * has left. */
 static tri_status check_jobs(engine *e) {
+  for (tri_serve_job *job = e->running; job != NULL; job = job->next) {
+    if (job->begun) tri_http_flush(job->request);
+  }
   for (tri_serve_job **at = &e->running; *at != NULL;) {
     tri_serve_job *job = *at;
     const bool left = job->left > 0 && tri_http_has_left(job->request);
