@@ -348,7 +348,7 @@ def test_following_a_run(run, tmp_path, ranks):
 
 @pytest.mark.parametrize("words,said", [
     ([], "name one checkpoint"), (["{run}", "--no-token", "--token"], "--no-token goes with"), (["{run}", "--socket", "x", "--port", 1], "one of them"), (["{run}", "--host", "0.0.0.0", "--no-token", "--port", 0], "--no-token is for 127.0.0.1 only"),
-    (["{run}", "--api-key-file", "{empty}"], "has no key"), (["{run}", "--queue", 0], "--queue"), (["{run}", "{run}"], "one run or model at a time"), (["{run}", "--draft-tokens", 3], "--draft FOLDER"),
+    (["{run}", "--api-key-file", "{empty}"], "has no key"), (["{run}", "--origin", "https://a\nX: y"], "without spaces"), (["{run}", "--queue", 0], "--queue"), (["{run}", "{run}"], "one run or model at a time"), (["{run}", "--draft-tokens", 3], "--draft FOLDER"),
 ], ids=lambda value: str(value)[:30])
 def test_wrong_options(run, tmp_path, words, said):
     (tmp_path / "empty").write_text("\n# nothing\n")

@@ -117,6 +117,10 @@ static tri_status check_together(const serve_arguments *given) {
     return tri_fail(TRI_BAD_USAGE, "serve: --socket, or --host and --port, one of them");
   if (given->no_token && (given->key_file != NULL || given->http.wants_token))
     return tri_fail(TRI_BAD_USAGE, "serve: --no-token goes with neither --api-key-file nor --token");
+  for (const char *at = given->http.origin; at != NULL && *at != '\0'; at++) {
+    if (*at <= ' ' || *at > '~')
+      return tri_fail(TRI_BAD_USAGE, "serve: --origin should be as https://chat.example.org, without spaces");
+  }
   return tri_check_guess_options("serve", &given->request);
 }
 
