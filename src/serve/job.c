@@ -15,7 +15,7 @@
 
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */
 
-tri_status tri_serve_encode_text(tri_serve_front *front, const char *text, size_t bytes, tri_token_list *out) {
+static tri_status encode_text(tri_serve_front *front, const char *text, size_t bytes, tri_token_list *out) {
   const tri_prompt prompt = {.text = text, .bytes = bytes};
   const int32_t end = tri_tokenizer_end_of_text(front->generation->tokenizer);
   pthread_mutex_lock(&front->encoding);
@@ -26,47 +26,61 @@ tri_status tri_serve_encode_text(tri_serve_front *front, const char *text, size_
   return tri_token_list_append(out, end); /* as if another text had ended before */
 }
 
-static tri_status add_id(const json_t *value, int64_t vocab_size, tri_token_list *out) {
-  const int64_t id = json_integer_value(value);
-  if (!json_is_integer(value) || id < 0 || id >= vocab_size) {
-    return tri_fail(TRI_BAD_USAGE, "a token id of the prompt should be an integer from 0 to %" PRId64 ", not %s",
-                    vocab_size - 1, json_is_integer(value) ? "one beyond them" : tri_json_kind(value));
+static tri_status add_ids(const char *field, const json_t *list, int64_t vocab_size, tri_token_list *out) {
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *value = json_array_get(list, i);
+    const int64_t id = json_integer_value(value);
+    if (!json_is_integer(value) || id < 0 || id >= vocab_size) {
+      return tri_fail(TRI_BAD_USAGE, "element %zu of `%s` should be a token id, from 0 to %" PRId64 ", not %s", i,
+                      field, vocab_size - 1, json_is_integer(value) ? "one beyond them" : tri_json_kind(value));
+    }
+    TRI_TRY(tri_token_list_append(out, (int32_t)id));
   }
-  return tri_token_list_append(out, (int32_t)id);
+  return TRI_OK;
 }
 
-/* Decodes a prompt that was given as ids. */
-static tri_status decode_ids(const tri_tokenizer *tokenizer, tri_serve_prompt *prompt) {
-  size_t room = 0;
+static tri_status append(tri_serve_prompt *to, const char *piece, size_t bytes, size_t *room) {
+  if (bytes == 0) return TRI_OK;
+  TRI_TRY(tri_reserve("a text", 1, to->bytes + bytes, room, &to->owned));
+  memcpy(to->owned + to->bytes, piece, bytes);
+  to->bytes += bytes;
+  return TRI_OK;
+}
+
+static tri_status decode(tri_decoder *decoder, tri_serve_prompt *prompt) {
+  const char *piece = NULL;
+  size_t bytes = 0, room = 0;
   for (int64_t i = 0; i < prompt->tokens.count; i++) {
-    size_t bytes = 0;
-    const char *piece = tri_tokenizer_token(tokenizer, prompt->tokens.ids[i], &bytes);
-    if (bytes == 0) continue;
-    TRI_TRY(tri_reserve("a prompt", 1, prompt->bytes + bytes, &room, &prompt->owned));
-    memcpy(prompt->owned + prompt->bytes, piece, bytes);
-    prompt->bytes += bytes;
+    TRI_TRY(tri_decoder_next(decoder, prompt->tokens.ids[i], &piece, &bytes));
+    TRI_TRY(append(prompt, piece, bytes, &room));
   }
+  tri_decoder_end(decoder, &piece, &bytes);
+  TRI_TRY(append(prompt, piece, bytes, &room));
   prompt->text = prompt->owned == NULL ? "" : prompt->owned;
   return TRI_OK;
 }
 
-static tri_status read_ids(tri_serve_front *front, const json_t *list, tri_serve_prompt *out) {
-  const size_t count = json_array_size(list);
-  if (count == 0) return tri_fail(TRI_BAD_USAGE, "`prompt` has an empty list of token ids");
-  for (size_t i = 0; i < count; i++)
-    TRI_TRY(add_id(json_array_get(list, i), front->generation->model.vocab_size, &out->tokens));
-  return decode_ids(front->generation->tokenizer, out);
+tri_status tri_serve_read_ids(const tri_serve_front *front, const char *field, const json_t *list,
+                              tri_serve_prompt *out) {
+  tri_decoder *decoder = NULL;
+  TRI_TRY(add_ids(field, list, front->generation->model.vocab_size, &out->tokens));
+  TRI_TRY(tri_decoder_create(front->generation->tokenizer, true, &decoder));
+  const tri_status status = decode(decoder, out);
+  tri_decoder_destroy(decoder);
+  return status;
 }
 
 static tri_status read_text(tri_serve_front *front, const json_t *value, tri_serve_prompt *out) {
   out->text = json_string_value(value);
   out->bytes = json_string_length(value);
-  return tri_serve_encode_text(front, out->text, out->bytes, &out->tokens);
+  return encode_text(front, out->text, out->bytes, &out->tokens);
 }
 
 static tri_status read_prompt(tri_serve_front *front, const json_t *value, tri_serve_prompt *out) {
   if (json_is_string(value)) return read_text(front, value, out);
-  if (json_is_array(value)) return read_ids(front, value, out);
+  if (json_is_array(value) && json_array_size(value) == 0)
+    return tri_fail(TRI_BAD_USAGE, "`prompt` has an empty list of token ids");
+  if (json_is_array(value)) return tri_serve_read_ids(front, "prompt", value, out);
   return tri_fail(TRI_BAD_USAGE, "`prompt` has %s; it should be a string, a list of strings, or lists of token ids",
                   tri_json_kind(value));
 }

@@ -42,9 +42,12 @@ tri_serve_job *tri_serve_job_create(tri_serve_front *front, const char *body, si
 /* Releases a job, whose texts must have ended or not be started, and its request. Ignores NULL. */
 void tri_serve_job_destroy(tri_serve_job *job);
 
-/* Encodes a prompt, or the messages of a chat, under the front's mutex. */
-tri_status tri_serve_encode_text(tri_serve_front *front, const char *text, size_t bytes, tri_token_list *out);
+/* Renders and encodes the messages of a chat, under the front's mutex. */
 tri_status tri_serve_encode_chat(tri_serve_front *front, const tri_serve_fields *fields, tri_serve_prompt *out);
+
+/* Reads a list of token ids, the value of a field, and decodes it. */
+tri_status tri_serve_read_ids(const tri_serve_front *front, const char *field, const json_t *list,
+                              tri_serve_prompt *out);
 
 /* ---- answers (answer.c) ------------------------------------------------------------------------------------------ */
 

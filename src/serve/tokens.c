@@ -71,51 +71,20 @@ tri_http_reply tri_serve_tokenize(tri_serve_front *front, const char *body, size
 
 /* ---- ids to text ------------------------------------------------------------------------------------------------- */
 
-typedef struct decoded {
-  char *text;
-  size_t bytes, room;
-} decoded;
-
-static tri_status add_piece(decoded *to, const char *piece, size_t bytes) {
-  if (bytes == 0) return TRI_OK;
-  TRI_TRY(tri_reserve("a text", 1, to->bytes + bytes, &to->room, &to->text));
-  memcpy(to->text + to->bytes, piece, bytes);
-  to->bytes += bytes;
-  return TRI_OK;
-}
-
-static tri_status decode(const tri_serve_front *front, const json_t *ids, tri_decoder *decoder, decoded *out) {
-  const char *piece = NULL;
-  size_t bytes = 0;
-  for (size_t i = 0; i < json_array_size(ids); i++) {
-    const json_t *id = json_array_get(ids, i);
-    const json_int_t number = json_integer_value(id);
-    if (!json_is_integer(id) || number < 0 || number >= front->generation->model.vocab_size)
-      return tri_fail(TRI_BAD_USAGE, "element %zu of `tokens` should be a token id, from 0 to %ld", i,
-                      (long)front->generation->model.vocab_size - 1);
-    TRI_TRY(tri_decoder_next(decoder, (int32_t)number, &piece, &bytes));
-    TRI_TRY(add_piece(out, piece, bytes));
-  }
-  tri_decoder_end(decoder, &piece, &bytes);
-  return add_piece(out, piece, bytes);
-}
-
 tri_http_reply tri_serve_detokenize(const tri_serve_front *front, const char *body, size_t bytes) {
+  tri_serve_prompt prompt = {.bytes = 0};
   json_t *root = NULL;
-  decoded out = {NULL, 0, 0};
-  tri_decoder *decoder = NULL;
   tri_status status = tri_serve_parse_object(body, bytes, front->defaults.limits.depth, &root);
   const json_t *ids = json_object_get(root, "tokens");
   if (status == TRI_OK && !json_is_array(ids))
     status = tri_fail(TRI_BAD_USAGE, "`tokens` should be a list of token ids, not %s", tri_json_kind(ids));
-  if (status == TRI_OK) status = tri_decoder_create(front->generation->tokenizer, true, &decoder);
-  if (status == TRI_OK) status = decode(front, ids, decoder, &out);
-  tri_http_reply reply = status == TRI_OK
-                             ? tri_serve_json(200, json_pack("{s:o, s:o}", "prompt", tri_json_text(out.text, out.bytes),
-                                                             "content", tri_json_text(out.text, out.bytes)))
-                             : tri_serve_error(tri_serve_code(status), tri_status_message(), NULL);
-  tri_decoder_destroy(decoder);
-  tri_free(out.text);
+  if (status == TRI_OK) status = tri_serve_read_ids(front, "tokens", ids, &prompt);
+  const tri_http_reply reply =
+      status == TRI_OK ? tri_serve_json(200, json_pack("{s:o, s:o}", "prompt", tri_json_text(prompt.text, prompt.bytes),
+                                                       "content", tri_json_text(prompt.text, prompt.bytes)))
+                       : tri_serve_error(tri_serve_code(status), tri_status_message(), NULL);
+  tri_free(prompt.owned);
+  tri_free(prompt.tokens.ids);
   json_decref(root);
   return reply;
 }

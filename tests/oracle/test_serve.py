@@ -138,6 +138,10 @@ def test_tokens(server):
     assert server.json("/tokenize", dict(prompt="hé")) == dict(count=3, max_model_len=512, tokens=[104, 195, 169], token_strs=None)
     assert server.json("/tokenize", dict(content="hi", add_special=True))["tokens"] == [104, 105]
     assert server.json("/detokenize", dict(tokens=[104, 195, 169]))["prompt"] == "hé"
+    assert server.json("/detokenize", dict(tokens=[]))["prompt"] == "" == server.json("/detokenize", dict(tokens=[256]))["prompt"].strip("<|endoftext|>")
+    assert "element 1 of `tokens` should be a token id, from 0 to 256" in server.json("/detokenize", dict(tokens=[1, 257]), status=400)["error"]["message"]
+    echoed = server.complete(list("hé".encode()), max_tokens=0, echo=True)["choices"][0]["text"]
+    assert echoed == "hé"
     info = server.json("/tokenizer_info")
     assert info["vocab_size"] == 257 and "assistant" in json.dumps(info["chat_template"])
     assert server.json("/v1/models")["data"][0]["id"] == "run"
