@@ -60,9 +60,27 @@ void tri_stop_release(void) {
 static _Atomic(const char *) twice_message;
 static const char *interruption_message; /* set before the thread that reads it is started */
 
+static pthread_mutex_t last_call_mutex = PTHREAD_MUTEX_INITIALIZER;
+static void (*last_call)(void *context);
+static void *last_call_context;
+
+void tri_stop_before_end(void (*call)(void *context), void *context) {
+  pthread_mutex_lock(&last_call_mutex);
+  last_call = call;
+  last_call_context = context;
+  pthread_mutex_unlock(&last_call_mutex);
+}
+
+static void make_last_call(void) {
+  pthread_mutex_lock(&last_call_mutex);
+  if (last_call != NULL) last_call(last_call_context);
+  pthread_mutex_unlock(&last_call_mutex);
+}
+
 static void die_of(int number) {
   struct sigaction plain = {.sa_handler = SIG_DFL};
   sigset_t set = tri_stop_signals(), clock;
+  make_last_call();
   if (interruption_message != NULL) {
     sigemptyset(&clock);
     sigaddset(&clock, SIGALRM);

@@ -41,6 +41,10 @@ tri_status tri_stop_listen(const char *message);
 /* Makes the first signal only set tri_stop_asked, and the second one end the process with this message. A request also
  * sets tri_stop_asked, and is not counted. `message` NULL: the first signal ends the process again. */
 void tri_stop_defer(const char *message);
+/* Sets a function that the thread of the signals calls before a signal ends the process; NULL: none. It should take
+ * less than a second: a launcher that ends a job kills ranks that do not end soon. After this function has returned, an
+ * earlier function is not running and is not called any more. */
+void tri_stop_before_end(void (*call)(void *context), void *context);
 /* Returns whether a signal or tri_stop_ask has asked this process to stop. */
 bool tri_stop_asked(void);
 /* Asks this process to stop, as a request does; called when the parent sends TRI_PARENT_STOP. */

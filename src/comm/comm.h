@@ -161,8 +161,10 @@ tri_status tri_request_wait(tri_request **request);
  * tri_request_wait. */
 tri_status tri_request_test(tri_request *request, bool *done);
 /* LOCAL. Waits until one of requests[count] is done, or for limit_s seconds, and frees none. NULL entries are
- * ignored. A rank that has no work until a message comes calls this: tri_comm_state does not report the wait. */
-tri_status tri_request_wait_any(const tri_request *const *requests, int count, double limit_s);
+ * ignored. A rank that has no work until a message comes calls this: tri_comm_state does not report the wait.
+ * `idle_since_s`: time since which the rank has had no work, on tri_clock_s. The longer that is, the longer the rank
+ * sleeps between two looks, up to 20 ms. */
+tri_status tri_request_wait_any(const tri_request *const *requests, int count, double idle_since_s, double limit_s);
 /* LOCAL. Advances all requests of this rank as far as possible without waiting. */
 tri_status tri_comm_progress(void);
 

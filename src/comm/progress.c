@@ -24,6 +24,9 @@ static const double SPIN_S = 200e-6;
  * latency. If ranks share cores, sleeping begins earlier, since the rank that is waited for needs a core. */
 static const double SLEEPS_AFTER_S = 20e-3, CROWDED_SLEEPS_AFTER_S = 2e-3, SLEEP_SHARE = 0.01, LONGEST_SLEEP_S = 1e-3;
 
+/* Longest sleep of a rank that has no work, as in an idle server. */
+static const double LONGEST_IDLE_SLEEP_S = 20e-3;
+
 /* ---- the current wait, for other threads ------------------------------------------------------------------------- */
 
 /* The current wait, in a sequence lock: one thread writes, others read at any time. A reader accepts the data if
@@ -127,7 +130,8 @@ typedef struct patience {
   double begin_s, idle_s; /* time of the first look at the clock in this wait (0: none yet), and since the last
                              progress */
   bool yields;
-  double sleep_s; /* seconds of sleep in each turn; 0: no sleep */
+  double sleep_s;         /* seconds of sleep in each turn; 0: no sleep */
+  double longest_sleep_s; /* limit of sleep_s */
 } patience;
 
 static void sleep_for(double seconds) {
@@ -143,7 +147,7 @@ static void patience_look(patience *p, double now_s) {
   double waited_s = now_s - p->idle_s;
   p->yields = crowded || waited_s > SPIN_S;
   p->sleep_s = waited_s > (crowded ? CROWDED_SLEEPS_AFTER_S : SLEEPS_AFTER_S)
-                   ? fmin(SLEEP_SHARE * waited_s, LONGEST_SLEEP_S)
+                   ? fmin(SLEEP_SHARE * waited_s, p->longest_sleep_s)
                    : 0;
 }
 
@@ -169,7 +173,7 @@ static tri_status tri_comm_waiting(const tri_request *request, patience *p) {
 }
 
 tri_status tri_comm_finish(tri_request *request) {
-  patience p = {0};
+  patience p = {.longest_sleep_s = LONGEST_SLEEP_S};
   while (!request->done) {
     bool moved = false;
     if (request->is_message || p.turns >= TURNS_OF_CHECK) {
@@ -213,8 +217,8 @@ tri_status tri_request_test(tri_request *request, bool *done) {
   return TRI_OK;
 }
 
-tri_status tri_request_wait_any(const tri_request *const *requests, int count, double limit_s) {
-  patience p = {0};
+tri_status tri_request_wait_any(const tri_request *const *requests, int count, double idle_since_s, double limit_s) {
+  patience p = {.turns = TURNS_OF_CHECK, .idle_s = idle_since_s, .longest_sleep_s = LONGEST_IDLE_SLEEP_S};
   const double end_s = tri_clock_s() + limit_s;
   while (tri_clock_s() < end_s) {
     bool moved = false;

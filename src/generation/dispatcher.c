@@ -98,6 +98,15 @@ static tri_status end(tri_dispatched *s, tri_finish finish, bool slid) {
   return observer->done == NULL ? TRI_OK : observer->done(observer->context, &s->shown);
 }
 
+/* Ends a sequence that has failed; tri_status_message() is the reason. */
+static tri_status fail(tri_dispatched *s) {
+  const tri_sequence_observer *observer = &s->shown.options.observer;
+  s->shown.finish = TRI_FINISH_FAILED;
+  owe(s, 0);
+  if (s->real == NULL) s->dispatcher->elsewhere--;
+  return observer->failed == NULL ? TRI_DIVERGED : observer->failed(observer->context, &s->shown);
+}
+
 static tri_status token_here(void *context, tri_sequence *real, const tri_sampled *sampled, bool *stop) {
   (void)real;
   return add_token(context, sampled, stop);
@@ -105,6 +114,11 @@ static tri_status token_here(void *context, tri_sequence *real, const tri_sample
 
 static tri_status done_here(void *context, tri_sequence *real) {
   return end(context, tri_sequence_finish(real), tri_sequence_has_slid(real));
+}
+
+static tri_status failed_here(void *context, tri_sequence *real) {
+  (void)real;
+  return fail(context);
 }
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
@@ -173,7 +187,7 @@ static void start(tri_dispatched *s, const tri_sequence_options *options, int64_
 /* Returns the options for this rank's generator. */
 static tri_sequence_options options_here(tri_dispatched *s, const tri_sequence_options *options) {
   tri_sequence_options out = *options;
-  out.observer = (tri_sequence_observer){.context = s, .token = token_here, .done = done_here};
+  out.observer = (tri_sequence_observer){.context = s, .token = token_here, .done = done_here, .failed = failed_here};
   return out;
 }
 
@@ -355,6 +369,15 @@ static tri_status read_scores(const tri_dispatched *s, const tri_event *event, c
   return tri_link_take(message, at, s->shown.options.likeliest, likeliest_bytes);
 }
 
+static tri_status read_failure(tri_dispatched *s, const tri_event *event, const tri_link_bytes *message, size_t *at) {
+  char reason[TRI_MESSAGE_BYTES] = "";
+  if ((size_t)event->count >= sizeof reason) return tri_fail_internal("a reason of %ld bytes", (long)event->count);
+  TRI_TRY(tri_link_take(message, at, reason, (size_t)event->count));
+  if (s == NULL) return TRI_OK;
+  (void)tri_fail(TRI_DIVERGED, "%s", reason);
+  return fail(s);
+}
+
 static void add_counts(tri_generator_counts *to, const tri_generator_counts *counts) {
   to->steps += counts->steps;
   to->rows += counts->rows;
@@ -388,6 +411,7 @@ static tri_status read_events(tri_dispatcher *d, int rank) {
       case TRI_EVENT_DONE:
         if (s != NULL) TRI_TRY(end(s, event.finish, event.slid));
         break;
+      case TRI_EVENT_FAILED: TRI_TRY(read_failure(s, &event, message, &at)); break;
       case TRI_EVENT_LEFT: TRI_TRY(read_left(d, rank, message, &at)); break;
     }
   }
@@ -413,7 +437,7 @@ static tri_status wait_for_events(tri_dispatcher *d) {
   const tri_request **awaited = NULL;
   TRI_TRY(tri_alloc("requests", (size_t)d->group.size, sizeof *awaited, &awaited));
   for (int i = 1; i < d->group.size; i++) awaited[i] = d->dismissed[i] ? NULL : tri_link_awaited(&d->links[i]);
-  const tri_status status = tri_request_wait_any(awaited, d->group.size, LONGEST_WAIT_S);
+  const tri_status status = tri_request_wait_any(awaited, d->group.size, begin_s, LONGEST_WAIT_S);
   d->waited_s += tri_clock_s() - begin_s;
   tri_recorder_beat();
   tri_free(awaited);

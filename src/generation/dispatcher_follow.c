@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "generation/dispatcher_internal.h"
 
+#include <string.h>
+
 static const double LONGEST_WAIT_S = 1;
 
 /* A sequence of this rank's generator. */
@@ -98,6 +100,17 @@ static tri_status send_done(void *context, tri_sequence *sequence) {
   return tri_link_append(&s->dispatcher->links[0], &event, sizeof event);
 }
 
+/* Sends the reason why the sequence has failed. */
+static tri_status send_failed(void *context, tri_sequence *sequence) {
+  const tri_followed *s = context;
+  const char *reason = tri_status_message();
+  const tri_event event = {
+      .kind = TRI_EVENT_FAILED, .slot = s->slot, .serial = s->serial, .count = (int64_t)strlen(reason)};
+  (void)sequence;
+  TRI_TRY(tri_link_append(&s->dispatcher->links[0], &event, sizeof event));
+  return tri_link_append(&s->dispatcher->links[0], reason, (size_t)event.count);
+}
+
 static tri_status send_left(const tri_dispatcher *d) {
   const tri_event event = {.kind = TRI_EVENT_LEFT};
   const tri_generator_counts counts = tri_generator_count(d->generator);
@@ -132,17 +145,18 @@ static tri_status set_options(tri_followed *s, const tri_verb *verb, const tri_l
   s->scored_likeliest = verb->scored_likeliest;
   s->scores_sent = false;
   s->likeliest = verb->requested.likeliest;
-  *out = (tri_sequence_options){.sampling = verb->sampling,
-                                .ends = s->ends,
-                                .num_ends = verb->num_ends,
-                                .wanted = verb->wanted,
-                                .requested = verb->requested,
-                                .scored = verb->scored,
-                                .scores = s->scores,
-                                .scored_likeliest = verb->scored_likeliest,
-                                .likeliest = s->likely_scored,
-                                .owner = verb->owner,
-                                .observer = {.context = s, .token = send_token, .done = send_done}};
+  *out =
+      (tri_sequence_options){.sampling = verb->sampling,
+                             .ends = s->ends,
+                             .num_ends = verb->num_ends,
+                             .wanted = verb->wanted,
+                             .requested = verb->requested,
+                             .scored = verb->scored,
+                             .scores = s->scores,
+                             .scored_likeliest = verb->scored_likeliest,
+                             .likeliest = s->likely_scored,
+                             .owner = verb->owner,
+                             .observer = {.context = s, .token = send_token, .done = send_done, .failed = send_failed}};
   out->sampling.bias = s->bias;
   return TRI_OK;
 }
@@ -215,10 +229,12 @@ static tri_status execute_all(tri_dispatcher *d, bool *dismissed) {
 tri_status tri_dispatcher_follow(tri_dispatcher *d) {
   tri_link *link = &d->links[0];
   if (d->generator == NULL) return tri_runner_follow(d->runner);
+  double idle_since_s = tri_clock_s();
   for (bool dismissed = false; !dismissed;) {
     bool got = false, more = false;
     TRI_TRY(tri_link_poll(link, &got));
     if (got) TRI_TRY(execute_all(d, &dismissed));
+    if (got) idle_since_s = 0;
     if (got) continue; /* so that all verbs that have arrived are executed before the step */
     TRI_TRY(tri_generator_step(d->generator, &more));
     TRI_TRY(tri_link_flush(link));
@@ -226,7 +242,8 @@ tri_status tri_dispatcher_follow(tri_dispatcher *d) {
     TRI_TRY(tri_link_flush_all(link));
     const tri_request *awaited = tri_link_awaited(link);
     const double begin_s = tri_clock_s();
-    TRI_TRY(tri_request_wait_any(&awaited, 1, LONGEST_WAIT_S));
+    if (idle_since_s == 0) idle_since_s = begin_s;
+    TRI_TRY(tri_request_wait_any(&awaited, 1, idle_since_s, LONGEST_WAIT_S));
     d->waited_s += tri_clock_s() - begin_s;
     tri_recorder_beat();
   }

@@ -31,6 +31,7 @@ typedef enum tri_event_kind {
   TRI_EVENT_SCORES, /* the given tokens are read; followed by scores [count], likeliest [count, scored_likeliest] */
   TRI_EVENT_TOKEN,  /* followed by likeliest [count] */
   TRI_EVENT_DONE,   /* the sequence has ended, with `finish` */
+  TRI_EVENT_FAILED, /* the sequence has failed; followed by the reason, text [count] */
   TRI_EVENT_LEFT    /* answers TRI_VERB_DISMISS; followed by the tri_generator_counts */
 } tri_event_kind;
 

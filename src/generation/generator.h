@@ -34,13 +34,13 @@ typedef enum tri_finish {
   TRI_FINISH_END,       /* the last token is one of `ends` */
   TRI_FINISH_STOP,      /* stopped by its observer */
   TRI_FINISH_CANCELLED, /* ended by tri_generator_cancel */
-  TRI_FINISH_FAILED     /* its logits were not finite; tri_generator_step fails with the reason */
+  TRI_FINISH_FAILED     /* its logits were not finite (tri_sequence_observer.failed) */
 } tri_finish;
 /* Returns "none", "read", "length", "end", "stop", "cancelled" or "failed". */
 const char *tri_finish_name(tri_finish finish);
 
 /* Callbacks of a sequence. tri_generator_step calls them after the run of the model, in the order in which the
- * sequences were begun or extended; tri_generator_cancel calls `done`. Either may be NULL. */
+ * sequences were begun or extended; tri_generator_cancel calls `done`. Each may be NULL. */
 typedef struct tri_sequence_observer {
   void *context;
   /* Receives each sampled token, including one that ends the sequence. *stop = true ends the sequence. */
@@ -48,6 +48,9 @@ typedef struct tri_sequence_observer {
   /* Called when the sequence has ended (tri_sequence_finish), but not if it has failed. May extend, fork or release the
    * sequence. */
   tri_status (*done)(void *context, tri_sequence *sequence);
+  /* Called when the sequence has failed (TRI_FINISH_FAILED). tri_status_message() is the reason. Must release the
+   * sequence, which cannot be continued. NULL: tri_generator_step fails with the reason. */
+  tri_status (*failed)(void *context, tri_sequence *sequence);
 } tri_sequence_observer;
 
 typedef struct tri_sequence_options {

@@ -198,11 +198,13 @@ static tri_status append_sample(tri_generator *g, tri_sequence *s, const tri_sam
   return TRI_OK;
 }
 
-/* Ends a sequence whose logits are not finite, and fails with the reason. */
+/* Ends a sequence whose logits are not finite. Fails with the reason if the sequence's observer has no `failed`. */
 static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, int64_t behind) {
+  const tri_sequence_observer *observer = &s->options.observer;
   s->finish = TRI_FINISH_FAILED;
   s->has_place = false;
-  return tri_generator_not_finite(g, row, behind);
+  const tri_status status = tri_generator_not_finite(g, row, behind);
+  return status == TRI_DIVERGED && observer->failed != NULL ? observer->failed(observer->context, s) : status;
 }
 
 /* Appends the token that was sampled after the sequence's last token. As long as the appended token equals the guess
@@ -228,8 +230,9 @@ static tri_status process_results(tri_generator *g) {
   for (int64_t i = 0; i < g->num_reads; i++) {
     tri_reading *r = &g->reads[i];
     if (r->of == NULL) continue;
-    if (r->failed_row >= 0) return fail_sequence(g, r->of, r->failed_row, r->failed_behind);
-    if (r->samples) {
+    if (r->failed_row >= 0) {
+      TRI_TRY(fail_sequence(g, r->of, r->failed_row, r->failed_behind));
+    } else if (r->samples) {
       TRI_TRY(append_samples(g, r));
     } else if (r->of->offset + r->of->held == r->of->target) {
       TRI_TRY(tri_generator_end(g, r->of, TRI_FINISH_READ));

@@ -9,6 +9,7 @@
  * order of the ids, exceeds u. A second query, whose answer is taken from the rank with that slice, selects the token
  * within the slice, with u rescaled to the slice's share. So no row of logits is gathered, unless the host asks for it
  * (tri_runner_logits). */
+#include "base/clock.h"
 #include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "generation/runner_internal.h"
@@ -54,10 +55,11 @@ static tri_status send_call(tri_runner *r, call *c, const void *data) {
 static tri_status await_call(tri_runner *r, call *c) {
   tri_request *request = NULL;
   bool done = false;
+  const double idle_since_s = tri_clock_s();
   TRI_TRY(tri_receive_start(r->tensor, 0, CALL_TAG, sizeof *c, c, &request));
   while (!done) {
     const tri_request *awaited = request;
-    TRI_TRY(tri_request_wait_any(&awaited, 1, LONGEST_WAIT_S));
+    TRI_TRY(tri_request_wait_any(&awaited, 1, idle_since_s, LONGEST_WAIT_S));
     tri_recorder_beat();
     TRI_TRY(tri_request_test(request, &done));
   }

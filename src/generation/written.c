@@ -143,21 +143,31 @@ static tri_status end_written(void *context, tri_sequence *sequence) {
   return w->done == NULL ? TRI_OK : w->done(w->context, w);
 }
 
+static tri_status fail_written(void *context, tri_sequence *sequence) {
+  tri_written *w = context;
+  w->sequence = NULL;
+  w->finish = TRI_FINISH_FAILED;
+  TRI_TRY(tri_dispatcher_release(w->generation->dispatcher, sequence));
+  return w->failed(w->context, w);
+}
+
 /* Starts a text: as a fork of the sequence `prompt`, which has read the text's prompt, or as a new sequence if `prompt`
  * is NULL. */
 static tri_status start(tri_written *w, const tri_sequence *prompt) {
   const tri_generation *g = w->generation;
-  const tri_sequence_options options = {.sampling = w->sampling,
-                                        .ends = w->ends,
-                                        .num_ends = w->num_ends,
-                                        .wanted = w->wanted,
-                                        .requested = w->requested,
-                                        .scored = w->prompt_scores == NULL || prompt != NULL ? 0 : w->prompt_tokens - 1,
-                                        .scores = w->prompt_scores,
-                                        .scored_likeliest = w->num_prompt_likeliest,
-                                        .likeliest = w->prompt_likeliest,
-                                        .owner = w->owner,
-                                        .observer = {.context = w, .token = append_token, .done = end_written}};
+  const tri_sequence_options options = {
+      .sampling = w->sampling,
+      .ends = w->ends,
+      .num_ends = w->num_ends,
+      .wanted = w->wanted,
+      .requested = w->requested,
+      .scored = w->prompt_scores == NULL || prompt != NULL ? 0 : w->prompt_tokens - 1,
+      .scores = w->prompt_scores,
+      .scored_likeliest = w->num_prompt_likeliest,
+      .likeliest = w->prompt_likeliest,
+      .owner = w->owner,
+      .observer = {
+          .context = w, .token = append_token, .done = end_written, .failed = w->failed == NULL ? NULL : fail_written}};
   if (prompt != NULL) return tri_dispatcher_fork(g->dispatcher, prompt, NULL, 0, &options, &w->sequence);
   return tri_dispatcher_begin(g->dispatcher, w->tokens.ids, w->tokens.count, &options, &w->sequence);
 }
@@ -175,12 +185,13 @@ static tri_status start_forks(void *context, tri_sequence *prompt) {
 
 tri_status tri_written_start_samples(tri_written *first, int64_t samples) {
   if (samples == 1) return start(first, NULL);
-  const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
-                                        .scores = first->prompt_scores,
-                                        .scored_likeliest = first->num_prompt_likeliest,
-                                        .likeliest = first->prompt_likeliest,
-                                        .owner = first->owner,
-                                        .observer = {.context = first, .done = start_forks}};
+  const tri_sequence_options options = {
+      .scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
+      .scores = first->prompt_scores,
+      .scored_likeliest = first->num_prompt_likeliest,
+      .likeliest = first->prompt_likeliest,
+      .owner = first->owner,
+      .observer = {.context = first, .done = start_forks, .failed = first->failed == NULL ? NULL : fail_written}};
   first->samples = samples;
   return tri_dispatcher_begin(first->generation->dispatcher, first->tokens.ids, first->tokens.count, &options,
                               &first->sequence);

@@ -45,10 +45,12 @@ struct tri_written {
   tri_sequence *sequence; /* its sequence, or that of its prompt while this is read; NULL: none */
   int64_t samples;        /* number of texts of the prompt, in its first text (tri_written_start_samples) */
   tri_finish finish;
-  /* Both may be NULL. `grew` is called when bytes of the text may have become certain: after each token, and before
-   * `done`. `done` is called when the text has ended. */
+  /* Each may be NULL. `grew` is called when bytes of the text may have become certain: after each token, and before
+   * `done`. `done` is called when the text has ended. `failed` is called instead when its logits, or its prompt's, were
+   * not finite; tri_status_message() is the reason. `failed` NULL: the dispatcher's step fails with the reason. */
   tri_status (*grew)(void *context, tri_written *written);
   tri_status (*done)(void *context, tri_written *written);
+  tri_status (*failed)(void *context, tri_written *written);
   void *context;
 };
 
@@ -68,7 +70,7 @@ void tri_written_keep_last(tri_written *written, int64_t count);
 tri_status tri_written_start(tri_written *written);
 /* Gives `samples` texts of one prompt, first[0], first[1] ..., to the dispatcher. If there are several, the prompt is
  * read first, once, and scored for first[0]; until then first[0].sequence is the prompt's. If that is cancelled, no
- * text is started, and `done` is not called. */
+ * text is started, and `done` is not called. If that fails, `failed` is called for first[0] only. */
 tri_status tri_written_start_samples(tri_written *first, int64_t samples);
 /* Ends a text that is in progress; its `done` is called. Does nothing otherwise. */
 tri_status tri_written_cancel(tri_written *written);

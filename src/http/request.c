@@ -244,11 +244,11 @@ void tri_http_send(tri_http_request *request, const tri_http_reply *reply) {
   pthread_mutex_unlock(&request->server->mutex);
 }
 
-/* Appends to the pieces; the mutex must be locked. If memory is exhausted, the text ends. */
+/* Appends to the pieces; the mutex must be locked. If memory is exhausted, the text ends with an error. */
 static void append(tri_http_request *request, const char *text, size_t bytes) {
   if (request->connection == NULL || request->ended || bytes == 0) return;
   if (tri_reserve("a reply", 1, request->bytes + bytes, &request->room, &request->text) != TRI_OK) {
-    request->ended = true;
+    request->ended = request->broken = true;
     return;
   }
   memcpy(request->text + request->bytes, text, bytes);
@@ -312,14 +312,25 @@ void tri_http_release(tri_http_request *request) {
   let_go(request);
 }
 
+/* Ends a text in pieces before its end. The mutex must be locked. */
+static void break_off(tri_http_request *request) {
+  const char *last = request->server->service.of_broken_text;
+  if (request->ended) return;
+  if (last == NULL) request->broken = true;
+  if (last != NULL) append(request, last, strlen(last));
+}
+
 void tri_http_refuse_all(tri_http_server *server) {
-  static const char why[] = "The server ends.\n";
+  const tri_http_reply *of_end = &server->service.of_end;
   pthread_mutex_lock(&server->mutex);
   for (tri_http_request *request = server->first; request != NULL; request = request->behind) {
     if (request->stage == TRI_HTTP_KEPT_BACK) {
-      request->reply = tri_http_words(MHD_HTTP_SERVICE_UNAVAILABLE, why);
+      request->reply = *of_end;
+      if (of_end->code == 0) request->reply = tri_http_words(MHD_HTTP_SERVICE_UNAVAILABLE, "The server ends.\n");
       request->reply.memory = TRI_HTTP_KEPT;
       request->stage = TRI_HTTP_READY;
+    } else if (request->kept) {
+      break_off(request);
     }
     request->ended = true;
     wake(request);

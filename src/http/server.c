@@ -312,7 +312,10 @@ static bool is_busy(const tri_http_server *server, bool kept) {
 static void wait_until_idle(tri_http_server *server, bool kept, double seconds) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += (time_t)seconds;
+  const time_t whole = (time_t)seconds;
+  until.tv_sec += whole;
+  until.tv_nsec += (long)(1e9 * (seconds - (double)whole));
+  if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
   pthread_mutex_lock(&server->mutex);
   while (is_busy(server, kept) && pthread_cond_timedwait(&server->idle, &server->mutex, &until) == 0) {
   }
@@ -320,6 +323,11 @@ static void wait_until_idle(tri_http_server *server, bool kept, double seconds) 
 }
 
 void tri_http_server_drain(tri_http_server *server, double seconds) { wait_until_idle(server, true, seconds); }
+
+void tri_http_server_refuse(tri_http_server *server, double seconds) {
+  tri_http_refuse_all(server);
+  wait_until_idle(server, true, seconds);
+}
 
 void tri_http_server_stop(tri_http_server *server) {
   enum { SEND_S = 1 };

@@ -109,6 +109,10 @@ typedef struct tri_http_service {
   const char *const (*headers)[2]; /* [num_headers], name and value of the headers of every reply */
   size_t num_headers;
   const char *of_other_host, *of_other_method; /* texts of the refusals of another Host and of other methods */
+  tri_http_reply of_end; /* reply to the requests that the service keeps when the server stops; its text stays valid
+                            until then (TRI_HTTP_KEPT); code 0: plain text, with status 503 */
+  const char *of_broken_text; /* added to a text in pieces that has not ended when the server stops; NULL: the
+                                 connection ends with an error */
   tri_http_limits limits;
 } tri_http_service;
 
@@ -132,8 +136,11 @@ tri_status tri_http_server_start(const tri_http_options *options, const tri_http
 /* Waits until the clients have the replies to all requests that the service has kept, but no longer than this. Requests
  * that are still being read, and those that were replied to at once, are not waited for. */
 void tri_http_server_drain(tri_http_server *server, double seconds);
-/* Ends all connections and threads; requests that the service keeps are refused with 503. They must be released before
- * or after. Ignores NULL. */
+/* Replies with tri_http_service.of_end to all requests that the service keeps, and ends their texts in pieces; then
+ * waits as tri_http_server_drain does. Any thread may call this at any time. */
+void tri_http_server_refuse(tri_http_server *server, double seconds);
+/* Refuses as tri_http_server_refuse, and ends all connections and threads. Requests that the service keeps must be
+ * released before or after. Ignores NULL. */
 void tri_http_server_stop(tri_http_server *server);
 
 /* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the key if one was drawn; or

@@ -110,13 +110,30 @@ static tri_status text_done(void *context, tri_written *text) {
   return job->fields.stream ? tri_serve_stream_text(job, text, true) : TRI_OK;
 }
 
+/* Notes the failure of a job; the first one counts. Its other texts are cancelled after the step. */
+static void note_failure(tri_serve_job *job, tri_status status) {
+  if (job->failed != TRI_OK) return;
+  job->failed = status;
+  job->failure = strdup(tri_status_message());
+}
+
+static tri_status text_failed(void *context, tri_written *text) {
+  tri_serve_job *job = context;
+  (void)text;
+  job->left--;
+  note_failure(job, TRI_DIVERGED);
+  return TRI_OK;
+}
+
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
+/* Starts the texts of a job. The job fails, and the server goes on, if the generator refuses a text. */
 static tri_status start_job(engine *e, tri_serve_job *job) {
   const int64_t samples = job->fields.best_of;
   for (int64_t i = 0; i < job->num_texts; i++) {
     job->texts[i].grew = text_grew;
     job->texts[i].done = text_done;
+    job->texts[i].failed = text_failed;
   }
   e->texts += job->num_texts;
   job->next = e->running;
@@ -126,7 +143,11 @@ static tri_status start_job(engine *e, tri_serve_job *job) {
   for (int64_t p = 0; p < job->num_prompts; p++)
     e->front->counters.prompt_tokens += job->texts[p * samples].prompt_tokens;
   pthread_mutex_unlock(&e->front->mutex);
-  for (int64_t p = 0; p < job->num_prompts; p++) TRI_TRY(tri_written_start_samples(&job->texts[p * samples], samples));
+  for (int64_t p = 0; p < job->num_prompts; p++) {
+    const tri_status status = tri_written_start_samples(&job->texts[p * samples], samples);
+    if (status != TRI_BAD_USAGE && status != TRI_UNSUPPORTED) TRI_TRY(status);
+    if (status != TRI_OK) note_failure(job, status);
+  }
   return TRI_OK;
 }
 
@@ -151,9 +172,9 @@ static tri_status start_jobs(engine *e) {
   return TRI_OK;
 }
 
-/* Cancels the texts of a job whose client has left. */
+/* Cancels the texts of a job whose client has left, or that has failed. */
 static tri_status cancel_job(tri_serve_job *job) {
-  job->fields.stream = false; /* nothing is sent any more */
+  job->fields.stream = false; /* nothing is sent of its texts any more */
   for (int64_t i = 0; i < job->num_texts; i++) TRI_TRY(tri_written_cancel(&job->texts[i]));
   job->left = 0; /* texts whose prompt was being read are not started */
   return TRI_OK;
@@ -167,20 +188,28 @@ static void note_pages(const engine *e) {
   pthread_mutex_unlock(&e->front->mutex);
 }
 
+/* Replies to a job that has failed. */
+static void send_failure(tri_serve_job *job) {
+  const int code = job->failed == TRI_DIVERGED ? 500 : tri_serve_code(job->failed);
+  fail_job(job, code, job->failure == NULL ? "the request failed" : job->failure);
+}
+
 /* Ends a job whose texts have all ended, and removes it from the list. The job is counted before the client has its
  * answer, so that a client sees it in /metrics. */
-static tri_status finish_job(engine *e, tri_serve_job **at, bool cancelled) {
+static tri_status finish_job(engine *e, tri_serve_job **at, bool left) {
   tri_serve_job *job = *at;
   tri_serve_counters *counters = &e->front->counters;
+  const bool failed = job->failed != TRI_OK;
   tri_status status = TRI_OK;
   *at = job->next;
   e->texts -= job->num_texts;
   note_pages(e);
   pthread_mutex_lock(&e->front->mutex);
   counters->running--;
-  ++*(cancelled ? &counters->cancelled : &counters->completed);
+  ++*(left ? &counters->cancelled : failed ? &counters->failed : &counters->completed);
   pthread_mutex_unlock(&e->front->mutex);
-  if (!cancelled) status = job->fields.stream ? tri_serve_stream_end(job) : send_answer(job);
+  if (!left && failed) send_failure(job);
+  if (!left && !failed) status = job->fields.stream ? tri_serve_stream_end(job) : send_answer(job);
   tri_serve_job_destroy(job);
   return status;
 }
@@ -205,7 +234,7 @@ static tri_status check_jobs(engine *e) {
   for (tri_serve_job **at = &e->running; *at != NULL;) {
     tri_serve_job *job = *at;
     const bool left = job->left > 0 && tri_http_has_left(job->request);
-    if (left) TRI_TRY(cancel_job(job));
+    if (left || (job->left > 0 && job->failed != TRI_OK)) TRI_TRY(cancel_job(job));
     if (job->left == 0) {
       TRI_TRY(finish_job(e, at, left));
     } else {

@@ -308,6 +308,7 @@ void tri_serve_job_destroy(tri_serve_job *job) {
   tri_free(job->prompts);
   tri_free(job->texts);
   tri_free(job->sent_tokens);
+  free(job->failure);
   tri_serve_fields_release(&job->fields);
   tri_http_release(job->request);
   tri_free(job);

@@ -33,6 +33,8 @@ struct tri_serve_job {
   double first_token_s; /* 0: no token yet */
   double written_s;     /* time of the last piece of a stream */
   bool begun;           /* the stream has begun */
+  tri_status failed;    /* status of its first text that failed; TRI_OK: none has */
+  char *failure;        /* reason of the failure; NULL: none, or memory was exhausted */
   tri_serve_job *next;  /* in the queue, or in the engine's list */
 };
 

@@ -140,6 +140,11 @@ static tri_http_reply reply(void *context, tri_http_request *from) {
   return tri_http_is(from, "GET") ? reply_to_get(front, from) : reply_to_post(front, from);
 }
 
+#define ENDED                                                                                                          \
+  "{\"error\":{\"message\":\"the server ended before the "                                                             \
+  "answer\",\"type\":\"server_error\",\"param\":null,\"code\":503}}"
+static const char ended[] = ENDED;
+
 enum { SPARE_CONNECTIONS = 32 }; /* so that new clients can connect while old ones are ended */
 
 tri_http_service tri_serve_service(tri_serve_front *front) {
@@ -155,6 +160,8 @@ tri_http_service tri_serve_service(tri_serve_front *front) {
           "the Host header does not name this server: use http://127.0.0.1 or http://localhost with its "
           "port",
       .of_other_method = "the methods of this server are GET, HEAD and POST",
+      .of_end = {.code = 503, .type = "application/json; charset=utf-8", .text = ended, .bytes = sizeof ended - 1},
+      .of_broken_text = "data: " ENDED "\n\n",
       .limits =
           {.connections = (int)limits->connections + SPARE_CONNECTIONS,
            .of_one_machine = (int)limits->of_one_machine,

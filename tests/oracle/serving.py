@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 import urllib.parse
 
 from parity import trireme, words_of, yaml_of
@@ -27,6 +28,17 @@ def make_model(folder):
     trireme("train", folder / "run.yaml", "--resume", "never")
     (folder / "chat.jinja").write_text(TEMPLATE)
     return folder / "run"
+
+
+def post(port, body, more=""):
+    return f"POST /v1/completions HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def wait_for(what, seconds=30):
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 class Server:
@@ -81,6 +93,6 @@ class Server:
     def metric(self, name):
         return float(re.search(rf"^{name} (\S+)$", self.ask("/metrics")[2], re.M)[1])
 
-    def all_at_once(self, bodies, at_once=16, path="/v1/completions"):
+    def all_at_once(self, bodies, at_once=16, path="/v1/completions", ask=None):
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-            return list(pool.map(lambda body: self.json(path, body), bodies))
+            return list(pool.map(ask or (lambda body: self.json(path, body)), bodies))

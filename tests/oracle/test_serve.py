@@ -10,7 +10,7 @@ import time
 import pytest
 from browser import Browser, needs_chromium
 from parity import trireme, words_of
-from serving import Server, make_model
+from serving import Server, make_model, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -233,13 +233,6 @@ def raw(server, head, body=b"", close=False):
 
 
 POST = "POST /v1/completions HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\n"
-
-
-def wait_for(what, seconds=30):
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("stream", [False, True])

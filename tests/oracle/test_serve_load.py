@@ -12,7 +12,7 @@ import time
 
 import pytest
 from parity import words_of
-from serving import Server, make_model
+from serving import Server, make_model, post
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "soak"))
 from serve_load import Client, Load, Request, check_end, check_held, held_by  # noqa: E402
@@ -30,10 +30,6 @@ def run(tmp_path_factory):
 def server(run):
     with Server(run, "--chat-template", run.parent / "chat.jinja", "--batch", 4, "--cache", "256KiB", "--no-token") as server:
         yield server
-
-
-def post(port, body, more=""):
-    return f"POST /v1/completions HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\n{more}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def files_of(server):
@@ -73,31 +69,6 @@ def test_two_ranks_finish_what_runs(run):
     with Server(run, "-n", 2) as server:
         assert asyncio.run(end(server)) > 0
     assert "the requests that run are finished first" in server.err and "the server has ended" in server.err
-
-
-def test_a_lost_rank_ends_the_job(run):
-    """Its name is said, and no client waits for ever."""
-    with Server(run, "-n", 2) as server:
-        body = json.dumps(dict(prompt="line", max_tokens=480, n=8, ignore_eos=True)).encode()
-        asked = []
-        for _ in range(10):
-            asked.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
-            asked[-1].sendall(post(server.port, body, f"Authorization: Bearer {server.key}\r\nConnection: close\r\n"))
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                around, words = (pathlib.Path(f"/proc/{name}/{of}").read_bytes().split(b"\0") for of in ("environ", "cmdline"))
-            except OSError:
-                continue
-            if str(run).encode() in words and {b"OMPI_COMM_WORLD_RANK=1", b"PMI_RANK=1"} & set(around):
-                os.kill(int(name), signal.SIGKILL)
-        for connection in asked:
-            try:
-                while connection.recv(65536):
-                    pass
-            except ConnectionResetError:
-                pass
-        assert server.process.wait(60) == 9
-    assert "rank 1" in server.err and "killed by signal 9" in server.err
 
 
 @pytest.mark.parametrize("leaves", ["wholly", "one side"])

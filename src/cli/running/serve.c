@@ -1,6 +1,7 @@
 /* `trireme serve`: answers requests for text over HTTP, in the forms of OpenAI's API. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "cli/cli.h"
 #include "cli/running/chat_choice.h"
 #include "cli/running/generate.h"
@@ -28,6 +29,8 @@ enum {
   SEND_S = 10,
   MORE_CONNECTIONS = 256
 };
+
+static const double REFUSE_S = 0.5;
 
 typedef struct serve_arguments {
   tri_generation_request request;
@@ -263,6 +266,10 @@ static tri_status set_up(const serve_arguments *given, serving *s) {
   return set_up_chat(given, front, s->no_template, sizeof s->no_template);
 }
 
+/* Replies to all open requests before a signal ends the process, such as that of an MPI launcher that has lost a rank.
+ */
+static void refuse_open(void *server) { tri_http_server_refuse(server, REFUSE_S); }
+
 static tri_status serve_here(serve_arguments *given, serving *s) {
   tri_serve_front *front = &s->front;
   tri_http_options http = given->http;
@@ -273,6 +280,7 @@ static tri_status serve_here(serve_arguments *given, serving *s) {
   http.num_keys = s->keys.count;
   const tri_http_service service = tri_serve_service(front);
   TRI_TRY(tri_http_server_start(&http, &service, &s->server));
+  tri_stop_before_end(refuse_open, s->server);
   tri_ranks_defer_stop();
   TRI_TRY(print_address(given, s));
   tri_log_to_parent("serving"); /* from here on the parent may pass on a stop request */
@@ -319,6 +327,7 @@ static tri_status serve_work(void *context, const tri_group *group, int threads)
   pthread_cond_init(&s->front.wake, &attributes);
   pthread_condattr_destroy(&attributes);
   const tri_status status = serve_with(given, s);
+  tri_stop_before_end(NULL, NULL);
   tri_http_server_stop(s->server);
   tri_generation_close(&s->generation);
   tri_encoder_destroy(s->front.encoder);
