@@ -41,8 +41,8 @@ static tri_status open_tokenizer(tri_generation *g) {
 }
 
 /* Returns the option if given, else the folder's value if the folder has one that applies, else `otherwise`. `draws`:
- * whether a value of the folder applies; for most settings this is do_sample. Appends a folder's value that it returns
- * to `said`, for a log line. */
+ * whether a value of the folder applies; for most settings this is do_sample. If the result is the folder's value,
+ * appends it with its name to `said`, the text of a log line. */
 static double choose_sampling_value(double given, double of_folder, bool draws, double otherwise, const char *name,
                                     char *said, size_t said_bytes) {
   if (given >= 0) return given;
@@ -196,7 +196,7 @@ static tri_status create_device(tri_generation *g) {
   return tri_rank_device_create(options->device, (int)options->threads, &g->device);
 }
 
-/* Adds to the message of a runner that does not fit into memory what can be reduced. */
+/* Appends a list of settings that need less memory to the error message of a runner that does not fit into memory. */
 static tri_status suggest_less(const tri_generation *g, tri_status status) {
   if (status != TRI_OUT_OF_MEMORY || g->request->quiet) return status;
   return tri_fail(

@@ -165,8 +165,9 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_must_read(s);
   tri_sequence_keep_positions(s, g->pages, most, g->window);
-  if (s->kept > s->num_pages)
-    tri_sequence_drop_pages(s, g->pages); /* the next step's find_pages looks the cached ones up again */
+  /* If a cached page was released above, `prefix` and `kept` still include it. Drop all pages, and let find_pages look
+   * up the cached ones in the next step. */
+  if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages);
 }
 
 static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_options *options) {

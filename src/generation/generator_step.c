@@ -57,7 +57,7 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
     if (s->num_pages == s->gone && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences)))
       continue;
     waiting += !ended && !s->has_place;
-    if (s->copied >= 0) { /* the page to copy follows in the array; num_holds counts it, num_pages does not */
+    if (s->copied >= 0) { /* stores the page to copy after the last page; num_holds counts it, num_pages does not */
       TRI_TRY(tri_sequence_add_page(s, s->copied));
       s->num_pages--;
     }

@@ -288,7 +288,7 @@ void tri_http_end(tri_http_request *request) {
 bool tri_http_has_left(tri_http_request *request) {
   pthread_mutex_lock(&request->server->mutex);
   bool left = request->connection == NULL;
-  if (!left) { /* the socket stays open, because the end of the request needs the mutex first */
+  if (!left) { /* the socket is still open: tri_http_request_finish locks the mutex before the connection is closed */
     struct pollfd socket = {.fd = request->socket, .events = POLLRDHUP};
     left = poll(&socket, 1, 0) > 0 && (socket.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
   }
@@ -296,8 +296,9 @@ bool tri_http_has_left(tri_http_request *request) {
   return left;
 }
 
-/* Lets the connection of a request end that the service has not answered in full, as when the client has left. A
- * suspended connection would otherwise stay open for ever. The mutex must be locked. */
+/* Ends the reply of a request that the service releases. If the service has not answered it in full, for example
+ * because the client has left, the connection is closed. It is resumed for that, since a suspended connection stays
+ * open for ever. The mutex must be locked. */
 static void abandon(tri_http_request *request) {
   if (request->stage == TRI_HTTP_KEPT_BACK) request->stage = TRI_HTTP_DROPPED;
   if (!request->ended) request->broken = true;

@@ -68,7 +68,8 @@ static bool announces_too_much(const tri_http_request *request) {
   return said != NULL && strtoull(said, NULL, 10) / FAR > request->server->service.limits.body_bytes;
 }
 
-/* Refuses a request whose headers are wrong. All other replies follow the body, also if it is empty: libmicrohttpd
+/* Refuses a request whose headers are wrong, and, if the server has an `origin`, answers OPTIONS (the request that a
+ * browser sends before one to another origin). All other replies follow the body, also if it is empty: libmicrohttpd
  * closes the connection after a reply that precedes the body. */
 static enum MHD_Result begin_reading(tri_http_request *request) {
   const tri_http_service *service = &request->server->service;
@@ -167,8 +168,8 @@ static tri_status open_port(const tri_http_service *service, const tri_http_opti
   return TRI_OK;
 }
 
-/* Opens a listening socket of the file system, which only this user may use. A socket that another process has left
- * there is replaced; one that accepts connections is in use. */
+/* Opens a listening Unix socket at `path`, which only this user may use. Replaces a socket that an earlier process has
+ * left there. Fails with TRI_BUSY if the socket there accepts connections. */
 static tri_status open_path(const tri_http_service *service, const char *path, int *out) {
   struct sockaddr_un at = {.sun_family = AF_UNIX};
   struct stat there;

@@ -220,8 +220,8 @@ tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table
 
 /* ---- the largest of several -------------------------------------------------------------------------------------- */
 
-/* Computes the expectation for draws with replacement. Areas are in ascending order, so area k = 0, 1 ... of n is
- * the largest of `of` draws with the probability ((k + 1) / n)^of - (k / n)^of. */
+/* Computes the expectation for draws with replacement. The n areas are in ascending order, so the probability that area
+ * k (from 0 to n - 1) is the largest of `of` draws is ((k + 1) / n)^of - (k / n)^of. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of) {
   double sum = 0, below = 0, n = (double)areas->count;
   for (int64_t k = 0; k < areas->count; k++) {

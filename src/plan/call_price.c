@@ -80,10 +80,10 @@ bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, 
   return system->gathers_again && !call->recompute && collects(call) && product_of(list, call) != NULL;
 }
 
-/* Prices the overlap, in the backward, of a call that moves rows between tensor ranks with the GEMM after it
- * (Korthikanti et al. 2022, section 4.2.2). The collective of the backward of the call overlaps with the weight
- * gradient of the GEMM. If the rows are gathered again for this weight gradient, the second gather is added, and
- * overlaps with the input gradient of the GEMM. */
+/* For a call that moves rows between tensor ranks before a GEMM, prices the overlap of communication and computation in
+ * the backward (Korthikanti et al. 2022, section 4.2.2). The collective of the call's backward overlaps with the weight
+ * gradient of the GEMM. If the rows are gathered again for this weight gradient, the price of the second gather is
+ * added to out->backward_weight, and the gather overlaps with the input gradient of the GEMM. */
 static void price_beside(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const tri_op_call *product = product_of(list, call);
   bool again = tri_price_gathers_again(pricer->system, list, call);
@@ -134,8 +134,9 @@ static bool goes_beside(const tri_pricer *pricer) {
   return pricer->system->overlap_experts && !pricer->cluster->carries;
 }
 
-/* Overlaps, in the forward, the transfer of the rows that a call waits for with the calls between the sender of the
- * rows and this call. In the backward the sender waits for the rows (price_returned). */
+/* Prices a call that waits in its forward for rows that an earlier call sends. Their transfer overlaps with the calls
+ * between the two, in the forward and in its recomputation. In the backward the rows' gradients go the other way, and
+ * the earlier call waits (price_returned). */
 static void price_awaited(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const int64_t sender = list->slots[call->inputs[0]].producer;
   const double rows = rows_s(pricer, call, TRI_PASS_FORWARD);

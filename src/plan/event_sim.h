@@ -45,10 +45,10 @@ typedef struct tri_step_sample {
 
 /* A probe tests whether the middle of a step repeats every `period` micro-batches, and measures the time of a period.
  *
- * Each turn is compared with the same turn one period before. The step repeats if the turns of as many micro-batches as
- * are in flight all begin later by one constant. All later turns depend only on these turns, so they begin later by the
- * same constant. It is not enough to compare fewer turns: a slightly slower stage may delay the others once in many
- * micro-batches. */
+ * The begin of each turn is compared with that of the same turn one period before. The step repeats if the difference
+ * is the same for all turns of as many micro-batches as are in flight. All later turns depend only on these turns, so
+ * their difference is the same, too. It is not enough to compare fewer turns: a slightly slower stage may delay the
+ * others once in many micro-batches. */
 typedef struct tri_step_probe {
   /* Compared micro-batches: first .. first + count - 1; number of micro-batches of a period. */
   int64_t first, count, period;
@@ -83,8 +83,9 @@ void tri_stage_process_release(tri_stage_process *w);
 tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double begin,
                                      double end);
 
-/* Returns the layout of the request with the micro-batch group of its whole step (tri_schedule_settle). A simulated
- * step with fewer micro-batches then has the same schedule. */
+/* Returns the layout of the request with micro_batch_group set to the group that its whole step has. A simulated step
+ * with fewer micro-batches then has the same schedule, only shorter, if its number of micro-batches leaves the same
+ * remainder when it is divided by the group (tri_schedule_settle). */
 tri_layout tri_event_sim_layout(const tri_stages *stages);
 /* Returns the request for the program of a stage in a step of that many micro-batches. `settled`: result of
  * tri_event_sim_layout. */

@@ -24,9 +24,9 @@ static void describe_work(const tri_record *record, char *text, size_t size) {
   }
 }
 
-/* Reads the step, the work and the joined collectives from records[count], the oldest first. The work is the newest
- * in progress, or if none is, the newest that has ended. Collectives of tied embeddings do not count as joined: their
- * group numbers them by itself, but tri_mesh_domain_of returns the domain of the pipeline for it. */
+/* Reads the step, the work and the joined collectives from records[count], the oldest first. The work is the newest in
+ * progress, or if none is, the newest that has ended. Collectives of tied embeddings do not count as joined: the group
+ * `tied` has numbers of its own, but tri_mesh_domain_of returns the domain of the pipeline for it. */
 static void read_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s,
                          tri_flight_report *out) {
   const tri_record *work = NULL;

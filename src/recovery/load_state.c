@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-/* Returns whether the checkpoint has a run state (tri_run_states), such as the average of the weights. It has the
- * state for all weights or for none, so only the tensor of the first weight is looked up. The run states of the
- * first weight are the first tensors from map->first_of_run on. */
+/* Returns whether the checkpoint has a run state (tri_run_states), such as the average of the weights. A checkpoint has
+ * a run state for all weights or for none, so only the tensor of the first weight is looked up. In map->optimizer, the
+ * run states of the first weight begin at index map->first_of_run. */
 static bool has_run_state(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map,
                           const tri_optimizer_state *state) {
   for (int64_t i = map->first_of_run; i < map->num_optimizer && i < map->first_of_run + TRI_NUM_RUN_STATES; i++) {
@@ -34,8 +34,8 @@ static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_check
   return TRI_OK;
 }
 
-/* Returns whether a slice is read. Weights always are. With `optimizer` the optimizer states are, and those run
- * states that the checkpoint has. */
+/* Returns whether a slice is read from the checkpoint. Weights are always read. Optimizer states are read if
+ * `optimizer` is set, and so are the run states that the checkpoint has. */
 static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *map, const tri_checkpoint_slice *slice,
                     bool optimizer) {
   const int64_t kept = slice->tensor - map->num_weights;
@@ -62,7 +62,7 @@ static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoi
     uint64_t ticket = tri_recorder_begin(&record);
     const tri_status status = read_slice(checkpoint, tensor, slice);
     tri_recorder_end(ticket);
-    TRI_TRY(status); /* after the end of the record: if this fails, the run may try another checkpoint */
+    TRI_TRY(status); /* returned after the record has ended, because the run may then try another checkpoint */
   }
   return tri_checkpoint_map_written(engine);
 }

@@ -74,9 +74,9 @@ static int waits_for(const answers *a, int rank) {
   return flight->behind >= 0 ? flight->behind : guess_behind(a, rank);
 }
 
-/* Follows the waits from a rank to the first rank that does not wait, and returns this one. Sets *last to the rank
- * that waits for it; to -1 if `rank` itself does not wait. If ranks wait for each other in a ring, returns a rank of
- * the ring. */
+/* Follows the waits from `rank` to the first rank that does not wait, has not answered, or waits for an unknown rank,
+ * and returns this one. Sets *last to the rank that waits for it, or to -1 if it is `rank` itself. If ranks wait for
+ * each other in a ring, returns a rank of the ring. */
 static int find_culprit(const answers *a, int rank, int *last) {
   *last = -1;
   for (int hops = 0; hops <= a->watchdog->mesh->world.size; hops++) {

@@ -58,7 +58,8 @@ static void write_document(const tri_rollout_completion *c, double normaliser, i
   }
 }
 
-/* Sorts the completions that count by their number of tokens. */
+/* The completions with `counts` set, sorted by their number of tokens (tri_packed_tokens). `sequence`: tokens of a
+ * sample. */
 typedef struct by_length {
   int64_t *counts; /* [sequence + 1], number of completions with each number of tokens */
   int64_t *begins; /* [sequence + 2], first index in `order` for each number of tokens */

@@ -13,10 +13,11 @@
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* A number for clients that add log-probabilities up; a token that cannot be drawn has -9999, as in vLLM. */
+/* Returns a log-probability as JSON. A token that cannot be drawn has -9999, as in vLLM, because JSON has no infinity
+ * and clients add the numbers up. */
 static json_t *number_of(double log_prob) { return json_real(log_prob > -9999 ? log_prob : -9999.0); }
 
-/* Returns the text of a token; bytes that are not UTF-8 by themselves are written as "bytes:\xe2\x82". */
+/* Returns the text of a token. If its bytes are not valid UTF-8, all of them are written as "bytes:\xe2\x82". */
 static json_t *token_text(const tri_serve_job *job, int32_t id) {
   size_t bytes = 0;
   const char *token = tri_tokenizer_token(job->front->generation->tokenizer, id, &bytes);
@@ -53,8 +54,8 @@ static double likely_number(const judged_token *token, int64_t i) {
   return token->likeliest[i].id == token->id ? token->log_prob : token->likeliest[i].log_prob;
 }
 
-/* Adds a token to an object of texts and log-probabilities. If another token has the same text, the key is
- * "token_id:ID". */
+/* Adds a token to an object whose keys are texts of tokens and whose values are log-probabilities. The key is
+ * "token_id:ID" if the object already has the text as a key, or if the text has a NUL, which a key cannot have. */
 static void add_top(const tri_serve_job *job, json_t *top, int32_t id, double log_prob) {
   json_t *text = token_text(job, id);
   char name[32];
@@ -162,7 +163,9 @@ static json_t *log_probs_of(const tri_serve_job *job, const tri_written *text, i
   return job->fields.chat ? chat_log_probs(job, text, from) : completion_log_probs(job, text, from, echo);
 }
 
-/* Returns vLLM's `prompt_logprobs` of a prompt: for each token but the first an object of ids. */
+/* Returns vLLM's `prompt_logprobs` of a prompt: a list with null for the first token, and for each other token an
+ * object whose keys are ids, the likeliest ones and its own. Each value has the log-probability, the rank (from 1; null
+ * for a token that is not among the likeliest) and the text. */
 static json_t *prompt_log_probs(const tri_serve_job *job, const tri_written *first) {
   json_t *list = json_array();
   json_array_append_new(list, json_null());
@@ -208,7 +211,7 @@ static json_t *ids_of(const int32_t *ids, int64_t count) {
   return out;
 }
 
-/* Returns the text of a completion from byte `from` on, after the prompt if `echo`. */
+/* Returns bytes [from, to) of the text of a completion, after the prompt if `echo`. */
 static json_t *completion_text(const tri_written *text, size_t from, size_t to, bool echo) {
   const size_t before = echo ? text->prompt_bytes : 0, bytes = to - from;
   char *joined = malloc(before + bytes + 1);
@@ -311,7 +314,7 @@ json_t *tri_serve_answer(const tri_serve_job *job) {
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-/* Sends an event; takes the reference. */
+/* Appends an event to the stream, to be sent by the next tri_http_flush or tri_http_end; takes the reference. */
 static tri_status send_event(tri_serve_job *job, json_t *event) {
   char *text = event == NULL ? NULL : json_dumps(event, JSON_COMPACT);
   json_decref(event);
@@ -324,7 +327,7 @@ static tri_status send_event(tri_serve_job *job, json_t *event) {
   return TRI_OK;
 }
 
-/* Returns one choice of an event; takes the reference to `delta`, which has the text. */
+/* Returns one choice of an event; takes the references to `delta`, which has the text, and to `log_probs`. */
 static json_t *part_of(const tri_serve_job *job, const tri_written *text, json_t *delta, json_t *log_probs,
                        const char *finish) {
   const json_int_t index = text->number * job->fields.n + (text - job->texts) % job->fields.best_of;
@@ -357,8 +360,9 @@ tri_status tri_serve_stream_begin(tri_serve_job *job) {
   return TRI_OK;
 }
 
-/* Returns the end of what can be sent of a text. Bytes at its end that are not UTF-8 wait for the next character: with
- * the bytes after them they become one U+FFFD, as in a whole answer. */
+/* Returns the number of bytes of a text that can be sent. Until the text has ended, trailing bytes that are not valid
+ * UTF-8 are held back, because the next token may complete their character. If it does not, they become one U+FFFD, as
+ * in a whole answer. */
 static size_t end_of_text(const tri_written *text, bool ended) {
   size_t end = text->shown;
   for (size_t at = end; at < text->text.certain && !ended;) {

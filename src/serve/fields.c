@@ -1,6 +1,6 @@
 /* Each field is read by name, and its type and range are checked. A field that changes the answer and is not supported
- * is refused unless it has its neutral value; a field that is not known is ignored, and named in a header of the
- * reply. */
+ * is refused, unless it has its neutral value or `--ignore` names it. Fields that `--ignore` names and fields that are
+ * not known are ignored, and named in a header of the reply. */
 #include "serve/fields.h"
 
 #include "base/memory.h"

@@ -1,6 +1,6 @@
-/* Messages are in the order of the pairs of ranks, by sender and then by receiver. A rank that sends and receives
- * visits its pairs in this order, too, so no two ranks wait for each other. In a pair, a slice is a header, messages
- * with its elements in the order of the slice, and a trailer; a header without a tensor ends the pair. */
+/* All ranks visit the pairs of a sender and a receiver in the same order, by sender and then by receiver, so no two
+ * ranks wait for each other. For each slice the sender sends a header, messages with the elements in the order of the
+ * slice, and a trailer. A header without a tensor ends the pair. */
 #include "weights/move.h"
 
 #include "base/flight_recorder.h"
@@ -157,7 +157,7 @@ typedef struct target_part {
   tri_parameter parameter;
   char *values;
   tri_dtype type;
-  int64_t length, runs; /* number of elements of a run, and of runs; the elements of a run are adjacent in the tensor
+  int64_t length, runs; /* elements of a run; number of runs. The elements of a run are adjacent in the tensor
                            (tri_parameter_run) */
   int64_t at;           /* index of the run that last_run_before found last; 0 at first */
   int64_t next;         /* index of the next part of the same tensor; -1: none */
@@ -427,8 +427,8 @@ static tri_status add_part(moving *m, const tri_parameter *tensor, char *values,
   return TRI_OK;
 }
 
-/* Returns whether a receiver of this table gets an entry's values. It has loaded the base itself, so the base is not
- * sent. */
+/* Returns whether an entry's values are sent to a receiver with this table. With LoRA factors, the receiver has loaded
+ * the frozen base itself, so only trained parameters and the initial values of factors are sent. */
 static bool is_moved(const tri_parameter_table *table, const tri_parameter *entry) {
   const bool of_base = table->has_factors && entry->frozen && !entry->first;
   return !entry->alias && entry->count > 0 && !of_base;
@@ -515,8 +515,8 @@ static void release(moving *m) {
   tri_free(m->roles);
 }
 
-/* Sets the version of weights that have been received. The values that were received are dense; those of the base,
- * which stay, may be packed in place. */
+/* Sets the version of weights that have been received. Marks the parameters that were received as dense. The base was
+ * not sent, and may still be packed in place. */
 static void set_received(tri_weights *weights, int64_t version) {
   for (int64_t e = 0; e < weights->table->num_entries; e++) {
     if (is_moved(weights->table, &weights->table->entries[e])) weights->parameters[e].packed = false;

@@ -58,8 +58,8 @@ static void *frozen_value(const tri_weights *weights, int64_t index) {
   return (char *)tri_weights_bucket_frozen(weights, bucket, entry->stored) + (size_t)into * element;
 }
 
-/* Sets the addresses of a frozen parameter. A vector gets memory for a gradient that is ignored, because kernels may
- * compute it along with another one. */
+/* Sets the addresses of a frozen parameter. In weights that are trained, a vector gets the memory `sink` as its
+ * gradient, which is not read: a kernel may compute this gradient together with that of a trained parameter. */
 static void resolve_frozen(const tri_weights *weights, int64_t index, tri_run_parameter *out) {
   const tri_parameter *entry = &weights->table->entries[index];
   out->value = frozen_value(weights, index);
@@ -69,8 +69,8 @@ static void resolve_frozen(const tri_weights *weights, int64_t index, tri_run_pa
   out->cut = tri_parameter_cut(entry);
 }
 
-/* Sets the addresses at which operations find a parameter: those of its bucket as a whole, which for a sharded bucket
- * are in a gather or reduce buffer. Parameters of other stages have no memory on this rank. */
+/* Sets the addresses at which operations find a parameter, in the whole values and gradients of its bucket. If the
+ * bucket is sharded, these are in a gather or reduce buffer. Parameters of other stages have no memory on this rank. */
 static void resolve_parameter(tri_weights *weights, int64_t index) {
   const tri_parameter_table *table = weights->table;
   const tri_parameter *entry = &table->entries[index];
@@ -111,7 +111,9 @@ static bool can_share(const tri_weights *weights, const tri_weights *from, int64
   const tri_bucket *bucket = from->buckets == NULL ? NULL : tri_bucket_of(from->buckets, from->table, index);
   if ((entry->stored == TRI_STORED_NF4) != (other->stored == TRI_STORED_NF4)) return false;
   if (bucket != NULL && bucket->values_sharded) return false;
-  if (entry->joined && !other->joined) return false; /* a GEMM reads both at once, and one of them is frozen */
+  /* One GEMM reads a joined parameter and the one before it, but in `from` these two are not adjacent in memory, for
+   * example because only one of them is frozen. */
+  if (entry->joined && !other->joined) return false;
   return entry->count == other->count && tri_weights_type(weights, entry) == tri_weights_type(from, other);
 }
 

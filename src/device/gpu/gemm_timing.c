@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Each candidate is timed in PASSES passes of about PASS_S seconds, alternating with the others; the minimum counts. */
+/* Each candidate is timed in PASSES passes, alternating with the others; its fastest pass counts. A pass runs the GEMM
+ * as often as PASS_S seconds allow, but LEAST_ROUNDS to MOST_ROUNDS times. */
 enum { PASSES = 3, LEAST_ROUNDS = 2, MOST_ROUNDS = 64, PATTERN_BYTES = 1 << 18 };
 static const double PASS_S = 0.01;
 

@@ -436,5 +436,6 @@ static const tri_gpu_lt hipblaslt = {
     .refusals = {TRI_HIPBLAS_INVALID_VALUE, TRI_HIPBLAS_ARCH_MISMATCH, TRI_HIPBLAS_NOT_SUPPORTED},
 };
 
-/* The bias has the type of c (FUNCTIONS), as in PyTorch, because all versions are known to support that. */
+/* The bias has the type of c (`narrows_bias` in FUNCTIONS), as in PyTorch, because all versions are known to support
+ * that. */
 const tri_gpu_gemm_library tri_gpu_hipblaslt = {.name = "hipBLASLt", .lt = &hipblaslt, FUNCTIONS};

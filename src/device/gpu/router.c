@@ -57,7 +57,8 @@ static tri_status gpu_router_forward(tri_queue *queue, tri_dtype type, tri_rows 
                                      const int32_t *labels, const void *logits, const void *bias, int32_t *experts,
                                      void *weights) {
   TRI_TRY(check(router));
-  const size_t numbers = (size_t)(router->experts + router->groups + router->chosen); /* kernels/router_choice.h */
+  /* The arrays of router_memory (kernels/router_choice.h): numbers in the wide type, and an int32_t for each group. */
+  const size_t numbers = (size_t)(router->experts + router->groups + router->chosen);
   const size_t warp_bytes = round_up(numbers * tri_dtype_bytes(tri_dtype_wide(type)) + (size_t)router->groups * 4);
   TRI_GPU_LAUNCH(router_forward, type, warps_of_rows(queue, rows, router_forward_threads, warp_bytes), .labels = labels,
                  .logits = logits, .bias = bias, .experts = experts, .weights = weights, .capacity = rows.capacity,
@@ -85,7 +86,8 @@ static tri_status gpu_router_backward(tri_queue *queue, tri_dtype type, tri_rows
 
 enum { SLAB_ROWS = 64 }; /* smallest number of rows of a slab */
 
-/* Returns the number of rows of a slab: so large that the sums of all slabs fit into the scratch memory, or that each
+/* Returns the number of rows of a slab. A *slab* is a range of a sequence's rows whose loads one block sums. The number
+ * is SLAB_ROWS, doubled until the sums of all slabs (load_bytes each) fit into the scratch memory, or until each
  * sequence is one slab, whose sums need no scratch memory. */
 static int64_t slab_rows_of(int64_t sequence_rows, int64_t sequences, int64_t load_bytes) {
   int64_t rows = SLAB_ROWS;
@@ -149,8 +151,9 @@ static tri_status gpu_router_z_loss(tri_queue *queue, tri_dtype type, tri_rows r
 
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
-/* Counts rows per expert. The table's last row, which counts pairs without an expert, is replaced by the number of rows
- * with weights that are not finite. */
+/* Adds to counts[experts + 1] the number of rows of each expert, and in the last element the number of rows with a
+ * weight that is not finite. router_not_finite counts the latter in the last row of `table`, and overwrites the counts
+ * of pairs without an expert there. */
 static tri_status gpu_router_count(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                    const int32_t *experts, const void *weights, int64_t *counts) {
   const tri_gpu_pairs pairs = {rows, router->chosen, router->experts};

@@ -78,7 +78,8 @@ KERNEL(nf4_offset) {
     a.largest[b] = is_finite ? a.largest[b] - mean : none;
 }
 
-/* Returns the code of a value in [-1, 1]: the number of middles between codes that are below it. */
+/* Returns the code whose number is nearest to a value in [-1, 1]. This is the number of midpoints between adjacent
+ * codes (tri_nf4_middle) that are below the value. */
 DEVICE uint32_t code_of(float x) {
   uint32_t code = 0;
   for (int32_t c = 0; c < TRI_NF4_CODES - 1; c++) code += x > tri_nf4_middle(c) ? 1u : 0u;
@@ -98,7 +99,7 @@ KERNEL(nf4_codes) {
 
 /* ---- from codes -------------------------------------------------------------------------------------------------- */
 
-/* Elements of a thread at a time: one word of codes. */
+/* TAKEN: elements that a thread processes at a time, whose codes are one word. PIECES: such words per block. */
 enum { TAKEN = 8, PIECES = NF4_BLOCK / TAKEN };
 
 typedef struct nf4_shared {
