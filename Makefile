@@ -107,10 +107,11 @@ fuzz: ## each fuzzer for FUZZ_SECONDS (30)
 	@scripts/install-deps.sh --fuzz
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-soak: ## random runs disturbed in every way, for MINUTES (10); SEED=n repeats one (docs/reliability.md)
+soak: ## random runs disturbed in every way, for MINUTES (10), and a server; SEED=n repeats one (docs/reliability.md)
 	@scripts/install-deps.sh --soak
 	@$(MAKE) --no-print-directory build
 	@TRIREME=$(CURDIR)/build/trireme python3 tests/soak/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@TRIREME=$(CURDIR)/build/trireme python3 tests/soak/serve.py $(if $(SEED),--seed $(SEED))
 
 bundle: ## the program with all that it needs in one file, for a machine that has nothing of it
 	@scripts/install-deps.sh --bundle

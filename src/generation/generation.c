@@ -234,7 +234,7 @@ tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *of_fir
     TRI_TRY(tri_replicas_create(&group, g->request->tensor, &g->model, &g->weights, &g->replicas));
   TRI_TRY(tri_broadcast(&group, 0, sizeof sizes, &sizes));
   g->positions = sizes.positions;
-  TRI_TRY(create_device(g));
+  TRI_TRY(tri_common_failure(&group, create_device(g)));
   TRI_TRY(tri_common_failure(&group, create_generator(g, &sizes)));
   TRI_TRY(load_weights(g));
   if (g->generator == NULL) return TRI_OK;

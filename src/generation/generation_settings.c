@@ -59,7 +59,7 @@ static tri_status read_settings(const char *path, const json_t *root, tri_genera
 
 /* Settings that transformers' generate obeys and this program does not. `nothing`: the number that has no effect. null,
  * false, an empty list and an empty object have no effect, either. A 0 in the file is also taken to have no effect,
- * unless the setting is a token id, for which `nothing` is -1. */
+ * unless 0 is a value as any other: a token id, for which `nothing` is -1, or guidance_scale. */
 static const struct {
   const char *key;
   double nothing;
@@ -100,8 +100,8 @@ static void warn_of_not_obeyed(const char *path, const json_t *root) {
                        (json_is_object(value) && json_object_size(value) == 0);
     if (value == NULL || json_is_null(value) || json_is_false(value) || empty) continue;
     const double number = json_number_value(value), nothing = not_obeyed[i].nothing;
-    if (json_is_number(value) && (number == nothing || (number == 0 && nothing >= 0)))
-      continue; /* 0 has an effect if the setting is a token id */
+    const bool zero_counts = nothing < 0 || strcmp(not_obeyed[i].key, "guidance_scale") == 0;
+    if (json_is_number(value) && (number == nothing || (number == 0 && !zero_counts))) continue;
     const size_t held = strlen(said);
     snprintf(said + held, sizeof said - held, "%s`%s`", held == 0 ? "" : ", ", not_obeyed[i].key);
   }

@@ -204,7 +204,8 @@ static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, 
   s->finish = TRI_FINISH_FAILED;
   s->has_place = false;
   const tri_status status = tri_generator_not_finite(g, row, behind);
-  return status == TRI_DIVERGED && observer->failed != NULL ? observer->failed(observer->context, s) : status;
+  if (status != TRI_DIVERGED || observer->failed == NULL) return status;
+  return observer->failed(observer->context, s);
 }
 
 /* Appends the token that was sampled after the sequence's last token. As long as the appended token equals the guess

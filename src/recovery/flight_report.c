@@ -24,9 +24,13 @@ static void describe_work(const tri_record *record, char *text, size_t size) {
   }
 }
 
+int tri_flight_report_index(const tri_mesh *mesh, const char *group) {
+  const bool tied = strcmp(group, mesh->tied.name) == 0; /* tri_mesh_domain_of returns the pipeline's domain for it */
+  return tied ? TRI_NUM_DOMAINS + 1 : tri_mesh_domain_of(mesh, group);
+}
+
 /* Reads the step, the work and the joined collectives from records[count], the oldest first. The work is the newest in
- * progress, or if none is, the newest that has ended. Collectives of tied embeddings do not count as joined: the group
- * `tied` has numbers of its own, but tri_mesh_domain_of returns the domain of the pipeline for it. */
+ * progress, or if none is, the newest that has ended. */
 static void read_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s,
                          tri_flight_report *out) {
   const tri_record *work = NULL;
@@ -34,9 +38,8 @@ static void read_records(const tri_mesh *mesh, const tri_record *records, int co
     const tri_record *record = &records[i];
     if (record->kind == TRI_RECORD_WORK && (work == NULL || record->end_s == 0 || work->end_s > 0)) work = record;
     if (record->kind != TRI_RECORD_COLLECTIVE) continue;
-    int64_t *joined = &out->joined[tri_mesh_domain_of(mesh, record->group)];
-    bool tied = strcmp(record->group, mesh->tied.name) == 0;
-    if (!tied && (int64_t)record->number > *joined) *joined = (int64_t)record->number;
+    int64_t *joined = &out->joined[tri_flight_report_index(mesh, record->group)];
+    if ((int64_t)record->number > *joined) *joined = (int64_t)record->number;
   }
   if (count > 0) out->step = records[count - 1].step + 1;
   if (work == NULL) return;
@@ -95,17 +98,19 @@ static json_t *record_json(const tri_record *record, double now_s) {
   return object;
 }
 
-/* Returns the name of the group of a domain; for TRI_NUM_DOMAINS that of the world. */
-static const char *group_name(const tri_mesh *mesh, int domain) {
-  return domain < TRI_NUM_DOMAINS ? mesh->groups[domain].name : mesh->world.name;
+enum { NUM_GROUPS = sizeof((tri_flight_report *)0)->joined / sizeof *((tri_flight_report *)0)->joined };
+
+/* Returns the name of the group with this index in tri_flight_report.joined. */
+static const char *group_name(const tri_mesh *mesh, int index) {
+  if (index < TRI_NUM_DOMAINS) return mesh->groups[index].name;
+  return index == TRI_NUM_DOMAINS ? mesh->world.name : mesh->tied.name;
 }
 
 static json_t *flight_json(const tri_mesh *mesh, const tri_flight_report *flight) {
   char place[128];
   json_t *joined = json_object();
-  for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
-    json_object_set_new(joined, group_name(mesh, domain), json_integer(flight->joined[domain]));
-  }
+  for (int i = 0; i < NUM_GROUPS; i++)
+    json_object_set_new(joined, group_name(mesh, i), json_integer(flight->joined[i]));
   json_t *object = json_pack("{s:i, s:s, s:I, s:f, s:s, s:f, s:o}", "rank", mesh->world.rank, "place",
                              tri_mesh_describe(&mesh->shape, mesh->world.rank, place, sizeof place), "step",
                              (json_int_t)flight->step, "idle_s", flight->idle_s, "doing", flight->doing, "doing_s",
@@ -160,9 +165,8 @@ bool tri_flight_report_read(const tri_mesh *mesh, const char *folder, int rank, 
                              .behind = -1};
   copy_text(object, "asked", out->asked, sizeof out->asked);
   copy_text(object, "doing", out->doing, sizeof out->doing);
-  for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
-    out->joined[domain] = json_integer_value(json_object_get(joined, group_name(mesh, domain)));
-  }
+  for (int i = 0; i < NUM_GROUPS; i++)
+    out->joined[i] = json_integer_value(json_object_get(joined, group_name(mesh, i)));
   if (waits != NULL) {
     copy_text(waits, "operation", out->operation, sizeof out->operation);
     copy_text(waits, "group", out->group, sizeof out->group);

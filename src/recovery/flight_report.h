@@ -27,9 +27,12 @@ typedef struct tri_flight_report {
   int behind;            /* world rank that this rank waits for; -1: unknown */
   double waits_s;        /* seconds since the wait began */
   /* Number of the newest collective that this rank has joined in a group; 0: none. Element d is for the group of domain
-   * d, and the last element for the world. */
-  int64_t joined[TRI_NUM_DOMAINS + 1];
+   * d, and the last two for the world and for the group `tied` (comm/mesh.h). */
+  int64_t joined[TRI_NUM_DOMAINS + 2];
 } tri_flight_report;
+
+/* Returns the index of a group, given by its name, in tri_flight_report.joined. */
+int tri_flight_report_index(const tri_mesh *mesh, const char *group);
 
 /* LOCAL, from any thread. Sets *out to the current report of this rank. */
 void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out);

@@ -173,7 +173,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
    * those of the checkpoint. With an averaging optimizer, a save computes each weight in the file from the weight in
    * memory and from a state (checkpoint_conversions.h). If the state was not read, set it to the weight in memory
    * first: a save then writes the weight as it was read. resume.c sets the states again once all weights are final. */
-  TRI_TRY(begin_missing(l, checkpoint, optimizer));
+  TRI_TRY(tri_common_failure(world, begin_missing(l, checkpoint, optimizer)));
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
                                         optimizer ? saved->num_optimizer : 0, saved->slices, saved->num_slices);

@@ -55,14 +55,14 @@ static tri_mesh mesh_of(const answers *a, int rank) {
 static int guess_behind(const answers *a, int rank) {
   const tri_flight_report *flight = &a->flights[rank];
   tri_mesh mesh = mesh_of(a, rank);
-  int domain = tri_mesh_domain_of(&mesh, flight->group), behind = -1;
+  int index = tri_flight_report_index(&mesh, flight->group), behind = -1;
   int size = tri_mesh_group_size(&mesh, flight->group);
   int64_t least = flight->number;
   for (int at = 0; at < size && flight->number > 0; at++) {
     int other = tri_mesh_world_rank(&mesh, flight->group, at);
     if (!a->known[other]) return other;
-    if (a->flights[other].joined[domain] >= least) continue;
-    least = a->flights[other].joined[domain];
+    if (a->flights[other].joined[index] >= least) continue;
+    least = a->flights[other].joined[index];
     behind = other;
   }
   return behind;
@@ -163,7 +163,7 @@ static double idle_s(const tri_watchdog *w) {
 /* Sleeps for `seconds`, or until the watchdog is stopped. Returns false if it was stopped. */
 static bool sleep_some(tri_watchdog *w, double seconds) {
   struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
+  clock_gettime(CLOCK_MONOTONIC, &until);
   int64_t ns = until.tv_nsec + (int64_t)(1e9 * seconds);
   until.tv_sec += ns / 1000000000;
   until.tv_nsec = ns % 1000000000;
@@ -213,7 +213,10 @@ static void ask(tri_watchdog *w) {
   answers a = {0};
   int last = -1, culprit = -1;
   tri_status status = tri_flight_report_write(w->mesh, w->folder, id);
-  if (status == TRI_OK && !sleep_some(w, 1.5 * period_s(w) + 0.2)) return;
+  if (status == TRI_OK && !sleep_some(w, 1.5 * period_s(w) + 0.2)) {
+    unlink(w->asked);
+    return;
+  }
   if (status == TRI_OK) status = read_answers(w, id, &a);
   if (status == TRI_OK) culprit = find_culprit(&a, w->mesh->world.rank, &last);
   if (status != TRI_OK) {
@@ -262,12 +265,19 @@ static tri_status empty_folder(const char *folder) {
   return tri_directory_create(folder);
 }
 
+static void destroy(tri_watchdog *w) {
+  pthread_cond_destroy(&w->wake);
+  pthread_mutex_destroy(&w->lock);
+  tri_free(w);
+}
+
 tri_status tri_watchdog_start(const tri_mesh *mesh, const char *folder, double timeout_s, tri_watchdog **out) {
   *out = NULL;
   if (mesh->world.size == 1) return TRI_OK;
   TRI_TRY(tri_first_rank_status(&mesh->world, mesh->world.rank == 0 ? empty_folder(folder) : TRI_OK));
   if (timeout_s == 0) return TRI_OK;
   tri_watchdog *w = NULL;
+  pthread_condattr_t monotonic;
   TRI_TRY(tri_alloc("a watchdog", 1, sizeof *w, &w));
   w->mesh = mesh;
   w->timeout_s = timeout_s;
@@ -276,14 +286,14 @@ tri_status tri_watchdog_start(const tri_mesh *mesh, const char *folder, double t
   tri_status status = tri_path_join(w->asked, folder, "asked");
   if (status == TRI_OK) status = tri_path_join(w->ended, folder, "ended");
   pthread_mutex_init(&w->lock, NULL);
-  pthread_cond_init(&w->wake, NULL);
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* a change of the system's time must not prolong a sleep */
+  pthread_cond_init(&w->wake, &monotonic);
+  pthread_condattr_destroy(&monotonic);
   if (status == TRI_OK) status = tri_thread_start("the watchdog's thread", watch, w, &w->thread);
-  if (status != TRI_OK) {
-    tri_free(w);
-    return status;
-  }
-  *out = w;
-  return TRI_OK;
+  if (status != TRI_OK) destroy(w);
+  if (status == TRI_OK) *out = w;
+  return status;
 }
 
 void tri_watchdog_stop(tri_watchdog *w) {
@@ -293,7 +303,5 @@ void tri_watchdog_stop(tri_watchdog *w) {
   pthread_cond_signal(&w->wake);
   pthread_mutex_unlock(&w->lock);
   pthread_join(w->thread, NULL);
-  pthread_cond_destroy(&w->wake);
-  pthread_mutex_destroy(&w->lock);
-  tri_free(w);
+  destroy(w);
 }

@@ -190,8 +190,7 @@ static void note_pages(const engine *e) {
 
 /* Replies to a job that has failed. */
 static void send_failure(tri_serve_job *job) {
-  const int code = job->failed == TRI_DIVERGED ? 500 : tri_serve_code(job->failed);
-  fail_job(job, code, job->failure == NULL ? "the request failed" : job->failure);
+  fail_job(job, tri_serve_code(job->failed), job->failure == NULL ? "the request failed" : job->failure);
 }
 
 /* Ends a job whose texts have all ended, and removes it from the list. The job is counted before the client has its

@@ -200,7 +200,8 @@ static tri_status read_bias(tri_serve_fields *f, const tri_serve_defaults *d) {
     char *end = NULL;
     const long long id = strtoll(name, &end, 10);
     const double number = json_number_value(value);
-    if (name[0] < '0' || name[0] > '9' || *end != '\0' || id >= d->vocab_size) {
+    const bool decimal = name[0] >= '0' && name[0] <= '9' && (name[0] != '0' || name[1] == '\0'); /* 01 is not 1 */
+    if (!decimal || *end != '\0' || id >= d->vocab_size) {
       return tri_fail(TRI_BAD_USAGE, "`logit_bias` has the key `%.40s`, which is not a token id from 0 to %" PRId64,
                       name, d->vocab_size - 1);
     }

@@ -6,7 +6,8 @@
 int tri_serve_code(tri_status status) {
   switch ((int)status) {
     case TRI_BAD_FILE: return 404; /* another model */
-    case TRI_OUT_OF_MEMORY: return 500;
+    case TRI_OUT_OF_MEMORY:
+    case TRI_DIVERGED: return 500; /* not finite logits */
     default: return 400;
   }
 }

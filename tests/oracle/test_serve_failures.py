@@ -1,4 +1,4 @@
-"""What a server does when a part of it fails: logits that are not finite end one request only, and a lost rank ends the job, with an
+"""Failures of a part of the server: logits that are not finite end one request only, and a lost rank ends the job, with an
 answer to each open request."""
 import json
 import os

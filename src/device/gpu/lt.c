@@ -283,6 +283,8 @@ static int read_results(const tri_gpu_lt *lt, const unsigned char *results, int 
 static tri_status lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                                 tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   const tri_gpu_runtime *runtime = state->gpu->runtime;
+  _Static_assert(sizeof(tri_cublaslt_result) <= MOST_RESULT_BYTES && sizeof(tri_hipblaslt_result) <= MOST_RESULT_BYTES,
+                 "a result of either library fits");
   unsigned char results[TRI_GPU_MOST_ALGORITHMS * MOST_RESULT_BYTES] __attribute__((aligned(16))) = {0};
   const void *some_bias = (const void *)(uintptr_t)256; /* the library uses only the alignment of this address */
   description d;
