@@ -3,6 +3,7 @@
 #include "base/count.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "chat/prompts.h"
 #include "data/permutation.h"
 #include "files/file.h"
 #include "files/json_kind.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FILE_BYTES = 1 << 30, END_BYTES = 256, NUMBER_BYTES = 64 };
+enum { MOST_FILE_BYTES = 1 << 30, NUMBER_BYTES = 64 };
 
 /* A file that is being read. */
 typedef struct reading {
@@ -21,38 +22,24 @@ typedef struct reading {
   const tri_prompt_source_options *options;
   tri_prompt_source *source;
   tri_encoder *encoder;
-  tri_chat_format format;
-  tri_chat_session *session; /* NULL before the first prompt of messages */
-  tri_token_list ids;        /* tokens of the current prompt */
+  tri_chat_prompts chat; /* not open before the first prompt of messages */
+  tri_token_list ids;    /* tokens of the current prompt */
 } reading;
 
 /* ---- a line ------------------------------------------------------------------------------------------------------ */
 
-static tri_status open_session(reading *r) {
-  const int32_t id = tri_tokenizer_end_of_text(r->options->tokenizer);
-  char end[END_BYTES] = "";
-  size_t bytes = 0;
-  const char *token = id < 0 ? NULL : tri_tokenizer_token(r->options->tokenizer, id, &bytes);
-  if (token != NULL && bytes < sizeof end) snprintf(end, sizeof end, "%.*s", (int)bytes, token);
+/* Renders a list of messages. The text is valid until the next rendering. */
+static tri_status render(reading *r, const json_t *messages, const char **text, size_t *bytes) {
   const tri_chat_format_options options = {.tokenizer = r->options->tokenizer_file,
                                            .asked = true,
                                            .of_run_file = true,
                                            .set = r->options->chat_set,
-                                           .num_set = r->options->num_chat_set,
-                                           .end = end};
-  TRI_TRY(tri_chat_format_create(&options, &r->format));
-  TRI_TRY(tri_chat_session_create(&r->format, &r->session));
-  return tri_chat_session_turn_end(r->session, r->source->turn_end);
-}
-
-/* Renders a list of messages. The session owns the text until the next rendering. */
-static tri_status render(reading *r, json_t *messages, const char **text, size_t *bytes) {
-  if (r->session == NULL) TRI_TRY(open_session(r));
-  json_t *root = json_pack("{s:O}", "messages", messages);
-  if (root == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a conversation");
-  const tri_status status = tri_chat_session_prompt(r->session, root, text, bytes);
-  json_decref(root);
-  return status;
+                                           .num_set = r->options->num_chat_set};
+  if (r->chat.session == NULL) {
+    TRI_TRY(tri_chat_prompts_open(&options, &r->chat));
+    memcpy(r->source->turn_end, r->chat.turn_end, sizeof r->source->turn_end);
+  }
+  return tri_chat_prompts_render(&r->chat, messages, NULL, NULL, text, bytes);
 }
 
 static tri_status copy_text(const char *text, size_t bytes, const char **out) {
@@ -97,14 +84,10 @@ static tri_status find_text(reading *r, const json_t *line, const char **text, s
   json_t *prompt = json_object_get(line, "prompt");
   if (prompt == NULL) prompt = json_object_get(line, "messages");
   *rendered = json_is_array(prompt);
-  if (*rendered && json_array_size(prompt) == 0)
-    return tri_fail(TRI_BAD_FILE,
-                    "`prompt` has no messages; write at least one, {\"role\": \"user\", \"content\": TEXT}");
   if (*rendered) {
-    TRI_TRY(render(r, prompt, text, bytes));
-    if (*bytes > 0) return TRI_OK;
-    return tri_fail(TRI_BAD_FILE,
-                    "`prompt`: the chat template makes an empty text of its messages; correct the template");
+    const tri_status status = render(r, prompt, text, bytes);
+    if (status != TRI_BAD_FILE) return status;
+    return tri_fail(status, "`prompt`: %s", tri_status_message());
   }
   if (!json_is_string(prompt)) {
     return tri_fail(TRI_BAD_FILE, "`prompt` is %s; write a string, or a list of messages {\"role\", \"content\"}",
@@ -218,8 +201,7 @@ tri_status tri_prompt_source_open(const char *path, const tri_prompt_source_opti
   tri_status status = tri_encoder_create(options->tokenizer, &r.encoder);
   if (status == TRI_OK) status = read_lines(&r, bytes);
   tri_free(r.ids.ids);
-  tri_chat_session_destroy(r.session);
-  tri_chat_format_release(&r.format);
+  tri_chat_prompts_close(&r.chat);
   tri_encoder_destroy(r.encoder);
   return status;
 }

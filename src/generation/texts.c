@@ -23,14 +23,15 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
 }
 
 /* Computes the number of tokens to sample: the requested number; else max_length of the model folder's
- * generation_config.json minus the prompt's tokens; else 100. A number that was not requested is limited to the
- * positions left after the prompt. If none are left, it is not limited: a text may grow beyond the positions, because
- * it then slides (generator.h). */
+ * generation_config.json minus the prompt's tokens; else tri_texts_request.usual_tokens. A number that was not
+ * requested is limited to the positions left after the prompt. If none are left, it is not limited: a text may grow
+ * beyond the positions, because it then slides (generator.h). */
 static tri_status count_tokens(const tri_texts *t, const tri_written *text, int64_t most, int64_t *out) {
   const int64_t room = most - text->tokens.count, length = t->generation->max_length;
+  const int64_t usual = t->asked.usual_tokens > 0 ? t->asked.usual_tokens : 100;
   *out = t->asked.tokens;
   if (t->asked.tokens > 0) return TRI_OK;
-  *out = length > 0 ? length - text->tokens.count : 100;
+  *out = length > 0 ? length - text->tokens.count : usual;
   if (*out <= 0) {
     return tri_fail(TRI_BAD_USAGE,
                     "a prompt of %ld tokens leaves nothing of max_length, %ld in the folder's generation_config.json; "

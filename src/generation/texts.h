@@ -13,10 +13,11 @@ typedef struct tri_texts_request {
   int64_t samples; /* number of texts for each prompt; 0: one */
   int64_t batch;   /* largest number of texts at a time */
   int64_t tokens;  /* largest number of tokens to sample; 0: as many as the folder's max_length leaves after the prompt,
-                      or 100 if the folder has no max_length; but at most as many as there are positions left after
-                      the prompt, if any are left */
-  int64_t context; /* largest number of positions to use; 0: the model's */
-  size_t cache_bytes; /* largest size of each rank's cache of keys and values; 0: enough for all texts of a batch */
+                      or `usual_tokens` if the folder has no max_length; but at most as many as there are positions left
+                      after the prompt, if any are left */
+  int64_t usual_tokens; /* 0: 100 */
+  int64_t context;      /* largest number of positions to use; 0: the model's */
+  size_t cache_bytes;   /* largest size of each rank's cache of keys and values; 0: enough for all texts of a batch */
   tri_sampling_request requested;
   bool prompt_scores; /* log-probabilities of the prompts' tokens are computed */
 } tri_texts_request;

@@ -237,7 +237,7 @@ static json_t *choice_of(const tri_serve_job *job, const tri_written *text, int6
   json_t *choice = json_pack("{s:I, s:o, s:s}", "index", (json_int_t)index, "logprobs",
                              log_probs_of(job, text, 0, f->echo), "finish_reason", finish_reason(text));
   json_object_set_new(choice, "stop_reason",
-                      text->text.stop == NULL || (f->chat && text->text.stop == job->front->turn_end)
+                      text->text.stop == NULL || (f->chat && text->text.stop == job->front->chat.turn_end)
                           ? json_null()
                           : json_string(text->text.stop));
   if (f->chat)

@@ -4,7 +4,7 @@
 #ifndef TRI_SERVE_FRONT_H
 #define TRI_SERVE_FRONT_H
 
-#include "chat/session.h"
+#include "chat/prompts.h"
 #include "generation/generation.h"
 #include "serve/fields.h"
 #include "serve/follow.h"
@@ -31,18 +31,16 @@ typedef struct tri_serve_front {
   tri_generation *generation;
   tri_serve_defaults defaults;
   tri_runner_sizes sizes;
-  int64_t batch;                     /* texts in progress on all replicas */
-  tri_serve_follow *follow;          /* NULL: the weights stay the same; used by the engine's thread only */
-  int64_t created_s;                 /* time of the start, seconds since 1970 */
-  double ping_s;                     /* longest silence of a stream, seconds */
-  tri_chat_format format;            /* template NULL: the model has no chat template */
-  const char *no_template;           /* reason if there is no template */
-  char turn_end[TRI_TURN_END_BYTES]; /* text that ends an answer; "": none */
+  int64_t batch;            /* texts in progress on all replicas */
+  tri_serve_follow *follow; /* NULL: the weights stay the same; used by the engine's thread only */
+  int64_t created_s;        /* time of the start, seconds since 1970 */
+  double ping_s;            /* longest silence of a stream, seconds */
+  const char *no_template;  /* reason if there is no chat template */
 
   /* Encoding, under its own mutex: */
   pthread_mutex_t encoding;
   tri_encoder *encoder;
-  tri_chat_session *session;
+  tri_chat_prompts chat; /* session NULL: the model has no chat template; turn_end is constant */
 
   /* Under `mutex`: */
   pthread_mutex_t mutex;

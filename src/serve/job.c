@@ -146,7 +146,7 @@ static tri_status render(tri_serve_front *front, const tri_serve_fields *fields,
   json_array_foreach(json_object_get(root, "messages"), i, message) {
     if (status == TRI_OK) status = join_parts(message, i + 1);
   }
-  if (status == TRI_OK) status = tri_chat_session_prompt_as(front->session, root, &how, &rendered);
+  if (status == TRI_OK) status = tri_chat_session_prompt_as(front->chat.session, root, &how, &rendered);
   json_decref(root);
   if (status == TRI_BAD_FILE) status = tri_fail(TRI_BAD_USAGE, "%s", tri_status_message());
   TRI_TRY(status);
@@ -160,7 +160,8 @@ static tri_status render(tri_serve_front *front, const tri_serve_fields *fields,
 }
 
 tri_status tri_serve_encode_chat(tri_serve_front *front, const tri_serve_fields *fields, tri_serve_prompt *out) {
-  if (front->session == NULL) return tri_fail(TRI_BAD_USAGE, "the model has no chat template: %s", front->no_template);
+  if (front->chat.session == NULL)
+    return tri_fail(TRI_BAD_USAGE, "the model has no chat template: %s", front->no_template);
   if (json_array_size(fields->messages) == 0) return tri_fail(TRI_BAD_USAGE, "`messages` is an empty list");
   pthread_mutex_lock(&front->encoding);
   const tri_status status = render(front, fields, out);
@@ -252,7 +253,8 @@ static tri_status begin_texts(tri_serve_job *job) {
   const tri_serve_fields *f = &job->fields;
   const int64_t count = job->num_prompts * f->best_of;
   for (int i = 0; i < f->num_stops; i++) job->stops[job->num_stops++] = f->stops[i];
-  if (f->chat && !f->ignore_eos && job->front->turn_end[0] != '\0') job->stops[job->num_stops++] = job->front->turn_end;
+  if (f->chat && !f->ignore_eos && job->front->chat.turn_end[0] != '\0')
+    job->stops[job->num_stops++] = job->front->chat.turn_end;
   TRI_TRY(tri_alloc("texts", (size_t)count, sizeof *job->texts, &job->texts));
   TRI_TRY(tri_alloc("texts", (size_t)count, sizeof *job->sent_tokens, &job->sent_tokens));
   for (int64_t p = 0; p < job->num_prompts; p++) {

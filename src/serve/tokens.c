@@ -112,11 +112,11 @@ tri_http_reply tri_serve_tokenizer_info(const tri_serve_front *front) {
   const tri_tokenizer *tokenizer = front->generation->tokenizer;
   int beginning = 0;
   const int32_t *begins = tri_tokenizer_beginning(tokenizer, &beginning);
-  json_t *eos = variable_of(&front->format, "eos_token"), *bos = variable_of(&front->format, "bos_token");
+  json_t *eos = variable_of(&front->chat.format, "eos_token"), *bos = variable_of(&front->chat.format, "bos_token");
   if (json_is_null(eos)) eos = token_or_null(tokenizer, tri_tokenizer_end_of_text(tokenizer));
   if (json_is_null(bos)) bos = token_or_null(tokenizer, beginning > 0 ? begins[0] : -1);
-  json_t *chat = front->session == NULL ? json_null() : tri_chat_format_json(&front->format);
+  json_t *chat = front->chat.session == NULL ? json_null() : tri_chat_format_json(&front->chat.format);
   return tri_serve_json(200, json_pack("{s:o, s:o, s:o, s:o, s:I}", "eos_token", eos, "bos_token", bos, "pad_token",
-                                       variable_of(&front->format, "pad_token"), "chat_template", chat, "vocab_size",
-                                       (json_int_t)tri_tokenizer_vocab_size(tokenizer)));
+                                       variable_of(&front->chat.format, "pad_token"), "chat_template", chat,
+                                       "vocab_size", (json_int_t)tri_tokenizer_vocab_size(tokenizer)));
 }

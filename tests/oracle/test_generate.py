@@ -119,12 +119,12 @@ def test_many_prompts(folder, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"prompt": 3}\n')
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(dict(id=i, system="be brief", prompt=p)) + "\n" for i, p in enumerate(prompts)))
     done = generate(folder, "--prompts", tmp_path / "more.jsonl", *words)
-    assert lines_of(done) == got and done.stderr.count(b"more.jsonl line 1: only `prompt` of each line is read; `id` is not part of the text") == 1
+    assert lines_of(done) == got and done.stderr.count(b"more.jsonl line 1: only `prompt` or `messages` of each line is read; `id` is not part of the text") == 1
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(dict(id=None, prompt=p)) + "\n" for p in prompts[:1]))
     assert b"is not part of the text" not in generate(folder, "--prompts", tmp_path / "more.jsonl", "--tokens", 1).stderr
     (tmp_path / "p.jsonl").rename(tmp_path / "p.json")
     assert b"p.json is read as plain text, a prompt a line, though its first line is JSON; name it .jsonl" in generate(folder, "--prompts", tmp_path / "p.json", *words).stderr
-    assert b"bad.jsonl line 1 has no prompt" in generate(folder, "--prompts", tmp_path / "bad.jsonl", status=4).stderr
+    assert b"bad.jsonl line 1: no prompt" in generate(folder, "--prompts", tmp_path / "bad.jsonl", status=4).stderr
     (tmp_path / "none.txt").write_text("\n\n")
     assert b"has no prompt" in generate(folder, "--prompts", tmp_path / "none.txt", status=4).stderr
 
@@ -243,7 +243,13 @@ def test_chat(folder, system):
 
 def test_chat_options(folder, tmp_path):
     assert b"go with --chat" in generate(folder, "--prompt", "a", "--system", "b", status=2).stderr
-    assert b"takes no --prompt" in generate(folder, "--prompt", "a", "--chat", status=2).stderr
+    for words, said in {
+        ("--chat", "--samples", 2): b"--samples needs --prompt",
+        ("--chat", "--dry-run"): b"are not for a conversation",
+        ("--chat", "-n", 2): b"a conversation has one text at a time",
+        ("--chat", "--prompt", "a" * POSITIONS): b"leaves no room for an answer",
+    }.items():
+        assert said in generate(folder, *words, status=2, input=b"a\n").stderr
     bare = tmp_path / "bare"
     bare.mkdir()
     for file in folder.iterdir():
@@ -252,6 +258,51 @@ def test_chat_options(folder, tmp_path):
     said = generate(bare, "--chat", status=4, input=b"a\n").stderr
     assert b"there is no chat template" in said and b"--chat-template none" not in said  # which a conversation cannot go by
     assert b"give one with --chat-template FILE" in generate(bare, "--chat", "--chat-template", "none", status=2, input=b"a\n").stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--batch", 1], ["-n", 2]], ids=["batch", "one", "ranks"])
+def test_conversations_as_prompts(folder, tmp_path, more):
+    """Messages in a file go through the template, and each answer is that of the rendered prompt. With --chat a text is a message."""
+    def user(text):
+        return dict(role="user", content=text)
+
+    def rendered(messages):
+        return "".join(f"{m['role'][0]}{m['content']}~" for m in messages) + "a"
+
+    (tmp_path / "short.jinja").write_text("{% for m in messages %}{{ m.role[0] }}{{ m.content }}~{% endfor %}{% if add_generation_prompt %}a{% endif %}")
+    more = ["--chat-template", tmp_path / "short.jinja", *more]
+    lists = [[user("ahoy")], [dict(role="system", content="brief"), user("row"), dict(role="assistant", content="sea"), user("deck")], [user("mast")]]
+    file = tmp_path / "chats.jsonl"
+    file.write_text(json.dumps(dict(messages=lists[0])) + "\n" + json.dumps(dict(prompt=lists[1])) + "\n" + json.dumps("ship") + "\n" + json.dumps(dict(messages=lists[2], id=3)) + "\n")
+    prompts = [rendered(lists[0]), rendered(lists[1]), "ship", rendered(lists[2])]
+    done = generate(folder, "--prompts", file, "--tokens", 8, "--samples", 2, "--json", "--logprobs", 2, *more)
+    assert b"`id` is not part of the text" in done.stderr
+    got = lines_of(done)
+    assert [line["prompt"] for line in got] == [prompt for prompt in prompts for _ in range(2)]
+    assert [line.get("message") for line in got] == [message for message in ["ahoy", "deck", None, "mast"] for _ in range(2)]
+    for line in got:
+        (alone,) = [other for other in lines_of(generate(folder, "--prompt", line["prompt"], "--tokens", 8, "--samples", 2, "--json")) if other["sample"] == line["sample"]]
+        whole = alone["text"] if line["prompt"] == "ship" else first_stop(alone["text"], ["~"])[0]
+        assert line["text"] == whole
+    (one,) = lines_of(generate(folder, "--chat", "--prompt", "mast", "--tokens", 8, "--json", "--logprobs", 2, *more))
+    assert one == dict(got[6], number=0)
+    shown = generate(folder, "--chat", "--prompt", "mast", "--tokens", 8, *more).stdout
+    assert shown.decode() == one["text"] + "\n"
+    several = generate(folder, "--chat", "--system", "brief", "--prompts", "-", "--tokens", 8, "--json", *more, input=b"mast\nship\n")
+    assert [line["prompt"] for line in lines_of(several)] == [rendered([dict(role="system", content="brief"), user(text)]) for text in ("mast", "ship")]
+
+
+def test_conversations_that_cannot_be_answered(folder, tmp_path):
+    file = tmp_path / "chats.jsonl"
+    user = dict(role="user", content="a")
+    for record, status, said in [
+        (dict(messages=[user, dict(role="assistant", content="b")]), 4, "line 1: the last message is the assistant's"), (dict(messages=[]), 4, "the list of messages is empty"),
+        (dict(messages="x"), 4, "line 1: no prompt: write"), (dict(messages=[dict(role="user", content=5)]), 4, "`content` is a number"), (["a"], 4, "no prompt: write"),
+        ("plain", 2, "has no conversations"),
+    ]:
+        file.write_text(json.dumps(record) + "\n")
+        more = ["--system", "x"] if record == "plain" else []
+        assert said in generate(folder, "--prompts", file, *more, status=status).stderr.decode()
 
 
 # ---- log-probabilities, caches and plans ----------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 #include "cli/running/chat_choice.h"
 
-#include <stdio.h>
-
 static tri_status add_chat_set(void *values, const char *text) {
   tri_chat_choice *out = values;
   if (out->num_sets == TRI_MOST_CHAT_SETS) {
@@ -19,19 +17,13 @@ const tri_option tri_chat_choice_rows[] = {
     {TRI_READ("chat-set", add_chat_set)},
     {0}};
 
-tri_status tri_chat_choice_format(const tri_chat_choice *choice, const tri_generation *g, tri_chat_format *out) {
-  const int32_t id = tri_tokenizer_end_of_text(g->tokenizer);
-  char end[256] = "";
-  size_t bytes = 0;
-  const char *token = tri_tokenizer_token(g->tokenizer, id, &bytes);
-  if (id >= 0 && bytes < sizeof end) snprintf(end, sizeof end, "%.*s", (int)bytes, token);
+tri_status tri_chat_choice_open(const tri_chat_choice *choice, const tri_generation *g, tri_chat_prompts *out) {
   const tri_chat_format_options options = {
       .tokenizer = g->tokenizer_file,
       .file = choice->file,
       .asked = true,
       .set = choice->sets,
       .num_set = choice->num_sets,
-      .end = end,
   };
-  return tri_chat_format_create(&options, out);
+  return tri_chat_prompts_open(&options, out);
 }

@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_RUNNING_CHAT_CHOICE_H
 #define TRI_CLI_RUNNING_CHAT_CHOICE_H
 
-#include "chat/format.h"
+#include "chat/prompts.h"
 #include "generation/generation.h"
 #include "options/option_rows.h"
 
@@ -16,9 +16,8 @@ typedef struct tri_chat_choice {
 
 extern const tri_option tri_chat_choice_rows[];
 
-/* Creates the format of a model's conversations. Fails with TRI_BAD_FILE if there is no template. Release with
- * tri_chat_format_release, also after a failure. */
-tri_status tri_chat_choice_format(const tri_chat_choice *choice, const tri_generation *generation,
-                                  tri_chat_format *out);
+/* Opens the template of a model's conversations. Fails with TRI_BAD_FILE if there is none. Release with
+ * tri_chat_prompts_close, also after a failure. */
+tri_status tri_chat_choice_open(const tri_chat_choice *choice, const tri_generation *generation, tri_chat_prompts *out);
 
 #endif

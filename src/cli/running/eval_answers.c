@@ -64,8 +64,8 @@ static tri_status apply_template(session *s) {
     tri_eval_chat_warn_unused(g->tokenizer_file, asked->model);
     return TRI_OK;
   }
-  TRI_TRY(tri_eval_chat_open(g->tokenizer_file, g->tokenizer, asked->system, &s->chat));
-  if (s->chat.turn_end[0] != '\0') s->request.stops[s->request.num_stops++] = s->chat.turn_end;
+  TRI_TRY(tri_eval_chat_open(g->tokenizer_file, asked->system, &s->chat));
+  if (s->chat.prompts.turn_end[0] != '\0') s->request.stops[s->request.num_stops++] = s->chat.prompts.turn_end;
   for (int64_t i = 0; i < s->questions.count; i++) {
     TRI_TRY(tri_eval_chat_apply(&s->chat, &nothing, &s->questions.list[i].prompt));
   }

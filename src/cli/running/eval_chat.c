@@ -8,29 +8,21 @@
 
 enum { SHOWN_BYTES = 1000 };
 
-tri_status tri_eval_chat_open(const char *tokenizer_file, const tri_tokenizer *tokenizer, const char *system,
-                              tri_eval_chat *out) {
-  const int32_t id = tri_tokenizer_end_of_text(tokenizer);
-  char end[256] = "";
-  size_t bytes = 0;
-  const char *token = tri_tokenizer_token(tokenizer, id, &bytes);
-  if (id >= 0 && bytes < sizeof end) snprintf(end, sizeof end, "%.*s", (int)bytes, token);
-  const tri_chat_format_options options = {.tokenizer = tokenizer_file, .asked = true, .optional = true, .end = end};
+tri_status tri_eval_chat_open(const char *tokenizer_file, const char *system, tri_eval_chat *out) {
+  const tri_chat_format_options options = {.tokenizer = tokenizer_file, .asked = true, .optional = true};
   out->system = system;
-  TRI_TRY(tri_chat_format_create(&options, &out->format));
-  if (out->format.template == NULL) {
+  TRI_TRY(tri_chat_prompts_open(&options, &out->prompts));
+  if (out->prompts.session == NULL) {
     return tri_fail(TRI_BAD_FILE,
                     "--chat: the folder of %s has no chat template, neither chat_template.jinja nor \"chat_template\" "
                     "in tokenizer_config.json; leave --chat out, or copy the template there",
                     tokenizer_file);
   }
-  TRI_TRY(tri_chat_session_create(&out->format, &out->session));
-  return tri_chat_session_turn_end(out->session, out->turn_end);
+  return TRI_OK;
 }
 
 void tri_eval_chat_close(tri_eval_chat *chat) {
-  tri_chat_session_destroy(chat->session);
-  tri_chat_format_release(&chat->format);
+  tri_chat_prompts_close(&chat->prompts);
   *chat = (tri_eval_chat){0};
 }
 
@@ -57,7 +49,7 @@ tri_status tri_eval_chat_apply(tri_eval_chat *chat, const tri_judge_text *descri
   tri_status status = add_system(chat, description, messages);
   json_t *user = json_pack("{s:s, s:o}", "role", "user", "content", json_stringn(question->text, question->bytes));
   if (status == TRI_OK && json_array_append_new(messages, user) != 0) status = out_of_memory();
-  if (status == TRI_OK) status = tri_chat_session_prompt(chat->session, root, &text, &bytes);
+  if (status == TRI_OK) status = tri_chat_prompts_render(&chat->prompts, messages, NULL, NULL, &text, &bytes);
   json_decref(root);
   TRI_TRY(status);
   json_t *rendered = json_stringn(text, bytes);

@@ -2,22 +2,18 @@
 #ifndef TRI_CLI_RUNNING_EVAL_CHAT_H
 #define TRI_CLI_RUNNING_EVAL_CHAT_H
 
-#include "chat/session.h"
+#include "chat/prompts.h"
 #include "judge/lines.h"
-#include "tokenizer/tokenizer.h"
 
 /* Starts as {0}. */
 typedef struct tri_eval_chat {
-  tri_chat_format format;
-  tri_chat_session *session;
+  tri_chat_prompts prompts;
   const char *system; /* text of the system message; NULL: none */
-  char turn_end[TRI_TURN_END_BYTES];
 } tri_eval_chat;
 
 /* Reads the chat template next to a tokenizer.json. Fails with TRI_BAD_FILE if there is none. Release with
  * tri_eval_chat_close, also after a failure. */
-tri_status tri_eval_chat_open(const char *tokenizer_file, const tri_tokenizer *tokenizer, const char *system,
-                              tri_eval_chat *out);
+tri_status tri_eval_chat_open(const char *tokenizer_file, const char *system, tri_eval_chat *out);
 void tri_eval_chat_close(tri_eval_chat *chat);
 
 /* Replaces a question by the text that asks for its answer. This text has a system message (that of the chat, then

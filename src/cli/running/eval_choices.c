@@ -61,13 +61,12 @@ static tri_status open_tokenizer(const tri_merged *weights, const tri_model *mod
 
 /* Turns questions into prompts. The prompt has the description of the question's form, or is rendered with the model's
  * chat template. */
-static tri_status phrase_questions(session *s, const char *tokenizer_file, const tri_tokenizer *tokenizer,
-                                   tri_pair_encoder *encoder) {
+static tri_status phrase_questions(session *s, const char *tokenizer_file, tri_pair_encoder *encoder) {
   const tri_eval_questions *asked = s->asked;
   tri_eval_chat chat = {.system = NULL};
   tri_status status = TRI_OK;
   if (asked->chat) {
-    status = tri_eval_chat_open(tokenizer_file, tokenizer, asked->system, &chat);
+    status = tri_eval_chat_open(tokenizer_file, asked->system, &chat);
     tri_pair_encoder_expect_rendered(encoder);
   } else {
     tri_eval_chat_warn_unused(tokenizer_file, asked->model);
@@ -94,7 +93,7 @@ static tri_status encode_questions(session *s, const tri_merged *weights, const 
   s->positions = model->max_sequence;
   char file[TRI_PATH_BYTES];
   tri_status status = open_tokenizer(weights, model, s->asked->options, file, &tokenizer, &encoder);
-  if (status == TRI_OK) status = phrase_questions(s, file, tokenizer, encoder);
+  if (status == TRI_OK) status = phrase_questions(s, file, encoder);
   if (status == TRI_OK) {
     status = tri_choice_set_create(s->asked->file, &s->questions, encoder, s->positions, &s->set);
   }

@@ -48,8 +48,11 @@ static const tri_option generate_options[] = {
                                          "too where it is a pipe or a file\n"},
     {TRI_FLAG("chat", chat),
      .help =
-         "  --chat              a conversation: each line of standard input is a message; /quit or its end ends it\n"},
-    {TRI_TEXT("system", system), .help = "  --system TEXT       of a conversation: the system's message\n"},
+         "  --chat              prompts are messages to a chat model, which go through its chat template. Without a "
+         "prompt: a\n"
+         "                      conversation, in which each line of standard input is a message; /quit or its end ends "
+         "it\n"},
+    {TRI_TEXT("system", system), .help = "  --system TEXT       system message of conversations that have none\n"},
     {TRI_INT("tokens", request.tokens, 1, 1 << 24),
      .help = "  --tokens N          tokens to write at most (max_new_tokens of the folder, else 100, or what the model "
              "has positions for;\n"
@@ -58,8 +61,11 @@ static const tri_option generate_options[] = {
      .help = "  --temperature T     0 takes the most likely token each time, 1 draws as the model says (1)\n"},
     {TRI_PATH("prompt-file", prompt_file),
      .help = "  --prompt-file FILE  the same from a file, without the newline at its end\n"},
-    {TRI_PATH("prompts", prompts), .help = "  --prompts FILE      many: one a line, or {\"prompt\": \"...\"} a line of "
-                                           "FILE.jsonl; - is standard input\n"},
+    {TRI_PATH("prompts", prompts),
+     .help =
+         "  --prompts FILE      several prompts, one per line; in FILE.jsonl {\"prompt\": \"...\"}, or a conversation "
+         "{\"messages\":\n"
+         "                      [...]}, which goes through the chat template; - is standard input\n"},
     {TRI_INT("samples", samples, 1, 1 << 20),
      .help = "  --samples N         texts of each prompt, each drawn by itself (1)\n"},
     {TRI_INT("batch", batch, 1, 1 << 12),
@@ -96,30 +102,39 @@ static const tri_option generate_options[] = {
     {TRI_GROUP(request.model, tri_model_options, tri_model_option_rows)},
     {0}};
 
+static bool has_chat_options(const tri_generate_arguments *given) {
+  return given->system != NULL || given->template.file != NULL || given->template.num_sets > 0;
+}
+
 static tri_status check_together(const tri_generate_arguments *given) {
   const int sources = (given->prompt != NULL) + (given->prompt_file != NULL) + (given->prompts != NULL);
   if (sources > 1) return tri_fail(TRI_BAD_USAGE, "generate: --prompt, --prompt-file or --prompts, one of them");
-  if (given->chat && (sources > 0 || given->samples > 0)) {
+  const bool converses = given->chat && sources == 0;
+  if (converses && given->samples > 0) {
     return tri_fail(TRI_BAD_USAGE,
-                    "generate: --chat reads the user's messages from standard input, one per line, and takes no "
-                    "--prompt, --prompt-file, --prompts or --samples");
+                    "generate: --chat without --prompt or --prompts is a conversation with one answer to each line of "
+                    "standard input; --samples needs --prompt, --prompt-file or --prompts");
   }
   if (given->logprobs >= 0 && !given->json) {
     return tri_fail(TRI_BAD_USAGE, "generate: --logprobs %ld are printed as JSON: give --json, too",
                     (long)given->logprobs);
   }
-  if (given->chat && (given->logprobs >= 0 || given->cache_bytes > 0 || given->dry_run)) {
-    return tri_fail(TRI_BAD_USAGE, "generate: --logprobs, --cache and --dry-run are not for --chat");
+  if (converses && (given->logprobs >= 0 || given->cache_bytes > 0 || given->dry_run)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "generate: --logprobs, --cache and --dry-run are not for a conversation; give a message: --chat "
+                    "--prompt TEXT, or --prompts FILE");
   }
-  if (given->chat && (given->ranks > 1 || given->request.tensor > 1)) {
+  if (converses && (given->ranks > 1 || given->request.tensor > 1)) {
     return tri_fail(
         TRI_BAD_USAGE,
-        "generate: a conversation has one text at a time, so --chat takes neither -n nor --tensor; --threads gives it "
-        "more cores");
+        "generate: a conversation has one text at a time, so --chat without --prompt or --prompts takes neither -n nor "
+        "--tensor; --threads gives it more cores");
   }
   TRI_TRY(tri_check_guess_options("generate", &given->request));
-  if (!given->chat && (given->system != NULL || given->template.file != NULL || given->template.num_sets > 0)) {
-    return tri_fail(TRI_BAD_USAGE, "generate: --system, --chat-template and --chat-set go with --chat");
+  if (!given->chat && given->prompts == NULL && has_chat_options(given)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "generate: --system, --chat-template and --chat-set go with --chat, or with conversations in "
+                    "--prompts FILE.jsonl");
   }
   return TRI_OK;
 }
@@ -153,7 +168,7 @@ static bool input_is_piped(void) {
 
 static bool is_dash(const char *text) { return strcmp(text, "-") == 0; }
 
-static tri_status read_prompts(const tri_generate_arguments *given, tri_prompts *out) {
+static tri_status read_sources(const tri_generate_arguments *given, tri_prompts *out) {
   if (given->prompts != NULL) return tri_prompts_add_lines(out, is_dash(given->prompts) ? NULL : given->prompts);
   if (given->prompt_file != NULL) {
     return tri_prompts_add_file(out, is_dash(given->prompt_file) ? NULL : given->prompt_file);
@@ -163,6 +178,19 @@ static tri_status read_prompts(const tri_generate_arguments *given, tri_prompts 
   }
   if (given->prompt != NULL || input_is_piped()) return tri_prompts_add_file(out, NULL);
   return tri_prompts_add(out, "", 0);
+}
+
+static tri_status read_prompts(const tri_generate_arguments *given, const tri_generation *g, tri_prompts *out) {
+  out->generation = g;
+  out->template = &given->template;
+  out->system = given->system;
+  out->chat = given->chat;
+  TRI_TRY(read_sources(given, out));
+  if (out->rendering.session != NULL || !has_chat_options(given)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE,
+                  "generate: %s has no conversations, so --system, --chat-template and --chat-set have no effect; "
+                  "with --chat each line is a message",
+                  given->prompts);
 }
 
 /* ---- the texts --------------------------------------------------------------------------------------------------- */
@@ -177,10 +205,14 @@ typedef struct generate_texts {
       nameless; /* made: number of tokens of all texts; nameless: number of those that the tokenizer does not know */
   int64_t complete; /* number of texts in the output that were not cancelled */
   size_t decoded;
+  const char *stops[TRI_MOST_STOPS]; /* [num_stops], strings that end the answers of conversations */
+  int num_stops;
 } generate_texts;
 
-static tri_status print_json(const tri_generation *g, const tri_written *text) {
-  json_t *line = tri_generation_json(g, text);
+static tri_status print_json(const generate_texts *t, const tri_written *text) {
+  const char *message = t->prompts.messages[text->number];
+  json_t *line = tri_generation_json(&t->generation, text);
+  if (line != NULL && message != NULL) json_object_set_new(line, "message", json_string(message));
   char *dumped = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
   json_decref(line);
   if (dumped == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a text as JSON");
@@ -190,13 +222,15 @@ static tri_status print_json(const tri_generation *g, const tri_written *text) {
 }
 
 static tri_status print_text(const generate_texts *t, const tri_written *text) {
-  if (t->given->json) return print_json(&t->generation, text);
+  const char *message = t->prompts.messages[text->number];
+  if (t->given->json) return print_json(t, text);
   if (text->grew != NULL) return TRI_OK;
   if (t->prompts.count > 1) printf("--- prompt %ld", (long)text->number + 1);
   if (t->texts.samples > 1)
     printf("%s sample %ld", t->prompts.count > 1 ? "," : "---", (long)text->sampling.sample + 1);
   fputs(" ---\n", stdout);
-  fwrite(text->prompt, 1, text->prompt_bytes, stdout);
+  if (message != NULL) printf("%s\n", message);
+  if (message == NULL) fwrite(text->prompt, 1, text->prompt_bytes, stdout);
   fwrite(text->text.text, 1, text->text.bytes, stdout);
   fputc('\n', stdout);
   return TRI_OK;
@@ -247,7 +281,7 @@ static tri_status write_texts(generate_texts *t) {
   const double begin_s = tri_clock_s();
   if (streams) {
     t->texts.list[0].grew = tri_written_print;
-    fwrite(t->texts.list[0].prompt, 1, t->texts.list[0].prompt_bytes, stdout);
+    if (t->prompts.messages[0] == NULL) fwrite(t->texts.list[0].prompt, 1, t->texts.list[0].prompt_bytes, stdout);
     fflush(stdout);
   }
   report_progress(t);
@@ -283,6 +317,28 @@ static tri_status help_with_texts(generate_texts *t) {
   return tri_texts_write(&t->texts, NULL, NULL);
 }
 
+/* Lets the answers of conversations end with a turn, and checks that their prompts are read as a whole. */
+static tri_status prepare_answers(generate_texts *t) {
+  const tri_generate_arguments *given = t->given;
+  const int64_t model = t->generation.model.max_sequence;
+  const int64_t most = given->context > 0 && given->context < model ? given->context : model;
+  const char *turn_end = t->prompts.rendering.turn_end;
+  for (int i = 0; i < given->request.num_stops; i++) t->stops[t->num_stops++] = given->request.stops[i];
+  if (turn_end[0] != '\0') t->stops[t->num_stops++] = turn_end;
+  for (int64_t i = 0; i < t->texts.count; i++) {
+    tri_written *text = &t->texts.list[i];
+    if (t->prompts.messages[text->number] == NULL) continue;
+    text->text.stops = t->stops;
+    text->text.num_stops = t->num_stops;
+    if (text->prompt_tokens < most) continue;
+    return tri_fail(TRI_BAD_USAGE,
+                    "generate: prompt %ld has %ld tokens with the chat template, which leaves no room for an answer "
+                    "in %ld positions; shorten it",
+                    (long)text->number + 1, (long)text->prompt_tokens, (long)most);
+  }
+  return TRI_OK;
+}
+
 static tri_status generate_texts_of(generate_texts *t, const tri_generate_arguments *given) {
   const int ranks = given->request.group->size;
   t->given = given;
@@ -292,28 +348,31 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
     return tri_fail(TRI_BAD_USAGE, "--unmerged is for an adapter, and %s has all weights of its model; leave it out",
                     tri_checkpoint_path(t->generation.weights.named));
   }
-  if (given->chat && ranks > 1) {
+  const bool converses = given->chat && given->prompt == NULL && given->prompt_file == NULL && given->prompts == NULL;
+  if (converses && ranks > 1) {
     if (!tri_generation_leads(&t->generation)) return tri_fail(TRI_BAD_USAGE, "%s", "");
     return tri_fail(TRI_BAD_USAGE,
                     "generate: a conversation has one text at a time, and this job has %d ranks: start one process",
                     ranks);
   }
-  if (given->chat) return tri_generate_chat(given, &t->generation);
+  if (converses) return tri_generate_chat(given, &t->generation);
   t->texts.generation = &t->generation;
   if (!tri_generation_leads(&t->generation)) return help_with_texts(t);
-  TRI_TRY(read_prompts(given, &t->prompts));
+  TRI_TRY(read_prompts(given, &t->generation, &t->prompts));
   const tri_texts_request request = {
       .prompts = t->prompts.list,
       .num_prompts = t->prompts.count,
       .samples = given->samples,
       .batch = given->batch,
       .tokens = t->generation.tokens,
+      .usual_tokens = t->prompts.rendering.session != NULL ? TRI_USUAL_ANSWER : 0,
       .context = given->context,
       .cache_bytes = given->cache_bytes,
       .requested = {.log_prob = given->logprobs >= 0, .likeliest = given->logprobs > 0 ? given->logprobs : 0},
       .prompt_scores = given->logprobs >= 0,
   };
   TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));
+  TRI_TRY(prepare_answers(t));
   if (given->dry_run) return tri_generate_plan(&t->texts, given->ranks);
   TRI_TRY(tri_texts_load(&t->texts));
   log_idle_replicas(t);
@@ -366,7 +425,7 @@ const tri_command tri_command_generate = {
     .usage =
         "usage: trireme generate CHECKPOINT --prompt TEXT [options]\n"
         "       trireme generate CHECKPOINT --prompts FILE [--samples N] [-n RANKS] [--json] [options]\n"
-        "       trireme generate CHECKPOINT --chat [--system TEXT] [options]\n"
+        "       trireme generate CHECKPOINT --chat [--system TEXT] [--prompt TEXT | --prompts FILE] [options]\n"
         "\n"
         "Continues texts, or holds a conversation. CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging "
         "Face\n"

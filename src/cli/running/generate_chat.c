@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
-#include "chat/session.h"
 #include "cli/running/chat_choice.h"
 #include "cli/running/generate.h"
 #include "files/lines.h"
@@ -17,15 +16,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { USUAL_POSITIONS = 4096, USUAL_ANSWER = 512, LONGEST_LINE_BYTES = 16 << 20 };
+enum { USUAL_POSITIONS = 4096, LONGEST_LINE_BYTES = 16 << 20 };
 
 typedef struct chat {
   const tri_generate_arguments *given;
   tri_generation *generation;
-  tri_chat_format format;
-  tri_chat_session *session;
+  tri_chat_prompts prompts;
   json_t *messages;
-  char turn_end[TRI_TURN_END_BYTES];
   const char *stops[TRI_MOST_STOPS];
   int num_stops;
   bool forgot; /* whether the user was informed that messages are left out */
@@ -36,13 +33,11 @@ static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out 
 
 /* ---- the template ------------------------------------------------------------------------------------------------ */
 
-static tri_status chat_format(chat *c) {
+static tri_status open_template(chat *c) {
   const tri_generate_arguments *given = c->given;
-  TRI_TRY(tri_chat_choice_format(&given->template, c->generation, &c->format));
-  TRI_TRY(tri_chat_session_create(&c->format, &c->session));
-  TRI_TRY(tri_chat_session_turn_end(c->session, c->turn_end));
+  TRI_TRY(tri_chat_choice_open(&given->template, c->generation, &c->prompts));
   for (int i = 0; i < given->request.num_stops; i++) c->stops[c->num_stops++] = given->request.stops[i];
-  if (c->turn_end[0] != '\0') c->stops[c->num_stops++] = c->turn_end;
+  if (c->prompts.turn_end[0] != '\0') c->stops[c->num_stops++] = c->prompts.turn_end;
   return TRI_OK;
 }
 
@@ -55,18 +50,12 @@ static tri_status say(chat *c, const char *role, const char *text, size_t bytes)
 
 /* Renders the messages so far to the prompt of the next answer. */
 static tri_status render_chat(chat *c, tri_written *out) {
-  const int64_t tokens = c->generation->tokens > 0 ? c->generation->tokens : USUAL_ANSWER;
+  const int64_t tokens = c->generation->tokens > 0 ? c->generation->tokens : TRI_USUAL_ANSWER;
   const char *text = NULL;
   size_t bytes = 0;
-  json_t *root = json_pack("{s:o}", "messages", json_deep_copy(c->messages));
-  if (root == NULL) return out_of_memory();
-  tri_status status = tri_chat_session_prompt(c->session, root, &text, &bytes);
-  if (status == TRI_OK) {
-    const tri_prompt prompt = {.text = text, .bytes = bytes, .rendered = true};
-    status = tri_written_begin(c->generation, &prompt, tokens, out);
-  }
-  json_decref(root);
-  return status;
+  TRI_TRY(tri_chat_prompts_render(&c->prompts, c->messages, NULL, NULL, &text, &bytes));
+  const tri_prompt prompt = {.text = text, .bytes = bytes, .rendered = true};
+  return tri_written_begin(c->generation, &prompt, tokens, out);
 }
 
 /* Removes the oldest question and its answer. Returns false if only one question is left. */
@@ -158,7 +147,7 @@ static tri_status chat_set_up(chat *c) {
   const tri_generate_arguments *given = c->given;
   const int64_t most = given->context > 0 ? given->context : USUAL_POSITIONS;
   const int64_t positions = most < g->model.max_sequence ? most : g->model.max_sequence;
-  TRI_TRY(chat_format(c));
+  TRI_TRY(open_template(c));
   c->messages = json_array();
   if (c->messages == NULL) return out_of_memory();
   if (given->system != NULL) TRI_TRY(say(c, "system", given->system, strlen(given->system)));
@@ -177,8 +166,7 @@ tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation
   tri_status status = chat_set_up(c);
   if (status == TRI_OK) status = converse(c);
   json_decref(c->messages);
-  tri_chat_session_destroy(c->session);
-  tri_chat_format_release(&c->format);
+  tri_chat_prompts_close(&c->prompts);
   tri_free(c);
   return status;
 }

@@ -1,20 +1,31 @@
-/* Prompts from files and from standard input. */
+/* Prompts from options, files and standard input: plain texts, or conversations, which go through a chat template. */
 #ifndef TRI_CLI_RUNNING_PROMPTS_H
 #define TRI_CLI_RUNNING_PROMPTS_H
 
+#include "cli/running/chat_choice.h"
 #include "generation/written.h"
 
 /* Starts as {0}. */
 typedef struct tri_prompts {
   tri_prompt *list;
+  char **messages; /* [count], the last message of each conversation; NULL for a plain text */
   int64_t count, room;
+
+  /* Set before prompts are added: */
+  const tri_generation *generation; /* model that answers conversations */
+  const tri_chat_choice *template;  /* its template */
+  const char *system;               /* text of a system message for conversations that have none; NULL: none */
+  bool chat; /* whether plain texts are questions, each a conversation with one message of the user */
+
+  tri_chat_prompts rendering; /* not open before the first conversation */
 } tri_prompts;
 
 tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes);
 /* Adds a whole file as one prompt, without the newline at its end. If `path` is NULL, reads standard input. */
 tri_status tri_prompts_add_file(tri_prompts *prompts, const char *path);
-/* Adds each line of a file as a prompt. In a file NAME.jsonl a line is {"prompt": "..."} or a string, in JSON. Ignores
- * empty lines. If `path` is NULL, reads plain lines from standard input. */
+/* Adds each line of a file as a prompt. In a file NAME.jsonl a line is {"prompt": "..."} or a string, in JSON, or a
+ * conversation: {"messages": [...]}, or {"prompt": [...]} with a list of messages, perhaps with "tools" and
+ * "chat_template_kwargs". Ignores empty lines. If `path` is NULL, reads plain lines from standard input. */
 tri_status tri_prompts_add_lines(tri_prompts *prompts, const char *path);
 void tri_prompts_release(tri_prompts *prompts);
 

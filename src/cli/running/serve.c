@@ -205,16 +205,14 @@ static void choose_name(const serve_arguments *given, char out[TRI_SERVE_NAME_BY
 
 /* Prepares conversations. A model without a template serves completions only. */
 static tri_status set_up_chat(const serve_arguments *given, tri_serve_front *front, char *reason, size_t bytes) {
-  const tri_status status = tri_chat_choice_format(&given->template, front->generation, &front->format);
+  const tri_status status = tri_chat_choice_open(&given->template, front->generation, &front->chat);
   if (status == TRI_BAD_FILE && given->template.file == NULL) {
     snprintf(reason, bytes, "%s", tri_status_message());
     front->no_template = reason;
     tri_log("no chats are served: %s", reason);
     return TRI_OK;
   }
-  TRI_TRY(status);
-  TRI_TRY(tri_chat_session_create(&front->format, &front->session));
-  return tri_chat_session_turn_end(front->session, front->turn_end);
+  return status;
 }
 
 /* ---- serving ----------------------------------------------------------------------------------------------------- */
@@ -331,8 +329,7 @@ static tri_status serve_work(void *context, const tri_group *group, int threads)
   tri_http_server_stop(s->server);
   tri_generation_close(&s->generation);
   tri_encoder_destroy(s->front.encoder);
-  tri_chat_session_destroy(s->front.session);
-  tri_chat_format_release(&s->front.format);
+  tri_chat_prompts_close(&s->front.chat);
   tri_free(s->keys.text);
   pthread_cond_destroy(&s->front.wake);
   pthread_mutex_destroy(&s->front.mutex);
