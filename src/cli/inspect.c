@@ -14,6 +14,7 @@
 #include "files/hub.h"
 #include "model/family.h"
 #include "options/inspect_corpus.h"
+#include "options/show_documents.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -354,28 +355,48 @@ static bool names_corpus(char *name) {
 }
 
 typedef struct inspect_arguments {
-  bool json, all, verify, no_verify;
+  bool json, all, verify, no_verify, ids;
   const char *model, *tokenizer;
-  int64_t sequence;
+  int64_t sequence, show, seed; /* show: 0 if not given; seed: -1 if not given */
 } inspect_arguments;
 
 #define TRI_OPTION_VALUES inspect_arguments
-static const tri_option inspect_options[] = {
-    {TRI_FLAG("json", json)},           {TRI_FLAG("all", all)},
-    {TRI_FLAG("verify", verify)},       {TRI_FLAG("no-verify", no_verify)},
-    {TRI_PATH("model", model)},         {TRI_INT("sequence", sequence, 1, 1 << 30)},
-    {TRI_PATH("tokenizer", tokenizer)}, {0}};
+static const tri_option inspect_options[] = {{TRI_FLAG("json", json)},
+                                             {TRI_FLAG("all", all)},
+                                             {TRI_FLAG("verify", verify)},
+                                             {TRI_FLAG("no-verify", no_verify)},
+                                             {TRI_PATH("model", model)},
+                                             {TRI_INT("sequence", sequence, 1, 1 << 30)},
+                                             {TRI_PATH("tokenizer", tokenizer)},
+                                             {TRI_INT("show", show, 1, 1 << 20)},
+                                             {TRI_INT("seed", seed, 0, INT64_MAX)},
+                                             {TRI_FLAG("ids", ids)},
+                                             {0}};
+
+static tri_status show_corpus(const inspect_arguments *given, const char *prefix) {
+  const tri_show_request request = {.prefix = prefix,
+                                    .tokenizer = given->tokenizer,
+                                    .count = given->show,
+                                    .seed = given->seed,
+                                    .ids = given->ids,
+                                    .json = given->json};
+  if (given->sequence > 0) return tri_fail(TRI_BAD_USAGE, "inspect: --sequence or --show, not both");
+  return tri_show_documents(&request);
+}
 
 static tri_status inspect_run(int count, char **arguments) {
   const tri_option_table table = {.command = "inspect", .rows = inspect_options};
-  inspect_arguments given = {0};
+  inspect_arguments given = {.seed = -1};
   int first = 0;
   TRI_TRY(tri_options_parse(&table, count, arguments, &given, &first));
   bool corpus = given.model == NULL && first + 1 == count && names_corpus(arguments[first]);
+  if (given.show == 0 && (given.ids || given.seed >= 0))
+    return tri_fail(TRI_BAD_USAGE, "inspect: --ids and --seed go with --show N, which prints documents of a corpus");
+  if (corpus && given.show > 0) return show_corpus(&given, arguments[first]);
   if (corpus) return tri_inspect_corpus(arguments[first], given.tokenizer, given.sequence, given.json);
-  if (given.sequence > 0 || given.tokenizer != NULL) {
+  if (given.sequence > 0 || given.tokenizer != NULL || given.show > 0) {
     return tri_fail(TRI_BAD_USAGE,
-                    "inspect: --sequence and --tokenizer go with a corpus, the prefix of its .bin and "
+                    "inspect: --sequence, --show and --tokenizer go with a corpus, the prefix of its .bin and "
                     ".idx; see trireme inspect --help");
   }
   if (given.model != NULL && first == count) return inspect_model(given.model, given.json, given.all);
@@ -405,6 +426,7 @@ const tri_command tri_command_inspect = {
         "       trireme inspect CHECKPOINT [--verify|--no-verify] [--json]\n"
         "       trireme inspect CHECKPOINT CHECKPOINT [--no-verify]\n"
         "       trireme inspect CORPUS [--sequence T] [--tokenizer FILE] [--json]\n"
+        "       trireme inspect CORPUS --show N [--seed S] [--ids] [--tokenizer FILE] [--json]\n"
         "\n"
         "A preset (configs/models) or a model file: its parameters, counted by part; --all lists each. With --model "
         "also\n"
@@ -418,6 +440,9 @@ const tri_command tri_command_inspect = {
         "A corpus (the prefix of its .bin and .idx): how long its documents are; in sequences of T tokens, how much\n"
         "padding packed documents need, and the share of attention's area that masks leave. If the index has one\n"
         "document, they end at the end-of-text token of FILE, or of the tokenizer.json in the corpus's folder.\n"
+        "--show prints its first N documents as text, or with --seed N drawn at random. The tokens that are learnt are "
+        "green\n"
+        "on a terminal, else in [[ ]]. --ids lists each token; --json prints a line for each document.\n"
         "\n",
     .examples = "example: trireme inspect frontier-175b\n",
     .options = inspect_options,

@@ -6,6 +6,7 @@
 #include "cli/topics.h"
 #include "cli/version.h"
 #include "options/inspect_corpus.h"
+#include "options/show_documents.h"
 
 static tri_status refuse(const char *what) {
   return tri_fail(TRI_UNSUPPORTED,
@@ -27,6 +28,11 @@ tri_status tri_compare_measured(const char *run, const tri_cluster *cluster, con
 
 tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t sequence, bool json) {
   (void)prefix, (void)tokenizer, (void)sequence, (void)json;
+  return refuse("inspect of a corpus");
+}
+
+tri_status tri_show_documents(const tri_show_request *request) {
+  (void)request;
   return refuse("inspect of a corpus");
 }
 

@@ -93,6 +93,10 @@ static const tri_config_key data_keys[] = {
         .help = "packing documents: what to do with documents longer than a sequence: cut into pieces, truncate (keeps "
                 "the beginning) or drop; preferences: refuse, drop or truncate_prompt (cuts the beginning of prompts); "
                 "auto: truncate if a corpus has a mask, refuse of preferences, else cut"),
+    TRI_CONFIG_ROW(FREE, KEY("show_example", data.show_example, TRI_CONFIG_BOOL), .fallback = "true",
+                   .help =
+                       "print the first conversation or pair of preferences when a run begins, with the learnt text "
+                       "marked"),
 };
 const tri_config_table tri_data_table = TRI_CONFIG_TABLE("run file", data_keys);
 

@@ -78,6 +78,7 @@ typedef struct tri_run_config {
     tri_document_use documents;
     tri_packing_use packing;
     tri_too_long too_long; /* in a file the last three are `auto` by default; here they are resolved (resolve_auto.h) */
+    bool show_example;     /* print the first conversation or pair when the run begins */
   } data;
   tri_objective_config objective;
   tri_layout layout;

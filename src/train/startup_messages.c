@@ -5,11 +5,14 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
+#include "data/document_text.h"
 #include "device/libraries.h"
 #include "files/file.h"
 #include "run/learning_rate.h"
 
 #include <string.h>
+
+enum { EXAMPLE_BYTES = 1000 };
 
 /* Logs "19 steps = 2 epochs of 75 sequences". `more`: text to append, or "". */
 static void log_epochs(const tri_training *t, double epochs, int64_t per_epoch, const char *more) {
@@ -330,6 +333,47 @@ void tri_training_announce_text(const tri_training *t) {
   announce_epochs(t);
 }
 
+/* Returns the corpus of a run of conversations or preferences; NULL for other runs. */
+static const tri_corpus *marked_corpus(const tri_training *t) {
+  const tri_corpus *train = t->data.train_corpora[0];
+  if (t->data.preferences.corpus != NULL) return t->data.preferences.corpus;
+  return train != NULL && tri_corpus_has_mask(train) ? train : NULL;
+}
+
+/* Logs the end of a document's text, up to EXAMPLE_BYTES, which contains the last answer. */
+static tri_status log_example(const tri_corpus *corpus, const tri_tokenizer *tokenizer, int64_t document,
+                              const char *name) {
+  static const tri_learnt_marks marks = {"[[", "]]"};
+  const int64_t first = tri_corpus_document(corpus, document), end = tri_corpus_document(corpus, document + 1);
+  char *text = NULL;
+  size_t bytes = 0, begin = 0;
+  TRI_TRY(tri_document_text(corpus, tokenizer, first, end - first, &marks, &text, &bytes));
+  if (bytes > EXAMPLE_BYTES) begin = bytes - EXAMPLE_BYTES;
+  while (begin < bytes && ((unsigned char)text[begin] & 0xC0) == 0x80) begin++; /* inside of a character */
+  tri_log("%s, with the learnt text in [[ ]]: %s%.*s", name, begin > 0 ? "... " : "", (int)(bytes - begin),
+          text == NULL ? "" : text + begin);
+  tri_free(text);
+  return TRI_OK;
+}
+
+/* Logs the first conversation or pair of a run that begins, so that a wrong template or mask is seen. A failure is not
+ * reported: the run reads the same tokens, and reports it. */
+static void announce_example(const tri_training *t) {
+  const tri_corpus *corpus = marked_corpus(t);
+  tri_tokenizer *tokenizer = NULL;
+  if (corpus == NULL || t->progress.step > 0 || !t->config->data.show_example || t->data.tokenizer[0] == '\0') return;
+  if (tri_tokenizer_create(t->data.tokenizer, &tokenizer) != TRI_OK) return;
+  switch (tri_corpus_preferences(corpus)) {
+    case TRI_PREFERENCES_NONE: (void)log_example(corpus, tokenizer, 0, "the first example"); break;
+    case TRI_PREFERENCES_LABELS: (void)log_example(corpus, tokenizer, 0, "the first answer"); break;
+    case TRI_PREFERENCES_PAIRS:
+      if (log_example(corpus, tokenizer, 0, "the first chosen answer") == TRI_OK)
+        (void)log_example(corpus, tokenizer, 1, "the first rejected answer");
+      break;
+  }
+  tri_tokenizer_destroy(tokenizer);
+}
+
 void tri_training_announce(const tri_training *t) {
   const tri_run_config *config = t->config;
   const tri_parameter_table *table = tri_engine_parameters(t->engine);
@@ -367,4 +411,5 @@ void tri_training_announce(const tri_training *t) {
   announce_best(t);
   announce_ignored(t);
   announce_program(t);
+  announce_example(t);
 }
