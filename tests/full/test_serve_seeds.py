@@ -6,12 +6,17 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "oracle"))
 
-from test_serve_bits import ARRANGEMENTS, REQUESTS, check, run  # noqa: E402, F401 (a fixture)
+from test_serve_bits import ARRANGEMENTS, REQUESTS, check, pairs, run  # noqa: E402, F401 (fixtures)
 
 
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_seeds(run, tmp_path, seed):  # noqa: F811
     check(run, tmp_path, seed, REQUESTS)
+
+
+@pytest.mark.parametrize("seed", range(300, 310))
+def test_parts_of_characters(pairs, tmp_path, seed):  # noqa: F811
+    check(pairs[0], tmp_path, seed, REQUESTS, tokenizer=pairs[1])
 
 
 @pytest.mark.parametrize("name", sorted(ARRANGEMENTS))

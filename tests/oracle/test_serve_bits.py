@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 
+import choice_models
 import pytest
 from drawn import drawn_count, turn
 from parity import trireme, words_of
@@ -39,7 +40,38 @@ ARRANGEMENTS = {
 }
 
 
+END = "<|endoftext|>"  # in both models
 PATHS = ["/v1/completions", "/v1/chat/completions"]
+
+
+class Bytes:
+    """The tokenizer of serving.make_model: a token for each byte, and one that ends a text."""
+
+    def ids(self, text):
+        return list(text.encode())
+
+    def bytes_of(self, id):
+        return END.encode() if id == 256 else bytes([id])
+
+
+class Pairs:
+    """A tokenizer of byte pairs: a token may have a part of a character, or parts of two."""
+
+    def __init__(self, document):
+        import tokenizers
+        from tokenizers.pre_tokenizers import ByteLevel
+
+        self.tokenizer = tokenizers.Tokenizer.from_str(json.dumps(document))
+        letters, printed = sorted(ByteLevel.alphabet()), set([*range(33, 127), *range(161, 173), *range(174, 256)])
+        self.byte_of = dict(zip((chr(byte) for byte in sorted(printed)), sorted(printed)))
+        self.byte_of.update(zip([letter for letter in letters if letter not in self.byte_of], [byte for byte in range(256) if byte not in printed]))
+
+    def ids(self, text):
+        return self.tokenizer.encode(text).ids
+
+    def bytes_of(self, id):
+        token = self.tokenizer.id_to_token(id) or ""  # the model has a few ids that the tokenizer has not
+        return token.encode() if token == END else bytes(self.byte_of[letter] for letter in token)
 
 
 # ---- drawing
@@ -89,16 +121,16 @@ def rendered(messages):
     return "".join(f"{message['role']} {message['content']}ord" for message in messages) + "line "
 
 
-def prompt_forms(chance, texts):
-    """A prompt as JSON. The ids of a text are its bytes; the empty text has none."""
+def prompt_forms(chance, texts, tokenizer):
+    """A prompt as JSON. The empty text has no ids."""
     as_ids = chance.random() < 0.4 and all(texts)
-    forms = [list(text.encode()) if as_ids else text for text in texts]
+    forms = [tokenizer.ids(text) if as_ids else text for text in texts]
     return forms[0] if len(forms) == 1 and chance.random() < 0.7 else forms
 
 
-def draw_completion(chance, fields, body):
+def draw_completion(chance, fields, body, tokenizer):
     texts = [chance.choice(TEXTS) for _ in range(chance.choice([1, 1, 1, 1, 2, 3]))]
-    body.update(fields, prompt=prompt_forms(chance, texts))
+    body.update(fields, prompt=prompt_forms(chance, texts, tokenizer))
     if chance.random() < 0.2 and "stream" not in body:
         body["best_of"] = chance.randrange(body["n"], MOST + 1)
     if chance.random() < 0.2:
@@ -106,12 +138,12 @@ def draw_completion(chance, fields, body):
     return texts
 
 
-def draw_chat(chance, fields, body):
+def draw_chat(chance, fields, body, _):
     body.update(fields, messages=messages_of(chance))
     return [rendered(body["messages"])]
 
 
-def draw_one(chance, groups):
+def draw_one(chance, groups, tokenizer):
     other = chance.random() < 0.12
     number = -1 if other else chance.randrange(len(groups))
     group = Group.draw(chance, chance.randrange(8)) if other else groups[number]
@@ -121,7 +153,7 @@ def draw_one(chance, groups):
     if group.ignores_end:
         body["ignore_eos"] = True
     fields = {**group.fields, **(chance.choice(NOT_OF_GENERATE) if other else {})}
-    texts = (draw_chat if group.chat else draw_completion)(chance, fields, body)
+    texts = (draw_chat if group.chat else draw_completion)(chance, fields, body, tokenizer)
     if chance.random() < 0.4:
         body.update(dict(logprobs=True, top_logprobs=group.likeliest) if group.chat else dict(logprobs=group.likeliest))
     drawn = Drawn(PATHS[group.chat], json.dumps(body).encode(), (200,), streams="stream" in body, fields=body, group=number, prompts=tuple(texts),
@@ -193,15 +225,15 @@ class Written:
         assert len(lines) == MOST * len(prompts)
         self.lines = {(prompts[line["number"]], line["sample"]): line for line in lines}
 
-    def choices(self, request, end):
-        """Returns the expected choices and usage of a request. `end`: the text of the token that ends a text."""
+    def choices(self, request, tokenizer):
+        """Returns the expected choices and usage of a request."""
         fields, out, written = request.fields, [], 0
         for prompt in request.prompts:
             lines = [self.lines[prompt, sample] for sample in range(fields.get("best_of", fields["n"]))]
             written += sum(len(line["ids"]) for line in lines)
             if len(lines) > fields["n"]:
                 lines.sort(key=mean, reverse=True)  # equal ones stay in their order
-            out += [choice_of(line, fields, "messages" in fields, end) for line in lines[:fields["n"]]]
+            out += [choice_of(line, fields, "messages" in fields, tokenizer) for line in lines[:fields["n"]]]
         read = sum(len(self.lines[prompt, 0]["prompt_ids"]) for prompt in request.prompts)
         return out, dict(prompt_tokens=read, completion_tokens=written, total_tokens=read + written)
 
@@ -213,9 +245,21 @@ def mean(line):
     return total / len(line["logprobs"]["model"])
 
 
-def token_name(id, end):
-    """The text of a token of one byte, as the server writes it."""
-    return end if id == 256 else chr(id) if id < 128 else f"bytes:\\x{id:02x}"
+def token_name(tokenizer, id):
+    """The text of a token, as the server writes it."""
+    try:
+        return tokenizer.bytes_of(id).decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in tokenizer.bytes_of(id))
+
+
+def named(tokenizer, top):
+    """Likeliest tokens under their names, which are their texts. One that has NUL, or that another token has, is replaced by the id."""
+    out = {}
+    for id, value in top.items():
+        name = token_name(tokenizer, id)
+        out[f"token_id:{id}" if "\0" in name or name in out else name] = value
+    return out
 
 
 def top_of(line, place):
@@ -224,33 +268,33 @@ def top_of(line, place):
     return {other["id"]: value if other["id"] == own else other["logprob"] for other in (line["logprobs"]["top"] or [[]] * len(line["ids"]))[place]}
 
 
-def chat_token(id, value, end):
-    return dict(token=token_name(id, end), logprob=value, bytes=list(end.encode()) if id == 256 else [id])
+def chat_token(tokenizer, id, value):
+    return dict(token=token_name(tokenizer, id), logprob=value, bytes=list(tokenizer.bytes_of(id)))
 
 
-def offsets(ids, end):
+def offsets(tokenizer, ids):
     """Characters before each token. Each character is counted at its first byte."""
-    begun = [len(end) if id == 256 else id < 0x80 or id >= 0xC0 for id in ids]
+    begun = [sum(byte < 0x80 or byte >= 0xC0 for byte in tokenizer.bytes_of(id)) for id in ids]
     return [0, *itertools.accumulate(begun)][:-1]
 
 
-def log_probs_of(line, fields, chat, end):
+def log_probs_of(line, fields, chat, tokenizer):
     if fields.get("logprobs") is None:
         return None
     ids, values, tops = line["ids"], line["logprobs"]["model"], [top_of(line, place) for place in range(len(line["ids"]))]
     if chat:
-        return dict(content=[dict(chat_token(id, value, end), top_logprobs=[chat_token(*likely, end) for likely in top.items()]) for id, value, top in zip(ids, values, tops)])
-    tops = [{**top, id: value} for top, id, value in zip(tops, ids, values)]
-    tops = [{token_name(id, end) if id else "token_id:0": value for id, value in top.items()} for top in tops]
+        likeliest = [[chat_token(tokenizer, *likely) for likely in top.items()] for top in tops]
+        return dict(content=[dict(chat_token(tokenizer, id, value), top_logprobs=top) for id, value, top in zip(ids, values, likeliest)])
+    tops = [named(tokenizer, {**top, id: value}) for top, id, value in zip(tops, ids, values)]
     if fields.get("echo"):
         ids, values = line["prompt_ids"] + ids, line["logprobs"]["prompt"] + values
-    return dict(tokens=[token_name(id, end) for id in ids], token_logprobs=values, top_logprobs=tops, text_offset=offsets(ids, end))
+    return dict(tokens=[token_name(tokenizer, id) for id in ids], token_logprobs=values, top_logprobs=tops, text_offset=offsets(tokenizer, ids))
 
 
-def choice_of(line, fields, chat, end):
+def choice_of(line, fields, chat, tokenizer):
     finish = "length" if line["finish"] == "length" else "stop"
     text = line["prompt"] * fields.get("echo", False) + line["text"]
-    return dict(text=text, ids=line["ids"], logprobs=log_probs_of(line, fields, chat, end), prompt=line["prompt_ids"], finish=finish)
+    return dict(text=text, ids=line["ids"], logprobs=log_probs_of(line, fields, chat, tokenizer), prompt=line["prompt_ids"], finish=finish)
 
 
 def without_prompt_tops(choice):
@@ -259,6 +303,8 @@ def without_prompt_tops(choice):
     if not found or "content" in found:
         return choice
     assert {len(values) for values in found.values()} == {len(found["tokens"])}
+    for token, value, top in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"]):
+        assert top is None or value in top.values() and (not token or "\0" in token or top[token] == value)
     return dict(choice, logprobs=dict(found, top_logprobs=found["top_logprobs"][len(found["tokens"]) - len(choice["ids"]):]))
 
 
@@ -273,6 +319,13 @@ def run(tmp_path_factory):
     run = make_model(tmp_path_factory.mktemp("serve"))
     (run.parent / "ord.jinja").write_text(TEMPLATE)
     return run
+
+
+@pytest.fixture(scope="module")
+def pairs(run):
+    """A Hugging Face folder with random weights, and its tokenizer."""
+    tokenizer = json.loads((pathlib.Path(__file__).parent / "choice_cases.json").read_text(encoding="utf-8"))["tokenizers"]["gpt2"]
+    return choice_models.write_model(run.parent / "pairs", "gpt2", tokenizer, n_positions=512), Pairs(tokenizer)
 
 
 async def answers(server, drawn):
@@ -293,14 +346,13 @@ async def ask_alone(server, requests):
     return found
 
 
-def check(run, folder, seed, count, serve=(), generate=()):
+def check(run, folder, seed, count, serve=(), generate=(), tokenizer=Bytes()):
     print(f"the requests are those of seed {seed}")  # of TRIREME_TEST_TURN
     chance = random.Random(seed)
     groups = [Group.draw(chance, number) for number in range(GROUPS)]
-    drawn = [draw_one(chance, groups) for _ in range(count)]
+    drawn = [draw_one(chance, groups, tokenizer) for _ in range(count)]
     template = ("--chat-template", run.parent / "ord.jinja")
-    with Server(run, *template, "--batch", 4, "--cache", "256KiB", *serve) as server:
-        end = server.json("/tokenizer_info")["eos_token"]
+    with Server(run, *template, "--batch", 4, "--cache", "320KiB", *serve) as server:
         answered = {number: read(drawn[number], answer) for number, answer in asyncio.run(answers(server, drawn)).items()}
     assert len(answered) > 0.7 * count
     for number, group in enumerate(groups):
@@ -308,7 +360,7 @@ def check(run, folder, seed, count, serve=(), generate=()):
         written = Written(run, folder, group, [drawn[i] for i in mine], generate) if mine else None
         for i in mine:
             choices, usage = answered[i]
-            expected = written.choices(drawn[i], end)
+            expected = written.choices(drawn[i], tokenizer)
             assert ([without_prompt_tops(choice) for choice in choices], usage) == expected, f"request {i}: {drawn[i].body}"
     others = [i for i in answered if drawn[i].group < 0]
     with Server(run, *template, "--batch", 1, *serve) as server:
@@ -321,6 +373,10 @@ def test_answers_are_what_generate_writes(run, tmp_path):
     answered, drawn = check(run, tmp_path, turn(), REQUESTS)
     finished = [choice["finish"] for choices, _ in answered.values() for choice in choices]
     assert {"stop", "length"} == set(finished) and sum(drawn[i].streams for i in answered) > 50
+
+
+def test_parts_of_characters(pairs, tmp_path):
+    check(pairs[0], tmp_path, turn(), 150, tokenizer=pairs[1])
 
 
 def test_of_another_arrangement(run, tmp_path):
