@@ -48,10 +48,10 @@ def shapes(config):
     yield "lm_head.weight", (config["vocab_size"], width)
 
 
-def write_model(folder, family, tokenizer, seed=0):
-    """A Hugging Face folder. The legacy generator draws the same numbers in every version of numpy."""
+def write_model(folder, family, tokenizer, seed=0, **changes):
+    """A Hugging Face folder. The legacy generator draws the same numbers in every version of numpy. `changes`: other keys of config.json."""
     folder.mkdir(parents=True, exist_ok=True)
-    draw, config = numpy.random.RandomState(seed + len(family)), CONFIGS[family]
+    draw, config = numpy.random.RandomState(seed + len(family)), dict(CONFIGS[family], **changes)
     tensors = {}
     for name, shape in shapes(config):
         values = draw.standard_normal(shape)

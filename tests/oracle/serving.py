@@ -60,6 +60,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         self.err = self.process.communicate(timeout=60)[1]
+        print(f"status {self.process.returncode} of the server, which said:\n{self.err}")  # pytest prints it if the test fails
 
     def ask(self, path, body=None, headers=None, key=True, method=None):
         """Status, headers and body as text. A body that is a dict is sent as JSON."""
