@@ -68,10 +68,11 @@ tri_http_reply tri_http_words(int code, const char *words);
  * tri_http_send or with tri_http_begin, tri_http_add and tri_http_end. The service releases the request with
  * tri_http_release. The connection waits meanwhile, without a time limit. */
 tri_http_reply tri_http_later(tri_http_request *request);
-/* Sends the reply. The functions from here on do nothing if the client has left. */
+/* Sends the reply. If the client has left, this function and those below send nothing (but a text that is given to the
+ * server is freed). */
 void tri_http_send(tri_http_request *request, const tri_http_reply *reply);
-/* Begins a reply whose text comes in pieces, and consists of any number of bytes. reply->text is the first piece; it
- * is copied. */
+/* Begins a reply whose text comes in pieces, and consists of any number of bytes. reply->text is the first piece. It is
+ * copied, and stays the service's. */
 void tri_http_begin(tri_http_request *request, const tri_http_reply *reply);
 /* Adds a piece to the text, which is sent after tri_http_flush or tri_http_end. Pieces that a client has not received
  * wait in memory. */
