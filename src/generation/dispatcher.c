@@ -1,4 +1,4 @@
-/* The first rank's side of the dispatcher. A sequence on another rank is known there by its slot; verbs are appended to
+/* The first rank's side of the dispatcher. Another rank identifies its sequences by their slots. Verbs are appended to
  * the link of that rank and sent with the next step, so that all verbs of a step are one message. */
 #include "base/clock.h"
 #include "base/flight_recorder.h"
@@ -17,7 +17,7 @@ struct tri_dispatched {
   int64_t slot, serial;
   int64_t owed;       /* this sequence's share of dispatcher->outstanding[replica] */
   tri_sequence *real; /* the sequence of this rank's generator; NULL: the sequence is on another rank */
-  int64_t longest;    /* number of tokens when all options.wanted tokens are sampled */
+  int64_t longest;    /* number of tokens that it has when all options.wanted tokens are sampled */
   bool cut;           /* stopped or cancelled on another rank, which may sample more tokens before it gets the verb */
 };
 

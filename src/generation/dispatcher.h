@@ -55,8 +55,9 @@ tri_status tri_dispatcher_cancel(tri_dispatcher *dispatcher, tri_sequence *seque
 tri_status tri_dispatcher_cancel_all(tri_dispatcher *dispatcher);
 tri_status tri_dispatcher_release(tri_dispatcher *dispatcher, tri_sequence *sequence);
 
-/* Runs a step of this rank's generator, and calls the observers of events that have come from other ranks. If this rank
- * has nothing to do, waits up to a tenth of a second for an event. Sets *more to whether any sequence has not ended. */
+/* Sends the verbs since the last step, calls the observers of events that have come from other ranks, and runs a step
+ * of this rank's generator. If only other ranks have sequences in progress and no event has come, waits up to a tenth
+ * of a second for one. Sets *more to whether any sequence on any rank has not ended. */
 tri_status tri_dispatcher_step(tri_dispatcher *dispatcher, bool *more);
 /* Runs steps until all sequences have ended. */
 tri_status tri_dispatcher_run(tri_dispatcher *dispatcher);

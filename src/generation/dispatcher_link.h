@@ -32,8 +32,10 @@ tri_status tri_link_flush_all(tri_link *link);
 /* Sets *got to whether a message has arrived. The message is in link->received until the next call of this
  * function. */
 tri_status tri_link_poll(tri_link *link, bool *got);
-/* Returns the receive in progress. When it is done, tri_link_poll may find a message. */
+/* Returns the receive in progress; NULL before the first call of tri_link_poll, and after one that found a message.
+ * When the receive is done, tri_link_poll may find a message. */
 const tri_request *tri_link_awaited(const tri_link *link);
+/* Frees the buffers. Does not end sends and receives that are in progress. */
 void tri_link_release(tri_link *link);
 
 /* Copies `bytes` bytes of the message from offset *at on to `data`, and moves *at past them. TRI_INTERNAL if the

@@ -1,7 +1,8 @@
 #include "generation/draft.h"
 
-/* Returns how many leading tokens of the draft model's sequence equal those of the text. Only its last TRI_MOST_GUESSES
- * tokens can differ, because it may have sampled these itself. */
+/* Returns how many leading tokens of the draft model's sequence equal those of the text. Compares only its last
+ * TRI_MOST_GUESSES tokens, which it may have sampled itself since the last call. The tokens before them were equal
+ * then, and still are unless the text was rewound. */
 static int64_t shared_tokens(const tri_sequence *sequence, const tri_guess *g) {
   int64_t count = 0;
   const int32_t *ids = tri_sequence_ids(sequence, &count);

@@ -27,12 +27,13 @@ typedef struct tri_generation_request {
   bool stops_when_asked; /* texts end with TRI_FINISH_CANCELLED once tri_stop_asked returns true */
   bool own_settings;     /* texts may have sampling settings of their own, so that plans include the host's sampler */
   bool hashes;           /* tri_generation.hash is computed when the weights are loaded */
-  bool quiet;            /* no log lines about the tokenizer and about texts that are too long */
+  bool quiet; /* no log lines about the tokenizer, the folder's sampling settings and texts that are too long,
+                 and no advice in the message of TRI_OUT_OF_MEMORY */
   tri_model_options model;
   const tri_group *group;       /* ranks that generate together; NULL: this rank alone */
   int64_t tensor;               /* ranks of each replica (replicas.h); 0: one */
   const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: unused */
-  tri_device *lent;             /* device to use instead of the one that `model` names; NULL: none */
+  tri_device *lent;             /* device to use; NULL: tri_generation_load creates the one that `model` names */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
   bool without_weights; /* the caller writes the weights after tri_generation_load; with `unmerged`, it writes only the
                            adapter's factors, and tri_generation_load loads the base */
@@ -82,7 +83,8 @@ tri_status tri_generation_load(tri_generation *generation, const tri_runner_size
  * the old weights cannot be restored, fails with TRI_IO_FAILED. */
 tri_status tri_generation_reload(tri_generation *generation, const char *path, bool *more);
 /* Chooses the number of pages of a runner whose other sizes are set: as many as cache_bytes allows, but no more than
- * its sequences can use. cache_bytes 0: as many as they can use. `copies`: whether a prompt may have several texts. */
+ * its sequences can use. cache_bytes 0: as many as they can use. `copies`: whether a prompt may have several texts.
+ * Fails with TRI_BAD_USAGE if cache_bytes is less than one page. */
 tri_status tri_generation_choose_pages(const tri_generation *generation, bool copies, size_t cache_bytes,
                                        tri_runner_sizes *sizes);
 /* On the first rank. Runs steps until no text is left. Cancels the remaining texts if this process is asked to stop and

@@ -18,8 +18,8 @@ typedef struct tri_generation_settings {
   bool usual_top_k; /* whether top_k is transformers' default, because `draws` is set and the file has no top_k */
 } tri_generation_settings;
 
-/* Reads the file. All numbers are negative if the folder does not have the file. Fails with TRI_BAD_FILE if a number is
- * outside its range. Warns of settings that this program does not obey. */
+/* Reads the file. All numbers are negative if the folder does not have the file. Fails with TRI_BAD_FILE if the file is
+ * not a JSON object, or if a number is outside its range. Warns of settings that this program does not obey. */
 tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out);
 
 #endif

@@ -91,8 +91,9 @@ int64_t tri_generator_positions(const tri_generator *generator);
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
-/* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if there are no tokens, if a token is
- * not in the vocabulary, if too many are scored, or if the sequence needs more pages than the runner has. Release it
+/* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if there are no tokens, if a token or
+ * the token of a bias is not in the vocabulary, if a bias or a penalty is not finite, if too many tokens are scored or
+ * too many likeliest tokens are requested for them, or if the sequence needs more pages than the runner has. Release it
  * with tri_generator_release. */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
@@ -100,10 +101,11 @@ tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int
 tri_status tri_generator_check(const tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options);
 /* Begins a sequence with all tokens of `from`, which must have ended, followed by ids [count]. Shares the pages of
- * `from`. */
+ * `from`. Fails like tri_generator_begin; release it with tri_generator_release. */
 tri_status tri_generator_fork(tri_generator *generator, const tri_sequence *from, const int32_t *ids, int64_t count,
                               const tri_sequence_options *options, tri_sequence **out);
-/* Resumes a sequence that has ended: appends ids [count] and continues with these options. */
+/* Resumes a sequence that has ended: appends ids [count] and continues with these options. Fails like
+ * tri_generator_begin, and then leaves the sequence unchanged. */
 tri_status tri_generator_extend(tri_generator *generator, tri_sequence *sequence, const int32_t *ids, int64_t count,
                                 const tri_sequence_options *options);
 /* Keeps only the first `count` tokens, at least one, of a sequence that has ended. tri_generator_extend resumes it. */

@@ -1,6 +1,7 @@
 /* Evaluates a run's logits: log-probabilities of given tokens, and sampled tokens. The device answers queries about the
- * whole distribution. Logits are copied to the host only if likeliest tokens are requested, or if sampling leaves out
- * tokens or changes their logits. */
+ * whole distribution, and finds the single likeliest token in place of a scored one. Logits are copied to the host only
+ * if more likeliest tokens or those of sampled tokens are requested, or if sampling leaves out tokens or changes their
+ * logits (tri_sampling_is_whole). */
 #include "base/count.h"
 #include "base/memory.h"
 #include "generation/generator_internal.h"
@@ -35,8 +36,8 @@ static bool samples_whole(const tri_reading *r) {
 
 /* ---- on the device ----------------------------------------------------------------------------------------------- */
 
-/* Adds queries for the tokens after a reading's rows: first for the given ones that are scored, each perhaps followed
- * by one for the likeliest token, then for the sampled ones. */
+/* Adds the queries of a reading: one for each scored token, followed by one for the likeliest token in its place if
+ * that is requested; then one for each token that the device samples. */
 static void add_queries(tri_generator *g, tri_reading *r, int64_t *count) {
   const tri_sequence *s = r->of;
   const scored_tokens scored = scored_by(r);
@@ -57,8 +58,9 @@ tri_status tri_generator_not_finite(tri_generator *g, int64_t row, int64_t behin
   return tri_fail_internal("logits that are finite were answered as if they were not");
 }
 
-/* Returns the likeliest token by the numbers of its query. If it has the logit of the scored token, it also has the
- * score: with several tensor ranks, the log-probability from the query may differ in the last bits. */
+/* Returns the likeliest token with the log-probability from its query, `numbers`. If its logit equals that of the
+ * scored token, it gets the scored token's log-probability: with several tensor ranks, those of the two queries may
+ * differ in the last bits. */
 static tri_likely likeliest_of(int32_t id, const double *numbers, const double *scored) {
   const bool same = numbers[TRI_LOGIT_VALUE] == scored[TRI_LOGIT_VALUE];
   return (tri_likely){id, (same ? scored : numbers)[TRI_LOGIT_LOG_PROB]};

@@ -1,4 +1,4 @@
-/* Replaces the weights of a generator by those of another checkpoint of the same run. */
+/* Replaces the weights of a generator by those of another checkpoint of the same model. */
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "engine/model_files.h"
@@ -29,7 +29,7 @@ static tri_status open_other(const tri_generation *g, const char *path, tri_merg
   return check_model(g, &model, path);
 }
 
-/* COLLECTIVE. Loads the weights, and computes their hash. */
+/* COLLECTIVE. Loads the weights, and computes their hash if the request has `hashes`. */
 static tri_status load(tri_generation *g, const tri_merged *from) {
   tri_executor *executor = tri_runner_executor(g->runner);
   const tri_status status = tri_model_files_load(from, TRI_MODEL_FILES_WHOLE, tri_runner_parameters(g->runner),
@@ -39,7 +39,8 @@ static tri_status load(tri_generation *g, const tri_merged *from) {
   return g->request->hashes ? tri_model_files_hash(from, executor, &g->hash) : TRI_OK;
 }
 
-/* COLLECTIVE. Loads the weights of another checkpoint; if that fails, loads the old ones again. */
+/* COLLECTIVE. Loads the weights of another checkpoint. If that fails, loads the old ones again, and fails with
+ * TRI_BAD_FILE; with TRI_IO_FAILED if the old ones cannot be loaded, either. */
 static tri_status replace(tri_generation *g, tri_merged *other) {
   char why[1024];
   const tri_status status = load(g, other);

@@ -44,7 +44,8 @@ tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor);
  * has weights of its own, which are zero until they are written through tri_runner_executor. `mesh`: the tensor ranks,
  * which must outlive the runner; NULL: this rank alone. `lent`: memory for activations, packed weights and pages, at
  * least scratch_bytes of tri_runner_plan; {NULL}: the runner allocates it. After each use of lent memory by its owner,
- * call tri_runner_publish. Release with tri_runner_destroy. */
+ * call tri_runner_publish. Fails with TRI_BAD_USAGE if the positions of all sequences, or of all pages, exceed
+ * INT32_MAX. Release with tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
                              const tri_weights *shared, const tri_mesh *mesh, tri_lent_memory lent, tri_device *device,
                              tri_runner **out);
@@ -106,7 +107,7 @@ tri_status tri_runner_run(tri_runner *runner); /* COLLECTIVE over the tensor ran
 enum { TRI_ROW_QUERIES = 2 };
 
 /* Answers `count` <= TRI_ROW_QUERIES * logit_rows queries about the run's logits: ids [count] and numbers [count,
- * TRI_LOGIT_NUMBERS], in host memory that is valid until the next query. */
+ * TRI_LOGIT_NUMBERS], in host memory that is valid until the next query. id -1: the row's logits are not finite. */
 tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
                             const double **numbers);
 /* Returns logit rows [first, first + count) of the run, [count, vocab_size] of tri_dtype_wide, in host memory that is

@@ -1,8 +1,9 @@
 /* Runs with several tensor ranks.
  *
- * The first rank sends each call (a run with its rows, queries, logits, or a copy of a page) to the others, which
- * execute it on their slices of the weights. Calls are messages, in the order in which the first rank makes them, with
- * the first SHORT_BYTES of their data; longer data has a broadcast for the rest.
+ * The first rank sends each call (a run with its rows, queries, logits, a copy of a page, the publication of new
+ * weights, or the dismissal) to the others, which execute it on their slices of the weights. Calls are messages, in the
+ * order in which the first rank makes them. A message has the first SHORT_BYTES of the call's data; the rest is
+ * broadcast.
  *
  * A query is answered from slices of the vocabulary. Each rank computes the log of the sum of exp(logit / temperature)
  * over its slice. If a token is sampled, u in [0, 1) selects the slice in which the cumulative probability, in the

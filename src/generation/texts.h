@@ -1,4 +1,4 @@
-/* Generates texts for several prompts, as many at a time as there is room for. */
+/* Generates texts for several prompts, as many at a time as there are places on all replicas. */
 #ifndef TRI_GENERATION_TEXTS_H
 #define TRI_GENERATION_TEXTS_H
 
@@ -11,7 +11,7 @@ typedef struct tri_texts_request {
   const tri_prompt *prompts; /* [num_prompts]; they must outlive the texts */
   int64_t num_prompts;
   int64_t samples; /* number of texts for each prompt; 0: one */
-  int64_t batch;   /* largest number of texts at a time */
+  int64_t batch;   /* largest number of texts at a time on each replica */
   int64_t tokens;  /* largest number of tokens to sample; 0: as many as the folder's max_length leaves after the prompt,
                       or `usual_tokens` if the folder has no max_length; but at most as many as there are positions left
                       after the prompt, if any are left */
@@ -43,7 +43,8 @@ tri_status tri_texts_sizes(tri_texts *texts, tri_runner_sizes *out);
  * generator with these sizes, and loads the weights. */
 tri_status tri_texts_load(tri_texts *texts);
 /* COLLECTIVE over the group. Generates all texts. On the first rank, calls `done` (may be NULL) with `context` for
- * each, in the order of the prompts. */
+ * each, in the order of the prompts. If the process is asked to stop, `done` is not called for texts that were not
+ * started. */
 tri_status tri_texts_write(tri_texts *texts, tri_status (*done)(void *context, tri_written *written), void *context);
 void tri_texts_release(tri_texts *texts);
 

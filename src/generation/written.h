@@ -42,7 +42,7 @@ struct tri_written {
   tri_decoder *decoder;
   tri_stop_text text;
   size_t shown;           /* for `grew`: leading bytes of the text that were shown */
-  tri_sequence *sequence; /* its sequence, or that of its prompt while this is read; NULL: none */
+  tri_sequence *sequence; /* its sequence, or its prompt's while the prompt is read; NULL: none */
   int64_t samples;        /* number of texts of the prompt, in its first text (tri_written_start_samples) */
   tri_finish finish;
   /* Each may be NULL. `grew` is called when bytes of the text may have become certain: after each token, and before
@@ -57,9 +57,11 @@ struct tri_written {
 /* Encodes a prompt. The tokenizer's post_processor adds its tokens, except to a prompt made by a chat template, since
  * the template prints them itself. */
 tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri_token_list *out);
-/* Encodes the prompt; nothing is generated yet. Release with tri_written_release, also after a failure. */
+/* Encodes the prompt; nothing is generated yet. The prompt's text is not copied. *out must be zeroed; release it with
+ * tri_written_release, also after a failure. */
 tri_status tri_written_begin(tri_generation *generation, const tri_prompt *prompt, int64_t wanted, tri_written *out);
-/* Begins with a prompt that is encoded to at least one token; takes the list's memory. Any thread may call this. */
+/* Works like tri_written_begin with a prompt that is already encoded, to at least one token. Takes the list's memory.
+ * Any thread may call this. */
 tri_status tri_written_begin_tokens(tri_generation *generation, const tri_prompt *prompt, tri_token_list *tokens,
                                     int64_t wanted, tri_written *out);
 void tri_written_release(tri_written *written);
@@ -76,7 +78,7 @@ tri_status tri_written_start_samples(tri_written *first, int64_t samples);
 tri_status tri_written_cancel(tri_written *written);
 /* A function for `grew`: writes the text to standard output as it becomes certain. */
 tri_status tri_written_print(void *context, tri_written *written);
-/* Starts the text and runs steps until it ends. */
+/* Starts the text and runs steps until all texts of the generation have ended (tri_generation_run). */
 tri_status tri_written_write(tri_written *written);
 
 /* Returns a line of samples.jsonl: {"step", "number", "sample", "prompt"} and the members of tri_written_json, and

@@ -1,5 +1,5 @@
-/* The functions of a server in a program that was built without libmicrohttpd. None of them is called, because
- * tri_http_server_start fails. */
+/* The functions of a server in a program that was built without libmicrohttpd. tri_http_server_start fails there, so no
+ * request comes, and only tri_http_server_stop is called, with NULL. */
 #ifndef TRIREME_HAVE_MICROHTTPD
 
 #include "http/server.h"

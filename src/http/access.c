@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Returns whether `said` is "NAME" or "NAME:PORT" of this server. */
+/* Returns whether `said` is "NAME:PORT" with the server's port, or "NAME" if the port is 80. */
 static bool is_host(const tri_http_server *server, const char *said, const char *name) {
   size_t bytes = strlen(name);
   char port[32];

@@ -97,8 +97,8 @@ void tri_clients_destroy(tri_clients *c) {
   tri_free(c);
 }
 
-/* Returns the connection that the server has waited for longest. Connections with a pending request are considered
- * first, then those that receive an answer. Returns NULL if the server waits for none. */
+/* Returns the connection that the server has waited for longest: among those whose request it waits for, or if there
+ * are none, among those that receive an answer. Returns NULL if the server waits for none. */
 static tri_client *slowest(const tri_clients *c) {
   tri_client *found = NULL;
   for (tri_client *client = c->first; client != NULL; client = client->behind) {
@@ -141,8 +141,8 @@ void tri_client_remove(tri_client *client) {
   tri_free(client);
 }
 
-/* Starts a turn of a connection. Its duration is limited by the limits, and for an answer also by the number of
- * bytes. */
+/* Starts a turn of a connection, and sets its deadline: limits.request_s for a request; limits.answer_s plus the time
+ * for `bytes` bytes at the slowest rate for an answer; none while the server works. */
 static void set_turn(tri_client *client, client_turn turn, double bytes) {
   if (client == NULL) return;
   const tri_clients_limits *limits = &client->of->limits;

@@ -13,7 +13,8 @@ typedef struct tri_clients tri_clients;
 typedef struct tri_client tri_client;
 
 typedef struct tri_clients_limits {
-  int most;                   /* maximum number of connections; with more, a new connection replaces an old one */
+  int most; /* number of connections at which a new one replaces an old one, if the server waits for an
+               old one (it may also be working on the requests of all) */
   double request_s, answer_s; /* request_s: seconds for a request; answer_s: seconds for an answer, in addition to the
                                  time for its length */
   double slowest_bytes_s;     /* lowest rate at which a client may send a body or receive an answer, in bytes/s */

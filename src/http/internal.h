@@ -23,7 +23,7 @@ struct tri_http_server {
   bool is_local; /* whether it listens at a socket of the file system */
   char token[2 * TRI_HTTP_TOKEN_BYTES + 1]; /* the drawn key; "" if none was drawn */
   const char *own_key;                      /* token, as a list of one key */
-  const char *const *keys;                  /* [num_keys]; none: no key is required */
+  const char *const *keys;                  /* [num_keys]; num_keys 0: no key is required */
   int num_keys;
   const char *origin;
   char address[TRI_HTTP_ADDRESS_BYTES];
@@ -34,23 +34,23 @@ struct tri_http_server {
 };
 
 typedef enum tri_http_stage {
-  TRI_HTTP_READING,   /* the body is read */
+  TRI_HTTP_READING,   /* libmicrohttpd passes on the body */
   TRI_HTTP_KEPT_BACK, /* the service replies later */
   TRI_HTTP_READY,     /* `reply` is to be sent */
-  TRI_HTTP_STREAMS,   /* the reply's text comes in pieces; `reply` has the rest */
+  TRI_HTTP_STREAMS,   /* a reply in pieces is to be begun; `reply` has its status and headers */
   TRI_HTTP_DROPPED,   /* the service has released the request without a reply */
-  TRI_HTTP_SENT       /* libmicrohttpd has the reply */
+  TRI_HTTP_SENT       /* libmicrohttpd has the reply, or reads its pieces */
 } tri_http_stage;
 
 struct tri_http_request {
   tri_http_server *server;
   struct MHD_Connection *connection; /* NULL: the request has ended for libmicrohttpd */
   tri_http_request *before, *behind; /* neighbours in server->first */
-  int holders;                       /* libmicrohttpd and the service, each while it may use this */
+  int holders;                       /* 0 to 2: libmicrohttpd and the service, each while it may use the request */
   int socket;
   const char *method, *path; /* owned by libmicrohttpd */
   tri_http_stage stage;
-  bool kept; /* whether the service keeps or has kept it, to reply later */
+  bool kept; /* whether the service keeps or has kept the request, to reply later */
   bool suspended;
   bool too_large; /* the body is longer than the limit */
   char *body;     /* [body_bytes], with a NUL after it */
@@ -59,28 +59,30 @@ struct tri_http_request {
   char *text;                     /* [bytes], pieces of a stream */
   size_t bytes, room, sent_bytes; /* sent_bytes: leading bytes that libmicrohttpd has taken */
   bool ended;                     /* no more pieces come */
-  bool broken;                    /* the text ends before its end */
+  bool broken;                    /* the text was cut off: the connection ends with an error after it */
 };
 
-/* Returns the record of the request's connection; NULL: none. */
+/* Returns the record of a connection; NULL: it has none (tri_clients_add). */
 tri_client *tri_http_client(struct MHD_Connection *connection);
-/* Returns whether the request names this server as its host. */
+/* Returns whether the request's Host header names this server, or is not checked (is_open, is_local). */
 bool tri_http_names_server(const tri_http_request *request);
-/* Draws the key of a server. */
+/* Draws a key, and makes it the server's only one. */
 tri_status tri_http_draw_token(tri_http_server *server);
 
 /* Creates the record of a request that libmicrohttpd begins; NULL if memory is exhausted. */
 tri_http_request *tri_http_request_begin(tri_http_server *server, struct MHD_Connection *connection, const char *method,
                                          const char *path);
-/* Appends to the body. */
+/* Appends to the body. Sets too_large, and drops the bytes, if the body exceeds its limit or memory is exhausted. */
 void tri_http_request_add(tri_http_request *request, const char *text, size_t bytes);
-/* Notes that libmicrohttpd has ended the request, and releases it. */
+/* Notes that libmicrohttpd has ended the request. Frees the request, unless the service has yet to release it. */
 void tri_http_request_finish(tri_http_request *request);
 /* Gives the reply to libmicrohttpd. */
 enum MHD_Result tri_http_reply_now(tri_http_request *request, tri_http_reply *reply);
-/* Gives the reply to libmicrohttpd if the service has sent or begun one; else suspends the connection. */
+/* Gives the reply to libmicrohttpd if the service has sent or begun one; else suspends the connection. If the service
+ * has released the request without a reply, returns MHD_NO, which closes the connection. */
 enum MHD_Result tri_http_reply_if_ready(tri_http_request *request);
-/* Refuses all requests that the service keeps, so that their connections can end. */
+/* Replies with service.of_end to all requests that the service keeps, and ends the texts in pieces, so that their
+ * connections can end. */
 void tri_http_refuse_all(tri_http_server *server);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct tri_page_file {
 
 extern const tri_page_file tri_board_page[], tri_serve_page[];
 
-/* Returns the file of an address, which is `index` for "/"; NULL: none. */
+/* Returns the file whose name is `path` without its "/"; for "/" the file `index`; NULL: none. */
 const tri_page_file *tri_page_find(const tri_page_file *files, const char *path, const char *index);
 tri_http_reply tri_page_reply(const tri_page_file *file);
 

@@ -3,8 +3,8 @@
  *
  * Access. The Host header must name this server; otherwise any page in the same browser could read everything by DNS
  * rebinding. If other machines can reach the port, or if the service or the user requires it, requests need a secret
- * key: in the header `Authorization: Bearer KEY`, or in the address (`?token=KEY`). The service decides which replies
- * do (tri_http_key). */
+ * key: in the header `Authorization: Bearer KEY`, or in the address (`?token=KEY`). The service checks the key
+ * (tri_http_key), and may leave some addresses open. */
 #ifndef TRI_HTTP_SERVER_H
 #define TRI_HTTP_SERVER_H
 
@@ -27,7 +27,8 @@ typedef struct tri_http_request tri_http_request;
 bool tri_http_is(const tri_http_request *request, const char *method);
 /* Returns the path of the request's address, "/" and what follows up to the question mark. */
 const char *tri_http_path(const tri_http_request *request);
-/* Returns an argument of the address, "" if it has no value; NULL: it is absent. */
+/* Returns the value of an argument of the address, as in "?key=value"; "" for "?key="; NULL for "?key", or if it is
+ * absent. */
 const char *tri_http_argument(const tri_http_request *request, const char *key);
 /* Returns a header's value; NULL: it is absent. */
 const char *tri_http_header(const tri_http_request *request, const char *name);
@@ -67,10 +68,11 @@ tri_http_reply tri_http_words(int code, const char *words);
  * tri_http_send or with tri_http_begin, tri_http_add and tri_http_end. The service releases the request with
  * tri_http_release. The connection waits meanwhile, without a time limit. */
 tri_http_reply tri_http_later(tri_http_request *request);
-/* Sends the reply. The functions from here on do nothing if the client has left. */
+/* Sends the reply. If the client has left, this function and those below send nothing (but a text that is given to the
+ * server is freed). */
 void tri_http_send(tri_http_request *request, const tri_http_reply *reply);
-/* Begins a reply whose text comes in pieces, and consists of any number of bytes. reply->text is the first piece; it
- * is copied. */
+/* Begins a reply whose text comes in pieces, and consists of any number of bytes. reply->text is the first piece. It is
+ * copied, and stays the service's. */
 void tri_http_begin(tri_http_request *request, const tri_http_reply *reply);
 /* Adds a piece to the text, which is sent after tri_http_flush or tri_http_end. Pieces that a client has not received
  * wait in memory. */
@@ -78,6 +80,7 @@ void tri_http_add(tri_http_request *request, const char *text, size_t bytes);
 /* Sends the pieces so far. A thread that writes to many connections adds all pieces first: each flush wakes a thread of
  * the server, which would compete with the writer for a core. */
 void tri_http_flush(tri_http_request *request);
+/* Ends the text, and sends its last pieces. */
 void tri_http_end(tri_http_request *request);
 /* Returns whether the client has left: its connection has ended, or it sends no more (a client that only closes its
  * sending side counts as gone). */
@@ -88,8 +91,8 @@ void tri_http_release(tri_http_request *request);
 
 /* The limits of a server's connections. */
 typedef struct tri_http_limits {
-  int connections;    /* largest number at once; some are always free for new clients, because clients.h ends old
-                         connections before all are in use: more than clients.most */
+  int connections;    /* largest number at once; above clients.most, so that a new client can connect while clients.h
+                         ends an old connection */
   int of_one_machine; /* largest number of one machine, if other machines can reach the port */
   int idle_s;         /* seconds without a byte after which a connection ends */
   int threads;
@@ -100,8 +103,8 @@ typedef struct tri_http_limits {
 /* A service, whose texts and functions outlive the server. */
 typedef struct tri_http_service {
   const char *command; /* begins error messages: "board" */
-  /* Replies to a request with the right Host; called from several threads at once. The method is GET or HEAD, or with
-   * limits.body_bytes POST. */
+  /* Returns the reply to a request with the right Host, or the value of tri_http_later; called from several threads at
+   * once. The method is GET, HEAD or, if limits.body_bytes is above 0, POST. */
   tri_http_reply (*reply)(void *context, tri_http_request *request);
   /* Makes the reply to a request that the server refuses by itself; NULL: plain text. */
   tri_http_reply (*refuse)(void *context, int code, const char *why);
@@ -109,10 +112,11 @@ typedef struct tri_http_service {
   const char *const (*headers)[2]; /* [num_headers], name and value of the headers of every reply */
   size_t num_headers;
   const char *of_other_host, *of_other_method; /* texts of the refusals of another Host and of other methods */
-  tri_http_reply of_end; /* reply to the requests that the service keeps when the server stops; its text stays valid
-                            until then (TRI_HTTP_KEPT); code 0: plain text, with status 503 */
-  const char *of_broken_text; /* added to a text in pieces that has not ended when the server stops; NULL: the
-                                 connection ends with an error */
+  tri_http_reply of_end; /* reply of tri_http_server_refuse and tri_http_server_stop to the requests that the service
+                            keeps; its text stays valid until the server has stopped (TRI_HTTP_KEPT); code 0: plain
+                            text, with status 503 */
+  const char *of_broken_text; /* what these functions add to a text in pieces that has not ended; NULL: the connection
+                                 ends with an error */
   tri_http_limits limits;
 } tri_http_service;
 
@@ -129,7 +133,8 @@ typedef struct tri_http_options {
 } tri_http_options;
 
 /* Starts threads that answer requests until tri_http_server_stop. Fails with TRI_BAD_USAGE if the host is not an
- * address of this machine, with TRI_BUSY if the port is in use, and with TRI_UNSUPPORTED if the program was built
+ * address of this machine or the socket's path is too long, with TRI_BUSY if the port or the socket is in use, with
+ * TRI_IO_FAILED if the server cannot listen for another reason, and with TRI_UNSUPPORTED if the program was built
  * without libmicrohttpd. */
 tri_status tri_http_server_start(const tri_http_options *options, const tri_http_service *service,
                                  tri_http_server **out);
@@ -139,8 +144,8 @@ void tri_http_server_drain(tri_http_server *server, double seconds);
 /* Replies with tri_http_service.of_end to all requests that the service keeps, and ends their texts in pieces; then
  * waits as tri_http_server_drain does. Any thread may call this at any time. */
 void tri_http_server_refuse(tri_http_server *server, double seconds);
-/* Refuses as tri_http_server_refuse, and ends all connections and threads. Requests that the service keeps must be
- * released before or after. Ignores NULL. */
+/* Refuses like tri_http_server_refuse, waits for a second at most, and ends all connections and threads. The service
+ * must have released all requests. Ignores NULL. */
 void tri_http_server_stop(tri_http_server *server);
 
 /* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the key if one was drawn; or

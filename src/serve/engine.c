@@ -151,7 +151,8 @@ static tri_status start_job(engine *e, tri_serve_job *job) {
   return TRI_OK;
 }
 
-/* Starts jobs while there are places, and refuses them once the server ends. */
+/* Starts waiting jobs while there are places. Removes those whose client has left, and refuses all once the server
+ * ends. Starts none while a newer checkpoint is waited for (tri_serve_follow_waits). */
 static tri_status start_jobs(engine *e) {
   const tri_serve_follow *follow = e->front->follow;
   if (!e->closes && follow != NULL && tri_serve_follow_waits(follow)) return TRI_OK;
@@ -224,8 +225,8 @@ static tri_status ping(tri_serve_job *job) {
   return TRI_OK;
 }
 
-/* Checks all jobs: sends what the step has added to streams, and ends the jobs that are done, and those whose client
- * has left. */
+/* Checks all jobs that run: sends the events that the step has added to streams, and ends the jobs that are done or
+ * have failed, or whose client has left. */
 static tri_status check_jobs(engine *e) {
   for (tri_serve_job *job = e->running; job != NULL; job = job->next) {
     if (job->begun) tri_http_flush(job->request);

@@ -4,8 +4,9 @@
 
 #include "serve/front.h"
 
-/* On the first rank. Serves until this process is asked to stop: requests that run are then finished, and those that
- * wait are refused. */
+/* On the first rank. Serves until this process is asked to stop: requests that run are then finished, those that wait
+ * are refused, and the other ranks return. If the generator fails, replies to all requests with the error, and fails.
+ */
 tri_status tri_serve_run(tri_serve_front *front);
 
 #endif

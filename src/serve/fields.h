@@ -9,7 +9,7 @@
 /* Limits of a request. */
 typedef struct tri_serve_limits {
   int64_t body_bytes;     /* largest size of a request's body */
-  int64_t texts;          /* prompts times n, or times best_of */
+  int64_t texts;          /* texts of a request: prompts times n, or times best_of */
   int64_t stops, bias;    /* stop strings; entries of logit_bias */
   int64_t depth;          /* nesting of a body's JSON */
   int64_t queue;          /* requests that wait */
@@ -38,7 +38,7 @@ typedef struct tri_serve_defaults {
 typedef struct tri_serve_fields {
   json_t *root; /* the body; the other members refer to it */
   bool chat;
-  const json_t *prompt, *messages; /* one of them, checked only for presence */
+  const json_t *prompt, *messages; /* one of them; `messages` is a list; nothing else is checked */
   const json_t *template_variables;
   int64_t n, best_of;
   int64_t max_tokens;                /* -1: not given */
@@ -54,9 +54,10 @@ typedef struct tri_serve_fields {
   const char *param;                     /* name of the field that is wrong; NULL: none */
 } tri_serve_fields;
 
-/* Parses the body of a request for completions, or with `chat` for chat completions. On failure sets out->param:
- * TRI_BAD_USAGE for a wrong field, TRI_UNSUPPORTED for a field that is not supported, and TRI_BAD_FILE if the request
- * is for another model. Release with tri_serve_fields_release, also after a failure. */
+/* Parses the body of a request for completions, or with `chat` for chat completions. Fails with TRI_BAD_USAGE if the
+ * body is not a JSON object or a field is wrong, with TRI_UNSUPPORTED if a field is not supported, and with
+ * TRI_BAD_FILE if the request is for another model; out->param is then the field's name, NULL if the body is not an
+ * object. Release with tri_serve_fields_release, also after a failure. */
 tri_status tri_serve_fields_read(const char *body, size_t bytes, bool chat, const tri_serve_defaults *defaults,
                                  tri_serve_fields *out);
 void tri_serve_fields_release(tri_serve_fields *fields);

@@ -1,5 +1,5 @@
-/* The part of a server that HTTP's threads and the engine's thread share: the queue of requests, the counters, and
- * what is known of the model. HTTP's threads check and encode requests, and append them to the queue as *jobs*; the
+/* The part of a server that HTTP's threads and the engine's thread share: the queue of requests, the counters, and the
+ * model's properties. HTTP's threads check and encode requests, and append them to the queue as *jobs*; the
  * engine's thread takes them, generates their texts, and replies (engine.h). */
 #ifndef TRI_SERVE_FRONT_H
 #define TRI_SERVE_FRONT_H
@@ -19,11 +19,13 @@ enum { TRI_SERVE_DELAYS = 12, TRI_SERVE_NAME_BYTES = 256 };
 typedef struct tri_serve_counters {
   int64_t accepted, completed, cancelled, failed, refused; /* numbers of requests; refused: those not accepted */
   int64_t running, waiting;                                /* requests at present */
-  int64_t prompt_tokens, sampled_tokens;
-  int64_t pages, free_pages, found_tokens; /* found_tokens: tokens of prompts whose pages were cached */
-  int64_t delays[TRI_SERVE_DELAYS + 1];    /* requests whose first token took at most tri_serve_delays[i] seconds
-                                              (metrics.h); the last    element counts the others */
-  double delays_s;                         /* sum of the times to the first token, seconds */
+  int64_t prompt_tokens, sampled_tokens;                   /* sampled_tokens: without tokens that end a text */
+  int64_t pages, free_pages, found_tokens; /* pages: those of the first replica; the others: tri_dispatcher_count;
+                                              found_tokens: tokens of prompts whose pages were cached */
+  int64_t delays[TRI_SERVE_DELAYS + 1]; /* requests by the time to their first token: more than tri_serve_delays[i - 1]
+                                           and at most tri_serve_delays[i] seconds (metrics.h); the last element
+                                           counts those above all limits */
+  double delays_s;                      /* sum of the times to the first token, seconds */
 } tri_serve_counters;
 
 typedef struct tri_serve_front {
@@ -31,7 +33,7 @@ typedef struct tri_serve_front {
   tri_generation *generation;
   tri_serve_defaults defaults;
   tri_runner_sizes sizes;
-  int64_t batch;            /* texts in progress on all replicas */
+  int64_t batch;            /* places for texts on all replicas */
   tri_serve_follow *follow; /* NULL: the weights stay the same; used by the engine's thread only */
   int64_t created_s;        /* time of the start, seconds since 1970 */
   double ping_s;            /* longest silence of a stream, seconds */

@@ -105,7 +105,8 @@ static tri_status read_prompts(tri_serve_job *job) {
 
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
 
-/* Joins the text parts of a message's content, as `content` would be written as one string. */
+/* If a message's content is a list of text parts, replaces it by one string: their texts, separated by newlines. Fails
+ * with TRI_UNSUPPORTED if a part is not a text. */
 static tri_status join_parts(json_t *message, size_t number) {
   json_t *content = json_object_get(message, "content"), *part = NULL;
   char *text = NULL;
@@ -180,7 +181,8 @@ static tri_status read_chat(tri_serve_job *job) {
 
 enum { USUAL_TOKENS = 16 }; /* default of max_tokens for a completion, as in OpenAI's API */
 
-/* Computes the number of tokens to sample after a prompt. A text never grows beyond the positions. */
+/* Computes the number of tokens to sample after a prompt. Fails with TRI_BAD_USAGE if the prompt and these tokens
+ * exceed the positions or the pages, so that a text never slides. */
 static tri_status count_tokens(const tri_serve_job *job, const tri_serve_prompt *prompt, int64_t *out) {
   const tri_serve_front *front = job->front;
   const tri_serve_fields *f = &job->fields;

@@ -4,7 +4,8 @@
 
 #include "serve/front.h"
 
-/* Limits of the times to the first token that are counted together (tri_serve_counters.delays), seconds. */
+/* Upper limits of the ranges into which times to the first token are sorted (tri_serve_counters.delays), ascending, in
+ * seconds. */
 extern const double tri_serve_delays[TRI_SERVE_DELAYS];
 
 /* Returns the text of /metrics; free() releases it. NULL if memory is exhausted. */

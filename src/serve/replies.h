@@ -6,11 +6,12 @@
 
 #include <jansson.h>
 
-/* Returns the status of HTTP for a failed request. */
+/* Returns the HTTP status for a request that failed with `status` before it was accepted. */
 int tri_serve_code(tri_status status);
 /* Returns the reply with an error in OpenAI's form. `param`: name of the wrong field; NULL: none. */
 tri_http_reply tri_serve_error(int code, const char *message, const char *param);
-/* Returns a JSON reply; takes the reference. */
+/* Returns a JSON reply; takes the reference. If `value` is NULL or memory is exhausted, the reply is an error 500 in
+ * plain text. */
 tri_http_reply tri_serve_json(int code, json_t *value);
 
 #endif

@@ -34,7 +34,8 @@ static void count_refused(tri_serve_front *front) {
   pthread_mutex_unlock(&front->mutex);
 }
 
-/* Appends a job to the queue. Returns 0, or the status of the refusal if there is no place. */
+/* Appends a job to the queue, and keeps its request (tri_http_later). Returns 0, or the HTTP status of the refusal: 503
+ * if the server ends, 429 if the queue is full. */
 static int append_job(tri_serve_front *front, tri_serve_job *job, tri_http_request *from) {
   int code = 0;
   pthread_mutex_lock(&front->mutex);
@@ -97,8 +98,8 @@ static tri_http_reply reply_metrics(tri_serve_front *front) {
                           .memory = TRI_HTTP_GIVEN};
 }
 
-/* Returns whether the request announces a body of JSON. Web pages of other origins cannot send such a request without
- * asking first. */
+/* Returns whether the request's Content-Type is JSON. A browser sends such a request for a web page of another origin
+ * only if the server has allowed it in a reply to OPTIONS (CORS). */
 static bool has_json(const tri_http_request *from) {
   static const char wanted[] = "application/json";
   const char *type = tri_http_header(from, "Content-Type");

@@ -10,7 +10,7 @@
 
 /* ---- text to ids ------------------------------------------------------------------------------------------------- */
 
-/* Returns whether a boolean of the request is true; `otherwise` if it is absent. */
+/* Returns whether a member of the request is true; `otherwise` if it is absent or null. */
 static bool flag_of(const json_t *root, const char *name, bool otherwise) {
   const json_t *value = json_object_get(root, name);
   return value == NULL || json_is_null(value) ? otherwise : json_is_true(value);
@@ -91,7 +91,7 @@ tri_http_reply tri_serve_detokenize(const tri_serve_front *front, const char *bo
 
 /* ---- about the tokenizer ----------------------------------------------------------------------------------------- */
 
-/* Returns a variable of the chat template, such as eos_token; JSON null if it has none. */
+/* Returns a variable of the chat template, such as eos_token; JSON null if it is absent or not a string. */
 static json_t *variable_of(const tri_chat_format *format, const char *name) {
   for (int32_t i = 0; i < format->num_variables; i++) {
     const tri_chat_value *key = &format->variables[2 * i], *value = key + 1;
@@ -101,7 +101,7 @@ static json_t *variable_of(const tri_chat_format *format, const char *name) {
   return json_null();
 }
 
-/* Returns a token of the tokenizer as text; JSON null if id is -1. */
+/* Returns a token of the tokenizer as text; JSON null if id is -1 or unknown. */
 static json_t *token_or_null(const tri_tokenizer *tokenizer, int32_t id) {
   size_t bytes = 0;
   const char *text = id < 0 ? NULL : tri_tokenizer_token(tokenizer, id, &bytes);

@@ -30,9 +30,9 @@ typedef struct tri_weights {
   tri_dtype type;                   /* type of activations */
   int64_t version;                  /* tri_weights_version */
   const struct tri_weights *shared; /* weights whose memory these weights use; NULL: they have memory of their own */
-  tri_device *device;               /* device that has the memory; NULL before tri_weights_allocate */
-  char *memory; /* [plan.bytes]: this rank's shards of sharded buckets, buffers in which whole sharded buckets are
-                   gathered, and whole values of all other parameters */
+  tri_device *device; /* device that has the memory; NULL before tri_weights_allocate or tri_weights_share */
+  char *memory; /* [plan.bytes], NULL in weights that use the memory of `shared`: this rank's shards of sharded buckets,
+                   buffers in which whole sharded buckets are gathered, and whole values of all other parameters */
   tri_weights_plan plan;         /* layout of `memory` */
   tri_weights_training training; /* {NULL} if no executor trains the weights */
   tri_run_parameter *parameters; /* [table->num_entries], addresses of the parameters' values, gradients and copies */
@@ -60,7 +60,8 @@ bool tri_weights_can_share(const tri_weights *weights, const tri_weights *from);
  * tri_weights_version then returns the version of `from`. */
 void tri_weights_share(tri_weights *weights, const tri_weights *from);
 
-/* Returns the version: the number of tri_weights_changed so far, unless tri_weights_set_version has set another one. */
+/* Returns the version: the number of tri_weights_changed so far, unless tri_weights_set_version has set another one;
+ * the version of `shared` if these weights use its memory. */
 int64_t tri_weights_version(const tri_weights *weights);
 /* Sets the version, after values of other weights with that version were copied. Invalidates the copies of parameters
  * (tri_run_copy). The caller marks the parameters that it has written as dense (tri_run_parameter.packed); others may
