@@ -35,7 +35,7 @@ TOUCHES = {
     "src/board": ["oracle/test_board.py"],
     "src/http": ["oracle/test_board.py", "oracle/test_serve.py", "oracle/test_serve_load.py"],
     "src/serve": ["oracle/test_serve.py", "oracle/test_serve_load.py", "oracle/test_serve_bits.py", "oracle/test_serve_failures.py", "oracle/test_serve_special.py"],
-    "src/chat": ["oracle/test_chat.py", "oracle/test_reinforcement_input.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
+    "src/chat": ["oracle/test_chat.py", "oracle/test_reinforcement_input.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py", "oracle/test_show.py"],
     "src/checkpoint": [
         "oracle/test_checkpoints.py", "oracle/test_bad_weights_everywhere.py", "oracle/test_damaged_checkpoints.py", "oracle/test_folders.py",
         "oracle/test_safetensors.py", "oracle/test_four_bits.py", "oracle/test_extra_files.py", "oracle/test_merge.py", "oracle/test_peft_folders.py",
