@@ -5,7 +5,6 @@
 #include "data/document_text.h"
 #include "data/documents.h"
 #include "files/file.h"
-#include "options/json.h"
 #include "tokenizer/json_text.h"
 
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct tri_show_request {
-  const char *prefix;    /* of the corpus */
+  const char *prefix;    /* prefix of the corpus files */
   const char *tokenizer; /* tokenizer.json or its folder; NULL: the one in the corpus's folder */
   int64_t count;         /* documents, or pairs of preferences, to print */
   int64_t seed;          /* draws them at random; -1: the first ones */

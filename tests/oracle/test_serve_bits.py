@@ -254,7 +254,7 @@ def token_name(tokenizer, id):
 
 
 def named(tokenizer, top):
-    """Likeliest tokens under their names, which are their texts. One that has NUL, or that another token has, is replaced by the id."""
+    """Likeliest tokens under their names, which are their texts. A name with a NUL, and a name of two tokens, is replaced by the id."""
     out = {}
     for id, value in top.items():
         name = token_name(tokenizer, id)
