@@ -72,8 +72,8 @@ tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
 tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
 
 /* Lets the other ranks of this replica return from tri_dispatcher_follow. Called on the first rank after a failure with
- * this status. Does nothing with several replicas, or if the status is TRI_COMM or TRI_DEVICE_FAILED, because such a
- * failure ends the job. */
+ * this status. Does nothing if there are several replicas, or if the status is TRI_COMM or TRI_DEVICE_FAILED: then the
+ * failure ends the job. Keeps the failure's message. */
 void tri_dispatcher_give_up(tri_dispatcher *dispatcher, tri_status status);
 
 /* Returns the counters of this rank's generator plus those that the other ranks had at the last

@@ -63,9 +63,10 @@ typedef struct tri_sequence_options {
   double *scores; /* [scored], receives the log-probabilities; must be valid until all given tokens are read */
   int64_t scored_likeliest; /* number of likeliest tokens to find at the position of each scored token, up to
                                TRI_MOST_LIKELY */
-  tri_likely *likeliest;    /* [scored, scored_likeliest], receives them by descending probability, then by id; with
-                               fewer tokens in the vocabulary, the rest is {-1, -INFINITY}. Must be valid as long as
-                               `scores`. A token that is also the scored one has the same log-probability, to the bit */
+  tri_likely *likeliest;    /* [scored, scored_likeliest], receives the likeliest tokens of each position, by descending
+                               probability, then by id; with fewer tokens in the vocabulary, the rest is {-1, -INFINITY}.
+                               Must be valid as long as `scores`. If one of them is the scored token, both have the same
+                               log-probability, to the bit */
   int64_t owner; /* number of the user whose sequence it is, from 0 on. Sequences of different users never share cached
                     pages, since the time to a token would tell one user what another has asked. tri_generator_begin
                     reads it; a fork has its original's */

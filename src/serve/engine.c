@@ -152,7 +152,7 @@ static tri_status start_job(engine *e, tri_serve_job *job) {
 }
 
 /* Starts waiting jobs while there are places. Removes those whose client has left, and refuses all once the server
- * ends. Starts none while a newer checkpoint is waited for (tri_serve_follow_waits). */
+ * ends. Starts none while requests must wait for a newer checkpoint (tri_serve_follow_waits). */
 static tri_status start_jobs(engine *e) {
   const tri_serve_follow *follow = e->front->follow;
   if (!e->closes && follow != NULL && tri_serve_follow_waits(follow)) return TRI_OK;
