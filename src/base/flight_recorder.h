@@ -51,7 +51,7 @@ void tri_recorder_end(uint64_t ticket);
 void tri_recorder_note(const tri_record *record, double begin_s);
 
 /* Shows that this rank is not stuck: it waits for something that another rank or a time limit of its own ends. Such a
- * wait calls this function several times in a second. */
+ * wait calls this function every second or more often. */
 void tri_recorder_beat(void);
 
 /* Sets the step of later records. */

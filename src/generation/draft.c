@@ -25,7 +25,11 @@ static tri_status start_draft(tri_draft *d, const tri_guess *g) {
   return tri_generator_extend(d->generator, sequence, g->ids + shared, g->count - shared, &options);
 }
 
-static bool fits(const tri_draft *d, const tri_guess *g) { return g->count + g->most <= d->positions; }
+/* Returns whether the draft model can continue the text: it has positions for it, and knows its tokens. */
+static bool fits(const tri_draft *d, const tri_guess *g) {
+  const tri_sequence_options options = {.sampling = *g->sampling, .wanted = g->most};
+  return g->count + g->most <= d->positions && tri_generator_check(d->generator, g->ids, g->count, &options) == TRI_OK;
+}
 
 static void read_draft(const tri_draft *d, tri_guess *g) {
   int64_t count = 0;

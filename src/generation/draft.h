@@ -10,7 +10,7 @@
 typedef struct tri_draft {
   tri_generator *generator; /* the draft model's generator, for as many sequences as the large model's */
   int64_t positions;        /* tri_runner_sizes.positions of the draft model's runner */
-  int64_t vocab_size;       /* vocabulary of the draft model */
+  int64_t vocab_size;       /* vocabulary of the large model, whose tokens are guessed */
 } tri_draft;
 
 /* Returns a proposer that uses `draft`, which must outlive it. */

@@ -124,7 +124,7 @@ static tri_status load_draft(tri_generation *g, const tri_runner_sizes *sizes) {
   const tri_runner_sizes of_draft = draft_sizes(g, sizes);
   g->draft_request.lent = g->device;
   TRI_TRY(tri_generation_load(g->draft_model, &of_draft));
-  g->draft = (tri_draft){g->draft_model->generator, of_draft.positions, g->draft_model->model.vocab_size};
+  g->draft = (tri_draft){g->draft_model->generator, of_draft.positions, g->model.vocab_size};
   const tri_proposer proposer = tri_draft_proposer(&g->draft);
   tri_generator_set_proposer(g->generator, &proposer, g->request->draft_tokens);
   return TRI_OK;
@@ -188,6 +188,11 @@ static tri_group group_of(const tri_generation *g) {
 }
 
 bool tri_generation_leads(const tri_generation *g) { return group_of(g).rank == 0; }
+
+tri_status tri_generation_agree(const tri_generation *g, tri_status status) {
+  const tri_group group = group_of(g);
+  return tri_first_rank_status(&group, status);
+}
 
 static tri_status create_device(tri_generation *g) {
   const tri_model_options *options = &g->request->model;

@@ -72,6 +72,8 @@ struct tri_generation {
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
 /* Returns whether this rank is the first of the group, which has the prompts and writes the texts. */
 bool tri_generation_leads(const tri_generation *generation);
+/* COLLECTIVE over the group. Returns the first rank's status on all ranks (tri_first_rank_status). */
+tri_status tri_generation_agree(const tri_generation *generation, tri_status status);
 /* COLLECTIVE over the group. Creates the device unless one is lent, the runner, the generator and the dispatcher, and
  * loads the weights unless the request has `shared` or `without_weights`. The first rank's sizes are used on all
  * ranks. */

@@ -118,6 +118,9 @@ static tri_status check_sampling(const tri_generator *g, const tri_sampling *sam
 }
 
 static tri_status check_likeliest(const tri_sequence_options *options) {
+  if (options->requested.likeliest < 0 || options->requested.likeliest > TRI_MOST_LIKELY)
+    return tri_fail(TRI_BAD_USAGE, "%ld likeliest tokens were requested, and 0 to %d are possible",
+                    (long)options->requested.likeliest, (int)TRI_MOST_LIKELY);
   if (options->scored_likeliest < 0 || options->scored_likeliest > TRI_MOST_LIKELY)
     return tri_fail(TRI_BAD_USAGE, "%ld likeliest tokens were requested for each scored one, and 0 to %d are possible",
                     (long)options->scored_likeliest, (int)TRI_MOST_LIKELY);

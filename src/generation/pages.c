@@ -123,6 +123,7 @@ int32_t tri_pages_find(tri_pages *p, tri_prefix *prefix, const int32_t *ids) {
 
 int32_t tri_pages_keep(tri_pages *p, int32_t page, tri_prefix *prefix, const int32_t *ids) {
   const int32_t found = tri_pages_find(p, prefix, ids);
+  if (found == page) tri_pages_release(p, page); /* already cached: tri_pages_find has added a reference */
   if (found >= 0) return found;
   page_state *s = &p->state[page];
   int32_t *bucket = bucket_of(p, *prefix, ids);

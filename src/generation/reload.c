@@ -36,7 +36,8 @@ static tri_status load(tri_generation *g, const tri_merged *from) {
                                                  &g->replicas.replica, executor);
   TRI_TRY(tri_common_failure(&g->replicas.all, status));
   TRI_TRY(tri_model_files_agree(&g->replicas.all, from, executor));
-  return g->request->hashes ? tri_model_files_hash(from, executor, &g->hash) : TRI_OK;
+  if (!g->request->hashes) return TRI_OK;
+  return tri_common_failure(&g->replicas.all, tri_model_files_hash(from, executor, &g->hash));
 }
 
 /* COLLECTIVE. Loads the weights of another checkpoint. If that fails, loads the old ones again, and fails with

@@ -24,8 +24,10 @@ tri_status tri_replicas_create(const tri_group *all, int64_t tensor, const tri_m
   if (weights != NULL) TRI_TRY(tri_model_files_agree_settings(all, weights));
   TRI_TRY(tri_common_status(all, check_tensor(all, tensor, model)));
   out->all = *all;
-  out->leaders = *all;
-  if (tensor == 1) return TRI_OK;
+  if (tensor == 1) {
+    out->leaders = *all;
+    return TRI_OK;
+  }
   const int rank = all->rank, replica = rank / (int)tensor;
   const tri_mesh_shape shape = tri_runner_shape(model, tensor);
   TRI_TRY(tri_group_split(all, "replica", replica, rank, &out->replica));

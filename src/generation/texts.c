@@ -81,7 +81,8 @@ tri_status tri_texts_sizes(tri_texts *t, tri_runner_sizes *out) {
 
 tri_status tri_texts_load(tri_texts *t) {
   tri_runner_sizes sizes = {0};
-  if (tri_generation_leads(t->generation)) TRI_TRY(tri_texts_sizes(t, &sizes));
+  const tri_status status = tri_generation_leads(t->generation) ? tri_texts_sizes(t, &sizes) : TRI_OK;
+  TRI_TRY(tri_generation_agree(t->generation, status));
   return tri_generation_load(t->generation, &sizes);
 }
 

@@ -63,6 +63,8 @@ void tri_http_release(tri_http_request *request) { (void)request; }
 
 void tri_http_server_drain(tri_http_server *server, double seconds) { (void)server, (void)seconds; }
 
+void tri_http_server_refuse(tri_http_server *server, double seconds) { (void)server, (void)seconds; }
+
 void tri_http_server_stop(tri_http_server *server) { (void)server; }
 
 const char *tri_http_server_address(const tri_http_server *server) {

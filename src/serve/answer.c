@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/count.h"
 #include "serve/job.h"
+#include "serve/replies.h"
 #include "tokenizer/json_text.h"
 #include "tokenizer/utf8.h"
 
@@ -408,8 +409,6 @@ tri_status tri_serve_stream_end(tri_serve_job *job) {
 }
 
 void tri_serve_stream_fail(tri_serve_job *job, int code, const char *message) {
-  json_t *error =
-      json_pack("{s:{s:s, s:s, s:n, s:i}}", "error", "message", message, "type", "server_error", "param", "code", code);
-  (void)send_event(job, error);
+  (void)send_event(job, tri_serve_error_json(code, message, NULL));
   tri_http_end(job->request);
 }

@@ -104,8 +104,15 @@ static tri_status text_grew(void *context, tri_written *text) {
   return job->fields.stream ? tri_serve_stream_text(job, text, false) : TRI_OK;
 }
 
+/* Returns whether the text ended with a token that ends it, for which text_grew is not called. */
+static bool ends_with_token(const tri_written *text) {
+  const int64_t sampled = text->tokens.count - text->prompt_tokens;
+  return sampled > text->made;
+}
+
 static tri_status text_done(void *context, tri_written *text) {
   tri_serve_job *job = context;
+  if (ends_with_token(text)) note_token(job);
   job->left--;
   return job->fields.stream ? tri_serve_stream_text(job, text, true) : TRI_OK;
 }
@@ -182,7 +189,7 @@ static tri_status cancel_job(tri_serve_job *job) {
 }
 
 static void note_pages(const engine *e) {
-  const tri_generator_counts counts = tri_dispatcher_count(e->front->generation->dispatcher);
+  const tri_generator_counts counts = tri_generator_count(e->front->generation->generator);
   pthread_mutex_lock(&e->front->mutex);
   e->front->counters.free_pages = counts.free_pages;
   e->front->counters.found_tokens = counts.found_rows;

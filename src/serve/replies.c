@@ -1,5 +1,7 @@
 #include "serve/replies.h"
 
+#include "tokenizer/json_text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -30,9 +32,13 @@ static const char *kind_of(int code) {
   return code >= 500 ? "server_error" : "invalid_request_error";
 }
 
+json_t *tri_serve_error_json(int code, const char *message, const char *param) {
+  return json_pack("{s:{s:o, s:s, s:s?, s:i}}", "error", "message", tri_json_text(message, strlen(message)), "type",
+                   kind_of(code), "param", param, "code", code);
+}
+
 tri_http_reply tri_serve_error(int code, const char *message, const char *param) {
-  tri_http_reply reply = tri_serve_json(code, json_pack("{s:{s:s, s:s, s:s?, s:i}}", "error", "message", message,
-                                                        "type", kind_of(code), "param", param, "code", code));
+  tri_http_reply reply = tri_serve_json(code, tri_serve_error_json(code, message, param));
   if (code == 401) {
     reply.headers[0].name = "WWW-Authenticate";
     snprintf(reply.headers[0].value, sizeof reply.headers[0].value, "Bearer");

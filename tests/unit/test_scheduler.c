@@ -161,6 +161,10 @@ static void test_kept_pages_are_found(void **state) {
   const int32_t third = tri_pages_allocate(p);
   at = root;
   assert_int_equal(tri_pages_keep(p, third, &at, ab), first);
+  /* A page that is cached already is returned without another reference: two forks that share it may both keep it. */
+  at = root;
+  assert_int_equal(tri_pages_keep(p, first, &at, ab), first);
+  assert_true(at == after_ab);
   tri_pages_release(p, third);
   assert_int_equal(tri_pages_free(p), 1);
   assert_int_equal(tri_pages_allocate(p), third);
