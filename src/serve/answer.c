@@ -56,26 +56,31 @@ static double likely_number(const judged_token *token, int64_t i) {
 }
 
 /* Adds a token to an object whose keys are texts of tokens and whose values are log-probabilities. The key is
- * "token_id:ID" if the object already has the text as a key, or if the text has a NUL, which a key cannot have. */
-static void add_top(const tri_serve_job *job, json_t *top, int32_t id, double log_prob) {
+ * "token_id:ID" if the text is `reserved`, if the object already has it as a key, or if it has a NUL, which a key
+ * cannot have. */
+static void add_top(const tri_serve_job *job, json_t *top, int32_t id, double log_prob, const json_t *reserved) {
   json_t *text = token_text(job, id);
   char name[32];
   snprintf(name, sizeof name, "token_id:%d", (int)id);
-  const bool taken = text == NULL || json_object_get(top, json_string_value(text)) != NULL ||
+  const bool taken = text == NULL || json_equal(text, reserved) != 0 ||
+                     json_object_get(top, json_string_value(text)) != NULL ||
                      strlen(json_string_value(text)) != json_string_length(text);
   json_object_set_new(top, taken ? name : json_string_value(text), number_of(log_prob));
   json_decref(text);
 }
 
-/* Returns the likeliest tokens, and the token itself if it is not among them. */
+/* Returns the likeliest tokens, and the token itself if it is not among them. Clients find the token by its text, so
+ * another token of the same text does not get this key. */
 static json_t *top_object(const tri_serve_job *job, const judged_token *token) {
-  json_t *top = json_object();
+  json_t *top = json_object(), *own = token_text(job, token->id);
   bool has_own = false;
   for (int64_t i = 0; i < token->count && token->likeliest[i].id >= 0; i++) {
-    add_top(job, top, token->likeliest[i].id, likely_number(token, i));
-    has_own = has_own || token->likeliest[i].id == token->id;
+    const bool is_own = token->likeliest[i].id == token->id;
+    add_top(job, top, token->likeliest[i].id, likely_number(token, i), is_own ? NULL : own);
+    has_own = has_own || is_own;
   }
-  if (!has_own) add_top(job, top, token->id, token->log_prob);
+  if (!has_own) add_top(job, top, token->id, token->log_prob, NULL);
+  json_decref(own);
   return top;
 }
 

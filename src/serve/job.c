@@ -115,7 +115,11 @@ static tri_status join_parts(json_t *message, size_t number) {
   if (!json_is_array(content)) return TRI_OK;
   json_array_foreach(content, i, part) {
     const json_t *type = json_object_get(part, "type"), *said = json_object_get(part, "text");
-    if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0 || !json_is_string(said)) {
+    if (json_is_string(type) && strcmp(json_string_value(type), "text") == 0 && !json_is_string(said)) {
+      status = tri_fail(TRI_BAD_USAGE, "message %zu has a part of type text whose `text` should be a string", number);
+      break;
+    }
+    if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0) {
       status = tri_fail(TRI_UNSUPPORTED,
                         "message %zu has a part of type %.40s; only parts {\"type\": \"text\", \"text\": ...} are "
                         "supported",

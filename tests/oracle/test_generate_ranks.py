@@ -233,7 +233,7 @@ def test_refusals(made, tmp_path):
         ("model", ("--chat",), 2, "a conversation has one text at a time"),
         ("model", ("--prompt", "the", "--tensor", 4), 2, "-n 2 is not a multiple of --tensor 4"),
         ("none", prompts, 4, "none"),
-        ("model", ("--prompts", tmp_path / "bad.jsonl"), 4, "bad.jsonl line 2 has no prompt"),
+        ("model", ("--prompts", tmp_path / "bad.jsonl"), 4, "bad.jsonl line 2: no prompt"),
         ("model", ("--prompts", tmp_path / "none.txt"), 4, "none.txt"),
         ("model", ("--prompts", tmp_path / "long.txt", "--cache", 2 * 64 * 2 * 32 * 4), 2, "takes 2 pages of 64 positions, and the cache has 1"),
     ):

@@ -253,12 +253,18 @@ def token_name(tokenizer, id):
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in tokenizer.bytes_of(id))
 
 
+<<<<<<< HEAD
 def named(tokenizer, top):
     """Likeliest tokens under their names, which are their texts. A name with a NUL, and a name of two tokens, is replaced by the id."""
+=======
+def named(tokenizer, top, own):
+    """The likeliest tokens under their texts. If a text has NUL or is another token's, the key has the id. The token itself, `own`, keeps its text."""
+>>>>>>> helper-proofs
     out = {}
     for id, value in top.items():
         name = token_name(tokenizer, id)
-        out[f"token_id:{id}" if "\0" in name or name in out else name] = value
+        taken = "\0" in name or name in out or id != own and name == token_name(tokenizer, own)
+        out[f"token_id:{id}" if taken else name] = value
     return out
 
 
@@ -285,7 +291,7 @@ def log_probs_of(line, fields, chat, tokenizer):
     if chat:
         likeliest = [[chat_token(tokenizer, *likely) for likely in top.items()] for top in tops]
         return dict(content=[dict(chat_token(tokenizer, id, value), top_logprobs=top) for id, value, top in zip(ids, values, likeliest)])
-    tops = [named(tokenizer, {**top, id: value}) for top, id, value in zip(tops, ids, values)]
+    tops = [named(tokenizer, {**top, id: value}, id) for top, id, value in zip(tops, ids, values)]
     if fields.get("echo"):
         ids, values = line["prompt_ids"] + ids, line["logprobs"]["prompt"] + values
     return dict(tokens=[token_name(tokenizer, id) for id in ids], token_logprobs=values, top_logprobs=tops, text_offset=offsets(tokenizer, ids))
@@ -304,7 +310,7 @@ def without_prompt_tops(choice):
         return choice
     assert {len(values) for values in found.values()} == {len(found["tokens"])}
     for token, value, top in zip(found["tokens"], found["token_logprobs"], found["top_logprobs"]):
-        assert top is None or value in top.values() and (not token or "\0" in token or top[token] == value)
+        assert top is None or "\0" in token or top[token] == value
     return dict(choice, logprobs=dict(found, top_logprobs=found["top_logprobs"][len(found["tokens"]) - len(choice["ids"]):]))
 
 
@@ -383,4 +389,4 @@ def test_of_another_arrangement(run, tmp_path):
     """Several ranks, shared matrices, another type, guesses: one of them in each turn, all in tests/full."""
     for name in drawn_count(sorted(ARRANGEMENTS), 1, "arrangements"):
         serve, generate = ARRANGEMENTS[name]
-        check(run, tmp_path, turn(), 150, serve, generate)
+        check(run, tmp_path, turn(), 80, serve, generate)
