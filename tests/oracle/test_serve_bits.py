@@ -253,13 +253,8 @@ def token_name(tokenizer, id):
         return "bytes:" + "".join(f"\\x{byte:02x}" for byte in tokenizer.bytes_of(id))
 
 
-<<<<<<< HEAD
-def named(tokenizer, top):
-    """Likeliest tokens under their names, which are their texts. A name with a NUL, and a name of two tokens, is replaced by the id."""
-=======
 def named(tokenizer, top, own):
     """The likeliest tokens under their texts. If a text has NUL or is another token's, the key has the id. The token itself, `own`, keeps its text."""
->>>>>>> helper-proofs
     out = {}
     for id, value in top.items():
         name = token_name(tokenizer, id)
