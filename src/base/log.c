@@ -3,7 +3,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -47,11 +46,7 @@ static void write_whole(const char *text, size_t length) {
   }
 }
 
-tri_status tri_log_copy_to(const char *path) {
-  copy_file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-  if (copy_file >= 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, strerror(errno));
-}
+void tri_log_copy_to(int file) { copy_file = file; }
 
 /* Appends a line to the file of tri_log_copy_to. */
 static void copy_line(const char *prefix, const char *text) {
@@ -63,7 +58,6 @@ static void copy_line(const char *prefix, const char *text) {
   const size_t length = strlen(line);
   line[length] = '\n';
   if (write(copy_file, line, length + 1) == (ssize_t)length + 1) return;
-  close(copy_file);
   copy_file = -1;
   write_whole(failed, sizeof failed - 1);
 }

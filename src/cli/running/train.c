@@ -18,6 +18,7 @@
 #include "train/trainer.h"
 #include "tune/store.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +215,16 @@ static tri_status find_layout(const train_arguments *arguments, found_layout *ou
   return TRI_OK;
 }
 
+/* Opens the file of --log. It stays open until the process ends. */
+static tri_status open_log(const char *path) {
+  const char *kind = tri_path_odd_kind(path);
+  if (kind != NULL) return tri_fail(TRI_BAD_USAGE, "train: --log %s is a %s; name a file", path, kind);
+  FILE *to = fopen(path, "ae");
+  if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, strerror(errno));
+  tri_log_copy_to(fileno(to));
+  return TRI_OK;
+}
+
 static tri_status train(const train_arguments *arguments) {
   if (arguments->keys || arguments->dry_run) tri_stop_release();
   if (arguments->keys) {
@@ -222,7 +233,7 @@ static tri_status train(const train_arguments *arguments) {
   }
   tri_run_config *config = NULL;
   found_layout found = {.num_sets = 0};
-  if (arguments->log != NULL && getenv(TRI_LAUNCHED) == NULL) TRI_TRY(tri_log_copy_to(arguments->log));
+  if (arguments->log != NULL && getenv(TRI_LAUNCHED) == NULL) TRI_TRY(open_log(arguments->log));
   TRI_TRY(find_layout(arguments, &found));
   tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
   if (status == TRI_OK) status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
