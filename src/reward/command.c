@@ -39,14 +39,14 @@ typedef struct worker {
   size_t held, room;
   int64_t *open; /* [num_open], indices of the items that are open in this worker, in the order of sending */
   int64_t num_open;
-  double since_s;  /* time at which open[0] became the oldest open item (tri_clock_s) */
-  double looked_s; /* time of the last check whether the process has ended */
-  bool suspects;   /* the open items are suspects */
-  bool closed;     /* the process has closed its standard input or output */
-  bool ended;      /* the process has ended; child.result is set */
-  bool answered;   /* the process has given an answer */
-  int64_t silent; /* number of the worker's last processes, in a row, without an answer. Only those count that failed at
-                     items that are not suspects, or ended before the program had ever answered */
+  double since_s;   /* time at which open[0] became the oldest open item (tri_clock_s) */
+  double looked_s;  /* time of the last check whether the process has ended */
+  bool suspects;    /* the open items are suspects */
+  bool closed;      /* the process has closed its standard input or output */
+  bool ended;       /* the process has ended; child.result is set */
+  bool answered;    /* the process has given an answer */
+  int64_t silent;   /* number of processes of this worker since its last answer that failed without an answer; a process
+                       counts if its open items were not suspects, or if it ended before any worker had ever answered */
   int64_t log_from; /* size of the log file in bytes when the process was started */
 } worker;
 
