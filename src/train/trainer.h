@@ -9,13 +9,13 @@
 
 typedef struct tri_train_options {
   const tri_run_config *config;
-  const char *resume; /* "auto": the newest good checkpoint of the output, if any; "never"; or a checkpoint's folder */
-  bool dry_run;       /* whether to print the step program and the memory plan, and do nothing else */
-  int threads;        /* threads of this rank if the configuration says auto; 0: all cores */
-  int64_t ranks;      /* dry run: number of ranks; 0: the fewest that the layout allows */
+  const char *resume;   /* "auto", "never", or the folder of a checkpoint or a run (recovery/resume.c) */
+  bool dry_run;         /* whether to print the step program and the memory plan, and do nothing else */
+  int threads;          /* threads of this rank if the configuration says auto; 0: all cores */
+  int64_t ranks;        /* dry run: number of ranks; 0: the fewest that the layout allows */
   int64_t dry_run_rank; /* dry run: rank whose program and plan are printed */
-  int64_t stop_at; /* step after which this process ends the run, with a checkpoint and an evaluation; 0: the run's last
-                      step */
+  int64_t stop_at; /* step after which this process ends, with the evaluation, the checkpoint (checkpoint.at_end) and
+                      the files of a run's last step; 0: the run's last step */
   /* Paths of a timeline and of a profile, which are written as .json and .svg; NULL: not written. */
   const char *timeline, *profile;
 } tri_train_options;
