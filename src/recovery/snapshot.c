@@ -4,7 +4,8 @@
  * same output; it removes the files of the earlier one. K is the number of the node, since tests divide one machine
  * into several nodes. N is the step, and R the rank whose state it is. An incomplete file has the suffix ".part".
  *
- * The header of a file has a hash of the configuration and the data, the rank, and a checksum of the rest. */
+ * The header of a file has a hash of the configuration, the number of ranks and the data, the rank whose state it is,
+ * the progress of the run, and a checksum of the rest. */
 #include "recovery/snapshot.h"
 
 #include "base/flight_recorder.h"

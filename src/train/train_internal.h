@@ -177,7 +177,7 @@ typedef struct tri_made_step {
 /* COLLECTIVE. Called after each step; the first observer that fails ends the loop. */
 typedef tri_status tri_observer(tri_training *t, tri_made_step *made);
 
-tri_observer tri_observe_bad_steps;  /* counts steps without an update, and warns */
+tri_observer tri_observe_bad_steps;  /* warns of steps without an update, and counts the bad ones (bad_steps.c) */
 tri_observer tri_observe_validation; /* evaluates every few steps */
 tri_observer tri_observe_metrics;    /* writes a line of metrics */
 tri_observer tri_observe_divergence; /* ends the run after too many bad, or only empty, steps */

@@ -24,8 +24,9 @@ typedef struct tri_train_options {
  * written, if checkpoint.at_end is set, and the status is TRI_INTERRUPTED. */
 tri_status tri_train(const tri_train_options *options);
 
-/* Computes the bytes that the first rank of `ranks` needs on the configuration's device, by the memory plan. Nothing is
- * trained, and no other rank is needed. The configuration's corpora need not exist. */
+/* Computes the bytes that the first rank of `ranks` needs on the configuration's device, by the memory plan, without
+ * the memory for generation. Nothing is trained, and no other rank is needed. The configuration's corpora need not
+ * exist. */
 tri_status tri_train_predict(const tri_run_config *config, int64_t ranks, size_t *bytes);
 
 #endif
