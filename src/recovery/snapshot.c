@@ -31,7 +31,7 @@
 
 enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4, BASE_BYTES = 128 };
 
-/* The first HEADER_BYTES bytes of a file begin with a header. */
+/* A file begins with a header, which is padded to HEADER_BYTES bytes. */
 typedef struct header {
   char magic[16];
   uint64_t signature;  /* hash of the configuration, the number of ranks, the corpus and the tokenizer (sign) */

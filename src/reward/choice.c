@@ -47,7 +47,7 @@ static bool is_alone(const passage *p, size_t at) {
   return !is_joined(p, at);
 }
 
-/* Returns whether the letter is the article or the pronoun. */
+/* Returns whether the letter is the English word "A" or "I". */
 static bool is_english(const passage *p, size_t at) {
   const bool both = p->text[at] == 'A' || p->text[at] == 'I';
   if (!both || byte_at(p, at + 1) != ' ' || islower(byte_at(p, at + 2)) == 0) return false;
