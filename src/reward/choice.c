@@ -6,13 +6,14 @@
  *   3. the letter after the last word "answer" that a letter follows: "the answer is (B)", "Answer: B". Punctuation,
  *      white space and the words is, the, be, should, would, correct, choice, option and letter may stand between them.
  *   4. the letter at the beginning of the text before ".", ")", ":" or a line break, as in "B. Paris", unless another
- * line begins with another letter in this way (a list of all choices)
+ *      line begins with another letter in this way (a list of all choices)
  *   5. the last letter
  *
- * A letter is uppercase and alone: no letter, digit, "_", "+" or "#" is next to it, no apostrophe or hyphen joins it to
- * a word. A lowercase letter counts in rules 1 to 3, where brackets enclose it or it is the whole text. The words "A"
- * and "I" are not letters: before a space and a lowercase word other than "is", except for "A" in rule 3. An answer
- * without a letter is refused. */
+ * A letter is uppercase and alone: no letter, digit or "_" is next to it, no "+" or "#" follows it, no apostrophe or
+ * hyphen after it and no hyphen before it joins it to a word. Every character beyond ASCII counts as a letter here. A
+ * lowercase letter counts in rules 1 to 3 if it is the whole text or box, or if brackets enclose it. "A" and "I" are
+ * words, not choices, if a space and a lowercase word other than "is" follow; in rule 3 "A" is always a choice. An
+ * answer without a letter is refused. */
 #include "reward/boxed.h"
 #include "reward/kind.h"
 
@@ -32,7 +33,8 @@ static bool is_word(unsigned char c) { return isalnum(c) != 0 || c == '_' || c >
 
 static bool is_choice(unsigned char c) { return c >= 'A' && c <= 'J'; }
 
-/* Returns whether a letter or digit follows or precedes `at` over an apostrophe or a hyphen: "I'm", "C-3". */
+/* Returns whether the letter at `at` is joined to a word: by an apostrophe or a hyphen after it ("I'm", "C-3"), or by a
+ * hyphen before it ("T-A"). */
 static bool is_joined(const passage *p, size_t at) {
   const unsigned char before = byte_at(p, at - 1), after = byte_at(p, at + 1);
   if ((after == '\'' || after == '-') && is_word(byte_at(p, at + 2))) return true;
@@ -45,7 +47,7 @@ static bool is_alone(const passage *p, size_t at) {
   return !is_joined(p, at);
 }
 
-/* Returns whether the letter is the article or the pronoun. */
+/* Returns whether the letter is the English word "A" or "I". */
 static bool is_english(const passage *p, size_t at) {
   const bool both = p->text[at] == 'A' || p->text[at] == 'I';
   if (!both || byte_at(p, at + 1) != ' ' || islower(byte_at(p, at + 2)) == 0) return false;
@@ -57,7 +59,8 @@ static bool is_enclosed(const passage *p, size_t at) {
   return (before == '(' && after == ')') || (before == '[' && after == ']') || (before == '{' && after == '}');
 }
 
-/* Returns the uppercase letter that counts at an offset; 0 if the byte is not one. */
+/* Returns the choice at an offset, as an uppercase letter; 0 if the byte is not one. `lowercase`: lowercase letters in
+ * brackets count, too. */
 static char letter_at(const passage *p, size_t at, bool lowercase) {
   const unsigned char c = byte_at(p, at), upper = (unsigned char)toupper(c);
   if (!is_choice(upper) || !is_alone(p, at)) return '\0';

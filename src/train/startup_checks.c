@@ -95,8 +95,9 @@ typedef struct need {
   char node[NODE_BYTES];
 } need;
 
-/* Returns the bytes of this rank's snapshots: an old one, which is kept while a new one is written, and with several
- * nodes the same for the snapshots of another rank. */
+/* Estimates the bytes of this rank's snapshots: an old one, which is kept while a new one is written, and with several
+ * nodes the same for the snapshots of another rank. The estimate includes frozen parameters, which snapshots do not
+ * have, and states in their stored types, while snapshots have them in the wide type. */
 static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world) {
   bool nodes = false;
   for (int r = 1; r < world->size; r++) nodes = nodes || tri_group_node_of(world, r) != tri_group_node_of(world, 0);
