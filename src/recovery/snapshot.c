@@ -154,6 +154,7 @@ static tri_status map_file(const char *path, bool create, size_t bytes, mapped *
     fault = begin == MAP_FAILED ? errno : 0;
   }
   close(file);
+  if (fault != 0 && !create) return tri_fail(TRI_IO_FAILED, "cannot read %s: %s", path, strerror(fault));
   if (fault != 0) {
     return tri_fail(fault == ENOSPC ? TRI_OUT_OF_MEMORY : TRI_IO_FAILED,
                     "cannot store %zu bytes of a snapshot in %s: %s; turn checkpoint.snapshot_every off (0), or make "

@@ -317,7 +317,7 @@ static void collect_of_finished(void *context, const tri_config_difference *diff
 }
 
 /* Refuses other settings for a run that has made all of its steps: further steps with them would replace its
- * checkpoints and its results. More steps or epochs alone are no other settings. */
+ * checkpoints and its results. More steps or epochs alone are accepted. */
 static tri_status check_finished(const tri_checkpoint_state *state, changes *c, const char *folder) {
   tri_run_config *there = config_there(state);
   if (there == NULL) return TRI_OK;

@@ -145,6 +145,9 @@ void tri_training_announce_end(const tri_training *t);
 /* Logs that the run has no more steps to make, removes its snapshots and, on the first rank, writes the summary if it
  * is missing, because the run was killed before it was written. */
 tri_status tri_training_finish_ended(tri_training *t);
+/* LOCAL. Removes the rank's snapshots at the end of a run. Keeps them if --stop-at has ended it and its state is not in
+ * a checkpoint, because the run may go on from them. */
+void tri_training_drop_snapshots(const tri_training *t);
 
 /* ---- samples (samples.c) ----------------------------------------------------------------------------------------- */
 
