@@ -37,6 +37,7 @@ typedef struct changes {
   int64_t updates;    /* updates since the run began, if the reference of preferences is not available; else 0 */
   bool other_answers; /* the reference is not available, and a key differs that changes log-probabilities of answers */
   bool other_factors; /* the run's adapter has other factors, or other shapes */
+  bool allowed;       /* a difference is allowed by name, so the run is meant to become a different one */
 } changes;
 
 /* Appends `text`, after `between` unless `to` is empty. Text that does not fit is dropped; CHANGES_BYTES has room
@@ -70,6 +71,7 @@ static void add_change(changes *c, const char *key, const char *there, const cha
   c->other_answers = c->other_answers || fixed;
   if (!fixed && !c->other_factors && tri_change_is_allowed(c->config->allow_change, key)) {
     tri_log("%s changes from %s to %s, as `allow_change` allows", key, there, here);
+    c->allowed = true;
     return;
   }
   snprintf(line, sizeof line, "%s is %.200s there and %.200s in this run", key, there, here);
@@ -317,9 +319,10 @@ static void collect_of_finished(void *context, const tri_config_difference *diff
 }
 
 /* Refuses other settings for a run that has made all of its steps: further steps with them would replace its
- * checkpoints and its results. More steps or epochs alone are accepted. */
+ * checkpoints and its results. More steps or epochs alone are accepted, and any settings if a difference that every run
+ * refuses is allowed by name. */
 static tri_status check_finished(const tri_checkpoint_state *state, changes *c, const char *folder) {
-  tri_run_config *there = config_there(state);
+  tri_run_config *there = c->allowed ? NULL : config_there(state);
   if (there == NULL) return TRI_OK;
   const bool finished = there->optimizer.steps > 0 && state->step >= there->optimizer.steps;
   if (finished) tri_config_differences(tri_run_config_table(), there, c->config, collect_of_finished, c);
