@@ -56,7 +56,7 @@ def rollouts_of(folder):
 
 
 def is_time(key):
-    return key.endswith("_s") or key in ("mfu", "share", "peak_bytes", "tokens_per_s")
+    return key.endswith("_s") or key in ("time", "mfu", "share", "peak_bytes", "tokens_per_s")
 
 
 def ended(folder):

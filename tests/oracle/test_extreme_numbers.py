@@ -52,6 +52,10 @@ RUN = dict(model=MODEL, data=dict(train="CORPUS", sequence=16, ignore_token=-1, 
            evaluation=dict(every=2, sequences=1, stop_after=0), samples=dict(tokens=8, top_k=0, seed=1), max_restarts=0, output="OUTPUT", adapter=dict(rank=0),
            average=dict(every=0, after=0, decay=0.999),
            checkpoint=dict(every=2, keep=3, snapshot_every=0, shard_bytes=1 << 20))
+REWARDS = [dict(name="repetition", ngram=2, max_penalty=-1.0), dict(name="length", max=4, buffer=2), dict(name="command", command="sed -u 's/,.prompt.*/,\"reward\":1}/'", batch=1, workers=1)]
+ROLLOUTS = dict(model=dict(MODEL, window=0), data=dict(prompts="PROMPTS", tokenizer="TOKENIZER", sequence=16), optimizer=dict(steps=4, lr=1e-3), layout=dict(micro_batch=1),
+                objective=dict(name="grpo", mini_batches=1, num_iterations=1), reward=REWARDS, threads=1, seed=1, output="OUTPUT", samples=dict(tensor=1),
+                rollout=dict(prompts=2, num_generations=2, max_completion_length=4, slots=4, cache=1 << 20, max_filtered=4, log=1, tensor=1, validation_top_k=0))
 OPTIONS = {"--devices": 2, "--global-batch": 8, "--sequence": 16, "--top": 2}
 
 
@@ -124,6 +128,15 @@ def train(corpus):
     return command
 
 
+def reinforce(corpus):
+    """A dry run of reinforcement learning, which also tries the rewards."""
+    def command(here, run):
+        (here / "prompts.jsonl").write_text('{"prompt": "ab", "answer": "c"}\n{"prompt": "cd", "answer": "e"}\n')
+        run = dict(run, data=dict(run["data"], prompts=str(here / "prompts.jsonl"), tokenizer=str(corpus.parent / "tokenizer.json")), output=str(here / "run"))
+        return ["train", write(here / "run.yaml", run), "--dry-run"]
+    return command
+
+
 def tune(here, study):
     study = dict(study, model=str(write(here / "model.yaml", MODEL)), cluster=str(write(here / "cluster.yaml", CLUSTER)))
     return ["tune", write(here / "study.yaml", study)]
@@ -163,10 +176,11 @@ def targets(corpus):
         "trials": Target("trials", {"--trials": 2, "--seed": 1}, lambda here, o: tune(here, STUDY) + [w for p in o.items() for w in p]),
         "published": Target("published", ROW, published),
         "run": Target("run", RUN, train(corpus)),
+        "rollouts": Target("rollouts", ROLLOUTS, reinforce(corpus)),
     }
 
 
-NAMES = ["model", "experts", "cluster", "layout", "chunks", "options", "plan", "study", "trials", "published", "run"]
+NAMES = ["model", "experts", "cluster", "layout", "chunks", "options", "plan", "study", "trials", "published", "run", "rollouts"]
 
 
 def judge(changes, done):
@@ -218,7 +232,8 @@ def test_every_integer_key_is_thrown_at(corpus):
     """A new integer key of a run file (with its model and layout) belongs into the documents above."""
     keys = subprocess.run([TRIREME, "train", "--keys"], capture_output=True, text=True, check=True).stdout
     known = {"evaluation.batches"}  # refused beside `sequences`
-    known |= {".".join(map(str, path)) for model in (MODEL, EXPERTS) for path in numbers_in(dict(RUN, model=model, layout=dict(LAYOUT, **CHUNKS)))}
+    documents = [*(dict(RUN, model=model, layout=dict(LAYOUT, **CHUNKS)) for model in (MODEL, EXPERTS)), ROLLOUTS]
+    known |= {".".join(key for key in path if isinstance(key, str)) for document in documents for path in numbers_in(document)}
     assert {line.split()[0] for line in keys.splitlines() if len(line.split()) > 1 and line.split()[1] in ("integer", "integer|auto")} <= known
 
 

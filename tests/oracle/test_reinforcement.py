@@ -369,7 +369,7 @@ def test_other_rewards_and_stop_strings_on_the_way(tmp_path, made):
     assert "rollout.stop changes from [] to [a], as `allow_change` allows" in said
     assert 'reward was regex with pattern "^[a-l]" and is pattern "^[a-c]" from here on' in said
     assert "with another reward validation rewards do not compare: the highest so far, 0." in said
-    said = trireme("train", runs.write_run(tmp_path, made, reward=other[:2], objective=dict(name="grpo", epsilon=0.3), rollout=dict(stop=["a"]), **dict(more, optimizer=dict(steps=6)))).stderr
+    said = trireme("train", runs.write_run(tmp_path, made, reward=other[:2], objective=dict(name="grpo", epsilon=0.3), rollout=dict(stop=["a"]), allow_change="objective.epsilon,reward", **dict(more, optimizer=dict(steps=6)))).stderr
     assert "reward was [regex, contains, exact] and is [regex, contains] from here on" in said and "objective.epsilon was 0.2 and is 0.3 from here on" in said
 
 

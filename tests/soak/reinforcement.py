@@ -116,7 +116,7 @@ def words_of(run, ranks):
 
 
 def is_time(key):
-    return key.endswith("_s") or key in ("mfu", "share", "peak_bytes", "tokens_per_s")
+    return key.endswith("_s") or key in ("time", "mfu", "share", "peak_bytes", "tokens_per_s")
 
 
 def rollouts(output):
