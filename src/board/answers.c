@@ -155,8 +155,16 @@ const char *tri_board_state_name(tri_board_state state) {
 
 /* Returns the reason of the last failure; null if the run's state is not due to a failure. */
 static json_t *reason_of(const tri_board_item *item, tri_board_state state) {
-  const bool is_due = state == TRI_BOARD_DIVERGED || state == TRI_BOARD_FAILED;
-  json_t *reason = is_due ? json_string(item->reason) : NULL;
+  json_t *reason = NULL;
+  switch (state) {
+    case TRI_BOARD_DIVERGED:
+    case TRI_BOARD_FAILED: reason = json_string(item->reason); break;
+    case TRI_BOARD_RUNNING:
+    case TRI_BOARD_ENDED_EARLY:
+    case TRI_BOARD_FINISHED:
+    case TRI_BOARD_INTERRUPTED:
+    case TRI_NUM_BOARD_STATES: break;
+  }
   return reason == NULL ? json_null() : reason;
 }
 

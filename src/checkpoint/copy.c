@@ -25,19 +25,6 @@ enum { PIECE_ELEMENTS = 4 << 20, CONFIG_LIMIT_BYTES = 1 << 24 };
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
-/* Rounds to odd: if fp32 cannot represent the value, the last bit is set, so that a second rounding to a narrower type
- * gives the same result as rounding the value once. */
-static float to_odd(double value) {
-  float nearest = (float)value;
-  uint32_t bits;
-  if ((double)nearest == value || value != value) return nearest;
-  memcpy(&bits, &nearest, sizeof bits);
-  if (fabs((double)nearest) > fabs(value)) bits--; /* towards 0 */
-  bits |= 1;
-  memcpy(&nearest, &bits, sizeof bits);
-  return nearest;
-}
-
 /* Converts fp32 or fp64 to a narrower type. */
 static void narrow(tri_dtype from, const void *in, int64_t count, tri_dtype type, void *out) {
   const float *singles = in;
@@ -47,7 +34,7 @@ static void narrow(tri_dtype from, const void *in, int64_t count, tri_dtype type
   uint16_t *to_halves = out;
   for (int64_t i = 0; i < count && tri_dtype_bytes(type) == sizeof *singles; i++) to_singles[i] = (float)doubles[i];
   for (int64_t i = 0; i < count && tri_dtype_bytes(type) == sizeof *to_halves; i++) {
-    to_halves[i] = tri_bf16_of(wide ? to_odd(doubles[i]) : singles[i]);
+    to_halves[i] = tri_bf16_of(wide ? tri_float_to_odd(doubles[i]) : singles[i]);
   }
 }
 

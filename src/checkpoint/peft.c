@@ -242,7 +242,6 @@ static bool is_known(const char *key) {
                                       "peft_version",
                                       "qalora_group_size",
                                       "rank_pattern",
-                                      "revision",
                                       "r",
                                       "revision",
                                       "runtime_config",

@@ -112,9 +112,9 @@ static bool is_real(tri_safetensors_type type) {
          type == TRI_SAFETENSORS_F64;
 }
 
-/* Sets element i of an array of fp32, fp64 or bf16; bf16 is rounded twice, first to fp32. */
+/* Sets element i of an array of fp32, fp64 or bf16. */
 static void store_element(tri_dtype type, void *out, int64_t i, double value) {
-  const uint16_t narrow = tri_bf16_of((float)value);
+  const uint16_t narrow = tri_bf16_of(tri_float_to_odd(value));
   if (type == TRI_BF16) {
     memcpy((char *)out + 2 * i, &narrow, sizeof narrow);
   } else {

@@ -52,6 +52,19 @@ static inline void tri_wide_set(tri_dtype wide, void *values, int64_t i, double 
   }
 }
 
+/* Rounds to odd: if fp32 cannot represent the value, the last bit is set, so that a second rounding to a narrower type
+ * gives the same result as rounding the value once. */
+static inline float tri_float_to_odd(double value) {
+  float nearest = (float)value;
+  uint32_t bits;
+  if ((double)nearest == value || value != value) return nearest;
+  memcpy(&bits, &nearest, sizeof bits);
+  if (value < 0 ? (double)nearest < value : (double)nearest > value) bits--; /* towards 0 */
+  bits |= 1;
+  memcpy(&nearest, &bits, sizeof bits);
+  return nearest;
+}
+
 /* Returns the nearest bf16 number; ties are rounded to even, and NaN stays NaN. */
 static inline uint16_t tri_bf16_of(float value) {
   uint32_t bits;

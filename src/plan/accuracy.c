@@ -196,7 +196,7 @@ json_t *tri_accuracy_json(const tri_cluster *cluster, const tri_system *system) 
   json_t *fitted = json_array(), *own = row == NULL ? json_null() : json_of_errors(&row->errors);
   for (int i = 0; i < TRI_CLUSTER_CONSTANTS; i++) {
     const char *name = tri_cluster_constant_name(i);
-    if (is_fitted(cluster, name)) json_array_append_new(fitted, json_string(name));
+    if (is_used(cluster, name) && is_fitted(cluster, name)) json_array_append_new(fitted, json_string(name));
   }
   if (row != NULL) json_object_set_new(own, "most_devices", json_integer((json_int_t)row->most_devices));
   return json_pack("{s:o, s:o, s:o, s:b}", "fitted", fitted, "published_errors", json_of_errors(&known), "cluster", own,

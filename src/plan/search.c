@@ -222,7 +222,8 @@ static int compare_answers(const void *left, const void *right) {
   const candidate *const *a = left, *const *b = right;
   double x = (*a)->prediction->step_s, y = (*b)->prediction->step_s;
   if (x != y) return x > y ? 1 : -1;
-  return (*a)->prediction->memory.peak > (*b)->prediction->memory.peak ? 1 : -1;
+  const double one = (*a)->prediction->memory.peak, other = (*b)->prediction->memory.peak;
+  return (one > other) - (one < other);
 }
 
 /* Inserts a candidate into best[*count], the fastest candidates that fit into `room` bytes, if it is one of the
@@ -324,6 +325,7 @@ static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) 
     double bytes = INFINITY;
     more.devices *= times;
     if (i % 2 == 1) more.global_batch *= times;
+    if (more.cluster->max_devices > 0 && more.devices > more.cluster->max_devices) return TRI_OK;
     *batch = more.global_batch;
     tri_status status = enumerate(&larger);
     if (status == TRI_OK) status = smallest(&larger, &least, &bytes);

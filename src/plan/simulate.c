@@ -123,6 +123,13 @@ double tri_step_attention_fraction(const tri_simulation_request *request) {
   return tri_model_attention_fraction(request->model, request->sequence, masked_fraction(request));
 }
 
+/* Returns the fraction of the layers that full recompute recomputes: layers 0, recompute_every, 2 recompute_every ...
+ */
+static double recomputed_share(const tri_simulation_request *request) {
+  const int64_t layers = request->model->num_layers, every = request->layout->recompute_every;
+  return (double)((layers + every - 1) / every) / (double)layers;
+}
+
 /* Returns the mean attention fraction of the layers that full recompute recomputes. */
 static double recomputed_fraction(const tri_simulation_request *request) {
   const tri_model *model = request->model;
@@ -178,7 +185,7 @@ double tri_step_hardware_flops(const tri_simulation_request *request) {
       return request->system->selective_attention ? all + attention_flops(request) / 3.0 : all;
     case TRI_RECOMPUTE_FULL: {
       const double again = tri_model_forward_flops(request->model, request->sequence, recomputed_fraction(request));
-      return all + (again - head) * tokens / (double)layout->recompute_every;
+      return all + (again - head) * tokens * recomputed_share(request);
     }
   }
   return all;

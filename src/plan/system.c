@@ -69,7 +69,7 @@ static const tri_config_key system_keys[] = {
     {FLAG(whole_gradients), .fallback = "true", .help = "ZeRO shards gradients only at the end of a step"},
     {FLAG(whole_tied_gradients), .fallback = "false", .help = "a tied embedding's gradients are never sharded"},
     {FLAG(copies_positions), .fallback = "false",
-     .help = "the last stage of a tied model has a copy of the position embedding"},
+     .help = "the last of several stages has a copy of the position embedding, tied or not"},
     {FLAG(keeps_messages), .fallback = "false",
      .help = "messages of micro-batches in flight stay in memory, 1/tensor of each"},
     {FLAG(keeps_logits), .fallback = "false", .help = "the last stage keeps a micro-batch's logits"},
