@@ -35,7 +35,7 @@ TOUCHES = {
     "src/board": ["oracle/test_board.py"],
     "src/http": ["oracle/test_board.py", "oracle/test_serve.py", "oracle/test_serve_load.py"],
     "src/serve": ["oracle/test_serve.py", "oracle/test_serve_load.py", "oracle/test_serve_bits.py", "oracle/test_serve_failures.py", "oracle/test_serve_special.py"],
-    "src/chat": ["oracle/test_chat.py", "oracle/test_reinforcement_input.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py", "oracle/test_show.py"],
+    "src/chat": ["oracle/test_chat.py", "oracle/test_templates.py", "oracle/test_reinforcement_input.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py", "oracle/test_show.py"],
     "src/checkpoint": [
         "oracle/test_checkpoints.py", "oracle/test_bad_weights_everywhere.py", "oracle/test_damaged_checkpoints.py", "oracle/test_folders.py",
         "oracle/test_safetensors.py", "oracle/test_four_bits.py", "oracle/test_extra_files.py", "oracle/test_merge.py", "oracle/test_peft_folders.py",
@@ -151,6 +151,7 @@ TOUCHES = {
         "oracle/test_options.py", "oracle/test_plan.py"],
     "configs/published": ["oracle/test_validate.py", "oracle/test_plan.py"],
     "configs/published.yaml": ["oracle/test_validate.py", "oracle/test_plan.py"],
+    "configs/templates": ["oracle/test_templates.py", "oracle/test_install.py"],
     "configs/studies": ["oracle/test_tune.py", "oracle/test_man_examples.py", "oracle/test_extreme_numbers.py"],
     "debian": ["oracle/test_install.py"],
     "docs": ["oracle/test_docs_site.py", "oracle/test_printed_commands.py"],
