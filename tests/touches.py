@@ -31,6 +31,7 @@ TOUCHES = {
     "src/files/hub.c": ["oracle/test_hub_cache.py"],
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/files": ["oracle/test_bad_input.py", "oracle/test_foreign_files.py", "oracle/test_folders.py"],
+    "src/config/template_preset.c": ["oracle/test_templates.py"],
     "src/config": ["oracle/test_other_programs.py", "oracle/test_newcomers.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
     "src/http": ["oracle/test_board.py", "oracle/test_serve.py", "oracle/test_serve_load.py"],

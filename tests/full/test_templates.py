@@ -10,6 +10,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -92,3 +93,30 @@ def test_transformers_renders_ours(name):
         else:
             with pytest.raises(Exception):
                 own.render(**given)
+
+
+@pytest.fixture(scope="module")
+def llamacpp(tmp_path_factory):
+    """Returns a function that starts llama.cpp's server with a template, and a small model."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf")
+    import serving
+    import test_serve_llamacpp as other
+    run = serving.make_model(tmp_path_factory.mktemp("model"))
+    other.trireme("export", run, run.parent / "export")
+    other.write_gguf(run.parent / "export", run.parent / "model.gguf")
+    return lambda template: other.LlamaCpp(run.parent / "model.gguf", template)
+
+
+@pytest.mark.parametrize("name", published_templates.SOURCES)
+def test_llamacpp_renders_ours(llamacpp, name):
+    """A GGUF file made of an exported folder has the template. Gemma's system message is put before the question there, not refused."""
+    cases = {key: dict(given, bos_token="<|endoftext|>", eos_token="<|endoftext|>", add_generation_prompt=True)
+             for key, given in template_cases.cases(name).items() if given["messages"][-1]["role"] != "assistant"}
+    with llamacpp(FOLDER / f"{name}.jinja") as server:
+        for (key, given), answer in zip(cases.items(), rendered(name, cases.values()), strict=True):
+            body = {"messages": given["messages"], "tools": given["tools"] or [],
+                    "chat_template_kwargs": {k: v for k, v in given.items() if k == "enable_thinking"}}
+            request = urllib.request.Request(server.address + "/apply-template", json.dumps(body).encode(), {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                assert "error" in answer or json.load(reply)["prompt"] == answer["text"], key
