@@ -107,7 +107,7 @@ TOUCHES = {
     "src/plan": [
         "oracle/test_plan.py", "oracle/test_plan_*.py", "oracle/test_validate.py", "oracle/test_costs.py", "oracle/test_network.py",
         "oracle/test_step_prices.py", "oracle/test_instructions.py", "oracle/test_device_range.py", "oracle/test_without_running.py"],
-    "src/recovery": ["oracle/test_optimizer_resume.py", 
+    "src/recovery": ["oracle/test_optimizer_resume.py", "oracle/test_templates.py", "oracle/test_extra_files.py",
         "oracle/test_resume.py", "oracle/test_ranks.py", "oracle/test_damaged_checkpoints.py", "oracle/test_divergence.py", "oracle/test_output.py",
         "guarded/test_resume.py", "guarded/test_ranks.py"],
     "src/report": ["oracle/test_profile.py", "oracle/test_run_messages.py", "oracle/test_preference_runs.py", "oracle/test_newcomers.py", "oracle/test_tensorboard.py", "oracle/test_follow_metrics.py", "oracle/test_ranks.py"],

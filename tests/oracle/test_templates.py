@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 import template_cases
+from serving import Server
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 TRIREME = os.environ["TRIREME"]
@@ -174,14 +175,20 @@ def test_a_tokenizer_without_an_end(folder):
 # ---- from corpus to export -----------------------------------------------------------------------------------------
 
 
+MODEL = dict(family="llama", num_layers=1, hidden_size=32, num_heads=2, ffn_size=64, vocab_size=259, max_sequence=128)
+
+
+def train(folder, output, **more):
+    run = dict(output=output, optimizer=dict(global_batch=4, steps=2, lr=1e-3), data=dict(train="corpus/train", sequence=64), **more)
+    (folder / "run.yaml").write_text(json.dumps(run))
+    return trireme("train", "run.yaml", cwd=folder)
+
+
 def test_it_is_kept(folder):
     """In the corpus' folder, with checkpoints and in exports, which render it without being given it."""
     tokenizer = make_tokenizer(folder / "tokenizer", "<|endoftext|>", "<|im_start|>", "<|im_end|>", eos_token="<|endoftext|>")
     prepare(folder, "chatml", tokenizer)
-    model = dict(family="llama", num_layers=1, hidden_size=32, num_heads=2, ffn_size=64, vocab_size=259, max_sequence=128)
-    run = dict(model=model, output="run", optimizer=dict(global_batch=4, steps=2, lr=1e-3), data=dict(train="corpus/train", sequence=64))
-    (folder / "run.yaml").write_text(json.dumps(run))
-    trireme("train", "run.yaml", cwd=folder)
+    train(folder, "run", model=MODEL)
     trireme("export", "run", "exported", cwd=folder)
     wanted = config(folder / "corpus")
     assert wanted == (FOLDER / "chatml.jinja").read_text().removesuffix("\n")
@@ -193,3 +200,27 @@ def test_it_is_kept(folder):
     assert json.loads(said.stdout)["prompt"].startswith("<|start_header_id|>user") and "template llama3: not single tokens" in said.stderr
     ends = json.loads((folder / "exported/generation_config.json").read_text())["eos_token_id"]
     assert 258 in ends  # <|im_end|>, with which the template ends an answer
+
+
+def test_it_goes_before_the_template_of_the_first_model(folder):
+    """A model that is tuned with a template by its name has this one then, and not that of the folder it began with."""
+    tokenizer = make_tokenizer(folder / "tokenizer", "<|endoftext|>", "<|im_start|>", "<|im_end|>", eos_token="<|endoftext|>")
+    prepare(folder, "chatml", tokenizer)
+    train(folder, "base", model=MODEL)
+    trireme("export", "base", "first", cwd=folder)
+    (folder / "first/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    (folder / "first/generation_config.json").write_text('{"eos_token_id": 256}')
+    prepare(folder, "phi4", folder / "first")
+    assert "checkpoints have the chat template of the corpus, not that of" in train(folder, "run", init=str(folder / "first")).stderr
+    trireme("export", "run", "tuned", cwd=folder)
+    assert config(folder / "tuned") == config(folder / "corpus") == (FOLDER / "phi4.jinja").read_text().removesuffix("\n")
+
+
+def test_serve(folder):
+    prepare(folder, "chatml")
+    train(folder, "run", model=MODEL | dict(vocab_size=257))
+    assert "did you mean `llama2`?" in trireme("serve", "run", "--chat-template", "llama-2", cwd=folder, code=4).stderr
+    with Server(folder / "run", "--chat-template", "llama3") as server:
+        body = dict(messages=[dict(role="user", content="Hi")], model="run")
+        prompt = server.json("/detokenize", dict(tokens=server.json("/tokenize", body)["tokens"]))["prompt"]
+    assert prompt == "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
