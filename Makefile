@@ -37,6 +37,7 @@ tests-ready:
 	@$(MAKE) --no-print-directory build-tests
 
 tests-ready-full: tests-ready
+	@scripts/install-deps.sh --full
 	@scripts/python-env.sh --full
 
 test: tests-ready ## builds, then TEST_MINUTES (8) of tests: the core, what has changed, a share of the rest (docs/testing.md)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what building Trireme needs and this machine lacks.
 #
-#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--soak] [--bundle] [--docs] [--slurm] [--both-mpis]
+#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--soak] [--bundle] [--docs] [--slurm] [--full] [--both-mpis]
 #
 # Without a flag: what the program itself needs. Each flag adds the needs of `make demo`, `make test`, `make lint` and
-# `make format`, `make fuzz`, `make bench`, `make soak`, `make bundle`, `make docs`, `make test-slurm`; --both-mpis those of
+# `make format`, `make fuzz`, `make bench`, `make soak`, `make bundle`, `make docs`, `make test-slurm`, `make test-full`; --both-mpis those of
 # testing with Open MPI and with MPICH. On Debian and Ubuntu the missing packages come from apt; elsewhere they are listed and
 # the script stops with status 1. A need counts as met when it is there, however it was installed; with nothing missing neither
 # apt nor the network is touched.
@@ -103,6 +103,9 @@ for flag in "" "$@"; do
     --slurm)
       need command? slurmctld        slurm-wlm       "Slurm: controller, node daemon, commands"
       need command? munged           munge           "MUNGE, by which its daemons know one another"
+      ;;
+    --full)
+      need command? promtool         prometheus      "Prometheus, which reads the board's metrics"
       ;;
     --soak)
       need command  python3          python3         "Python 3"

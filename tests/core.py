@@ -156,6 +156,7 @@ CORE = {
         "validate": ["oracle/test_validate.py::test_what_was_published"],
         "doctor": ["oracle/test_gpu_choice.py::test_doctor"],
         "board": ["oracle/test_board.py::test_runs"],
+        "serve": ["oracle/test_serve.py::test_prompts_in_all_forms"],
         "new": ["oracle/test_new.py::test_the_file_runs_as_it_is[words0-corpus-there0]"],
         "help": ["oracle/test_options.py::test_help"],
     },

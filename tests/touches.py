@@ -33,7 +33,7 @@ TOUCHES = {
     "src/files": ["oracle/test_bad_input.py", "oracle/test_foreign_files.py", "oracle/test_folders.py"],
     "src/config/template_preset.c": ["oracle/test_templates.py"],
     "src/config": ["oracle/test_other_programs.py", "oracle/test_newcomers.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
-    "src/board": ["oracle/test_board.py"],
+    "src/board": ["oracle/test_board.py", "oracle/test_board_metrics.py"],
     "src/http": ["oracle/test_board.py", "oracle/test_serve.py", "oracle/test_serve_load.py"],
     "src/serve": ["oracle/test_serve.py", "oracle/test_serve_load.py", "oracle/test_serve_bits.py", "oracle/test_serve_failures.py", "oracle/test_serve_special.py"],
     "src/chat": ["oracle/test_chat.py", "oracle/test_templates.py", "oracle/test_reinforcement_input.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py", "oracle/test_show.py"],

@@ -20,6 +20,10 @@ static const tri_log_sink *sink; /* NULL: standard error only */
 
 void tri_log_set_sink(const tri_log_sink *to) { sink = to; }
 
+static int copy_file = -1; /* file of tri_log_copy_to; -1: none */
+static double copied_progress_s = -1e9;
+static const double PROGRESS_S = 10; /* least time between two progress lines that are not on a terminal */
+
 /* Sends a line to the sink; returns whether that succeeded. */
 static bool send(tri_log_kind kind, const char *text) { return marked && sink != NULL && sink->send(kind, text); }
 
@@ -40,6 +44,22 @@ static void write_whole(const char *text, size_t length) {
     text += done;
     length -= (size_t)done;
   }
+}
+
+void tri_log_copy_to(int file) { copy_file = file; }
+
+/* Appends a line to the file of tri_log_copy_to. */
+static void copy_line(const char *prefix, const char *text) {
+  char line[TRI_MESSAGE_BYTES + 128], now[TRI_CLOCK_TEXT_BYTES];
+  static const char failed[] =
+      "warning: the file of --log cannot be written any more; the program goes on without it\n";
+  if (copy_file < 0 || marked) return;
+  snprintf(line, sizeof line - 1, "%s %s%s", tri_clock_text(now), prefix, text);
+  const size_t length = strlen(line);
+  line[length] = '\n';
+  if (write(copy_file, line, length + 1) == (ssize_t)length + 1) return;
+  copy_file = -1;
+  write_whole(failed, sizeof failed - 1);
 }
 
 /* Writes a line, with a mark for a parent that forwards lines. */
@@ -66,6 +86,7 @@ bool tri_log_failure(tri_status status, const char *message) {
   tri_log_progress_end();
   if (marked && sink != NULL && sink->failure(tri_status_exit(status), message)) return true;
   if (*message != '\0') write_line(TRI_LOG_MARK, "trireme: ", message);
+  if (*message != '\0') copy_line("trireme: ", message);
   return false;
 }
 
@@ -78,7 +99,9 @@ static void print_line(const char *prefix, const char *format, va_list arguments
   size_t length = strlen(prefix);
   memcpy(text, prefix, length);
   vsnprintf(text + length, sizeof text - length, format, arguments);
-  if (!send(TRI_LOG_LINE, text)) write_line(TRI_LOG_MARK, "", text);
+  if (send(TRI_LOG_LINE, text)) return;
+  write_line(TRI_LOG_MARK, "", text);
+  copy_line("", text);
 }
 
 void tri_log(const char *format, ...) {
@@ -111,7 +134,8 @@ void tri_log_progress(const char *format, ...) {
   if (quiet) return;
   bool terminal = marked ? parent_has_terminal : isatty(STDERR_FILENO) == 1;
   double now_s = tri_clock_s();
-  if (!terminal && now_s - progress_last_s < 10.0) return;
+  const bool copies = copy_file >= 0 && now_s - copied_progress_s >= PROGRESS_S;
+  if (!terminal && now_s - progress_last_s < PROGRESS_S) return;
   progress_last_s = now_s;
   char text[1024];
   va_list arguments;
@@ -119,6 +143,8 @@ void tri_log_progress(const char *format, ...) {
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   if (send(TRI_LOG_PROGRESS, text)) return;
+  if (copies) copied_progress_s = now_s;
+  if (copies) copy_line("", text);
   if (marked) {
     write_line(TRI_LOG_PROGRESS_MARK, "", text);
   } else if (terminal) {

@@ -40,6 +40,11 @@ void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
  * reports the failure. Returns whether the parent has the message. */
 bool tri_log_failure(tri_status status, const char *message);
 
+/* Also appends each later line to a file, after the time of day (clock.h), and a progress line at most every ten
+ * seconds. `file`: a descriptor that is open for appending, and stays open. If it cannot be written, logs that once and
+ * goes on without it. Lines that this process sends to a parent are not in its file: the parent has them. */
+void tri_log_copy_to(int file);
+
 /* Switches logging of this process off: only the first rank of a job logs. Error messages are still printed. */
 void tri_log_set_quiet(void);
 

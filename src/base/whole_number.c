@@ -18,3 +18,15 @@ bool tri_whole_number(const char *text, int64_t *out) {
   *out = (int64_t)value;
   return true;
 }
+
+bool tri_whole_length(const char *text, int64_t *out) {
+  const size_t count = strspn(text, "0123456789");
+  const bool kilo = text[count] == 'k' || text[count] == 'K', mega = text[count] == 'm' || text[count] == 'M';
+  const int64_t unit = mega ? 1024 * 1024 : 1024, most = INT64_C(1) << 53;
+  if (!(kilo || mega)) return tri_whole_number(text, out);
+  if (count == 0 || count > 16 || text[count + 1] != '\0') return false;
+  const int64_t number = strtoll(text, NULL, 10);
+  if (number > most / unit) return false;
+  *out = number * unit;
+  return true;
+}

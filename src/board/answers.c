@@ -136,19 +136,26 @@ static bool is_of_bad_steps(const char *reason) {
   return strstr(reason, "so the run stops") != NULL || strstr(reason, "steps in a row") != NULL;
 }
 
-static const char *state_of(const tri_board_item *item) {
+tri_board_state tri_board_state_of(const tri_board_item *item) {
   const json_t *steps = json_object_get(item->summary, "steps");
-  if (is_running(item)) return "running";
-  if (json_is_true(json_object_get(item->summary, "ended_early"))) return "ended early";
+  if (is_running(item)) return TRI_BOARD_RUNNING;
+  if (json_is_true(json_object_get(item->summary, "ended_early"))) return TRI_BOARD_ENDED_EARLY;
   const bool is_whole = item->planned == 0 || !json_is_integer(steps) || json_integer_value(steps) >= item->planned;
-  if (item->summary != NULL && is_whole) return "finished";
-  if (has_failed(item)) return is_of_bad_steps(item->reason) ? "diverged" : "failed";
-  return "interrupted";
+  if (item->summary != NULL && is_whole) return TRI_BOARD_FINISHED;
+  if (has_failed(item)) return is_of_bad_steps(item->reason) ? TRI_BOARD_DIVERGED : TRI_BOARD_FAILED;
+  return TRI_BOARD_INTERRUPTED;
+}
+
+const char *tri_board_state_name(tri_board_state state) {
+#define STATE_NAME(VALUE, NAME) NAME,
+  static const char *const names[] = {TRI_BOARD_STATES(STATE_NAME)};
+#undef STATE_NAME
+  return names[state];
 }
 
 /* Returns the reason of the last failure; null if the run's state is not due to a failure. */
-static json_t *reason_of(const tri_board_item *item, const char *state) {
-  const bool is_due = strcmp(state, "diverged") == 0 || strcmp(state, "failed") == 0;
+static json_t *reason_of(const tri_board_item *item, tri_board_state state) {
+  const bool is_due = state == TRI_BOARD_DIVERGED || state == TRI_BOARD_FAILED;
   json_t *reason = is_due ? json_string(item->reason) : NULL;
   return reason == NULL ? json_null() : reason;
 }
@@ -193,8 +200,8 @@ static json_t *share_of(const tri_board_item *item) {
 static void list_run(const tri_board_item *item, json_t *out) {
   list_metrics(&item->series, out);
   json_object_set_new(out, "version", json_integer(item->series.version));
-  const char *state = state_of(item);
-  json_object_set_new(out, "state", json_string(state));
+  const tri_board_state state = tri_board_state_of(item);
+  json_object_set_new(out, "state", json_string(tri_board_state_name(state)));
   json_object_set_new(out, "reason", reason_of(item, state));
   json_object_set_new(out, "planned_steps", item->planned > 0 ? json_integer(item->planned) : json_null());
   json_object_set_new(out, "objective", item->objective[0] != '\0' ? json_string(item->objective) : json_null());

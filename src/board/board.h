@@ -42,6 +42,8 @@ typedef struct tri_answer {
 /* Lists all items, with a few numbers for each. If an item's "version" is not the same as in an earlier list, the other
  * answers about this item have changed, too. */
 tri_status tri_board_answer_list(tri_board *board, tri_answer *out);
+/* Writes the state of all runs to *out, in Prometheus's format (http/exposition.h). */
+tri_status tri_board_answer_metrics(tri_board *board, tri_answer *out);
 /* Writes the curves of runs[num_runs] to *out. */
 tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *request, const int64_t *runs,
                                    int64_t num_runs, tri_answer *out);

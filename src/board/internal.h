@@ -55,6 +55,21 @@ struct tri_board {
 void tri_board_lock(tri_board *board);
 void tri_board_unlock(tri_board *board);
 
+#define TRI_BOARD_STATES(X)                                                                                            \
+  X(TRI_BOARD_RUNNING, "running")                                                                                      \
+  X(TRI_BOARD_ENDED_EARLY, "ended early")                                                                              \
+  X(TRI_BOARD_FINISHED, "finished")                                                                                    \
+  X(TRI_BOARD_DIVERGED, "diverged")                                                                                    \
+  X(TRI_BOARD_FAILED, "failed")                                                                                        \
+  X(TRI_BOARD_INTERRUPTED, "interrupted")
+#define TRI_BOARD_STATE(VALUE, NAME) VALUE,
+typedef enum tri_board_state { TRI_BOARD_STATES(TRI_BOARD_STATE) TRI_NUM_BOARD_STATES } tri_board_state;
+#undef TRI_BOARD_STATE
+
+/* Return the state of a run, and the name of a state. */
+tri_board_state tri_board_state_of(const tri_board_item *run);
+const char *tri_board_state_name(tri_board_state state);
+
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 
 /* Reads at most `most_bytes` bytes from the end of a file below `root`. Sets *cut to whether the file has more bytes.

@@ -3,6 +3,7 @@
  * not. */
 #include "board/server.h"
 
+#include "http/exposition.h"
 #include "http/page.h"
 
 #include <math.h>
@@ -97,6 +98,11 @@ static tri_http_reply reply_with_list(tri_board *board) {
   return reply_of(tri_board_answer_list(board, &answer), &answer, "application/json");
 }
 
+static tri_http_reply reply_with_metrics(tri_board *board) {
+  tri_answer answer = {0};
+  return reply_of(tri_board_answer_metrics(board, &answer), &answer, TRI_EXPOSITION_TYPE);
+}
+
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 static tri_http_reply reply_to(void *context, tri_http_request *from) {
@@ -108,6 +114,7 @@ static tri_http_reply reply_to(void *context, tri_http_request *from) {
   const bool is_page = file != NULL && strcmp(file->name, "board.html") == 0;
   if ((file == NULL || is_page) && tri_http_key(from) < 0) return tri_http_words(403, wants_token);
   if (file != NULL) return tri_page_reply(file);
+  if (strcmp(path, "/metrics") == 0) return reply_with_metrics(board);
   if (strcmp(path, "/api/list") == 0) return reply_with_list(board);
   if (strcmp(path, "/api/series") == 0) return reply_with_series(board, from);
   if (strcmp(path, "/api/run") == 0) return reply_with_one(board, from, tri_board_answer_run, "application/json");

@@ -81,6 +81,16 @@ void tri_board_read_config(const char *root, const char *relative, int64_t *step
 
 /* ---- failures.txt ------------------------------------------------------------------------------------------------ */
 
+/* Returns the text after the time of day at the beginning of a line, "2026-11-30T10:20:30.123Z "; the line if it begins
+ * without one. */
+static const char *after_time(const char *line) {
+  static const char form[] = "0000-00-00T00:00:00.000Z ";
+  for (size_t i = 0; i < sizeof form - 1; i++) {
+    if (form[i] == '0' ? !isdigit((unsigned char)line[i]) : line[i] != form[i]) return line;
+  }
+  return line + sizeof form - 1;
+}
+
 /* Parses the beginning of a failure's line, "rank 3" or "job of 4 ranks". Returns the text after it; NULL if the line
  * begins in another way. */
 static const char *after_number(const char *line) {
@@ -99,7 +109,7 @@ static const char *after_number(const char *line) {
  * signal 9". */
 static const char *behind_who(const char *line) {
   static const char at_step[] = ", at step ";
-  const char *rest = after_number(line);
+  const char *rest = after_number(after_time(line));
   if (rest == NULL) return NULL;
   if (strncmp(rest, " (", 2) == 0) {
     rest += strcspn(rest, ")\n");
@@ -121,7 +131,7 @@ static const char *last_failure(const char *text) {
     if (behind_who(line) != NULL) found = line;
   }
   for (const char *behind; found != NULL && (behind = behind_who(found)) != NULL;) found = behind;
-  return found != NULL ? found : text;
+  return found != NULL ? found : after_time(text);
 }
 
 /* Returns the length of the first sentence in bytes. Advice and consequences, which follow after it, are not shown. */

@@ -140,8 +140,9 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
  * none is good, since only the user should decide to start over. All ranks get the same result. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
-/* COLLECTIVE over the group. Finds the newest checkpoint for which `take`, which is COLLECTIVE, succeeds. If `take`
- * fails and sets *damaged, the checkpoint is at fault and the next older one is tried; other failures are returned. */
+/* COLLECTIVE over the group. As tri_checkpoint_newest, but finds the newest checkpoint for which `take`, which is
+ * COLLECTIVE, succeeds, instead of verifying it. If `take` fails and sets *damaged, the checkpoint is at fault and the
+ * next older one is tried; other failures are returned. */
 typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *damaged);
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);

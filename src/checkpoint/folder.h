@@ -61,8 +61,9 @@ bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark
 tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
 /* LOCAL. Updates ROOT/best, then removes all complete checkpoints but the newest `keep`, and all old folders. The
- * checkpoint of `newest_step`, the newest proven one and the newest one that is marked as the best are always kept, and
- * count among the `keep`; other disproved ones are removed. keep 0 keeps all. */
+ * checkpoint of `newest_step`, which counts as the first of the `keep`, the newest proven one and the newest one that
+ * is marked as the best are always kept, even if they are not among the newest `keep`; other disproved ones are
+ * removed. keep 0 keeps all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

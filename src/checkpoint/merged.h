@@ -18,11 +18,10 @@ typedef struct tri_merged {
 
 /* LOCAL. Opens the folder that `given` means (tri_checkpoint_find) and reads the settings of its model. For an adapter
  * also opens its base: the folder `base`, or if that is NULL the folder that the adapter names. Fails with
- * TRI_BAD_CONFIG if the base has another signature than the adapter's base, with TRI_BAD_FILE if a tensor of the
- * adapter is not in the model or contradicts config.json (config_vs_weights.h). `use`: whether checksums are compared,
- * and whether averages of the weights (with an adapter: of the adapter's) are read. Release with tri_merged_close,
- * which also accepts {0}.
- */
+ * TRI_BAD_CONFIG if the base has another signature than the adapter's base (with use->unverified this is only a
+ * warning), with TRI_BAD_FILE if a tensor of the adapter is not in the model or contradicts config.json
+ * (config_vs_weights.h). `use`: whether checksums are compared, and whether averages of the weights (with an adapter:
+ * of the adapter's) are read. Release with tri_merged_close, which also accepts {0}. */
 tri_status tri_merged_open(const char *given, const char *base, const tri_checkpoint_use *use, tri_model *model,
                            tri_merged *out);
 void tri_merged_close(tri_merged *merged);

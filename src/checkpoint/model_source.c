@@ -149,7 +149,7 @@ tri_status tri_model_source_expand(tri_yaml_tree *tree, const tri_yaml *referenc
   const char *name = reference->text;
   char path[TRI_PATH_BYTES], excerpt[TRI_YAML_EXCERPT_BYTES], advice[TRI_HUB_ADVICE_BYTES];
   TRI_TRY(tri_hub_resolve(name, path));
-  bool is_folder = tri_path_is_directory(path), is_path = tri_preset_is_path(name);
+  bool is_folder = tri_path_is_directory(path), is_path = tri_preset_is_path("models", name);
   if (!is_path && tri_preset_find("models", name, path)) {
     if (is_folder) warn_of_shadowed_path(name);
     return tri_model_expand(tree, reference, out_mapping);

@@ -19,8 +19,9 @@ typedef struct tri_principal {
   float *a, *b; /* [rank, in], [out, rank] */
 } tri_principal;
 
-/* LOCAL. Computes the factors of `matrix`, a whole tensor of the base (tri_parameter_on_disk). Release with
- * tri_principal_release, which also accepts {0}. */
+/* LOCAL. Computes the factors of `matrix`, a whole tensor of the base (tri_parameter_on_disk). Fails with
+ * TRI_BAD_CONFIG if the rank is larger than the shorter side of the matrix. Release with tri_principal_release, which
+ * also accepts {0}. */
 tri_status tri_principal_create(const tri_checkpoint *base, const tri_parameter *matrix, const tri_adapter_pair *pair,
                                 tri_principal *out);
 void tri_principal_release(tri_principal *principal);

@@ -111,8 +111,8 @@ tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tr
                                       uint64_t first, uint64_t bytes, void *out);
 
 /* LOCAL. Reads all elements as `type`. Elements of the same type are read directly into `out`; F16, BF16, F32 and F64
- * are converted to fp32, fp64 or bf16 (rounded to nearest even) through a small buffer; matrices in 4 bits are
- * dequantised; other conversions fail with TRI_UNSUPPORTED. */
+ * are converted to fp32, fp64 or bf16 through a small buffer, rounded to nearest even (F64 to bf16 twice, first to
+ * fp32); matrices in 4 bits are dequantised; other conversions fail with TRI_UNSUPPORTED. */
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                 void *out);
 /* LOCAL. Reads the elements [first, first + count) as tri_safetensors_read does. Adds their part of the tensor's
@@ -122,8 +122,7 @@ tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri
 
 enum { TRI_SAFETENSORS_SUM_BYTES = 1 << 20 };
 /* LOCAL. Reads a whole tensor and sets *sum to its checksum (element_sum.h); buffer[TRI_SAFETENSORS_SUM_BYTES] is
- * scratch.
- */
+ * scratch. Fails with TRI_UNSUPPORTED if an element has fewer than 8 bits. */
 tri_status tri_safetensors_sum(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, char *buffer,
                                uint64_t *sum);
 

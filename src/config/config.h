@@ -99,6 +99,7 @@ typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
   bool in_line;     /* LIST: each entry is printed in one line, without the help of its keys */
+  bool is_length;   /* INT: a number of tokens, which may have a unit (4k is 4096) */
   bool breaks;      /* STRING: it may have line breaks and tabs */
   bool commas;      /* LIST with `plain`: a text in place of the list is split at commas */
   bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, means that the key is not given; it is not

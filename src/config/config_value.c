@@ -51,7 +51,7 @@ static size_t list_words(const tri_config_word *words, const char *names[MAX_WOR
 char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FAULT_BYTES]) {
   const char *kind = "";
   switch (key->type) {
-    case TRI_CONFIG_INT: kind = "a whole number"; break;
+    case TRI_CONFIG_INT: kind = key->is_length ? "a number of tokens, as 4096 or 4k" : "a whole number"; break;
     case TRI_CONFIG_SEED: kind = "a whole number from 0 to 18446744073709551615"; break;
     case TRI_CONFIG_AUTO: kind = "a whole number or `auto`"; break;
     case TRI_CONFIG_DOUBLE: kind = "a number"; break;
@@ -332,7 +332,8 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
         return true;
       }
       return !quoted && tri_whole_number(node->text, at);
-    case TRI_CONFIG_INT: return !quoted && tri_whole_number(node->text, at);
+    case TRI_CONFIG_INT:
+      return !quoted && (key->is_length ? tri_whole_length(node->text, at) : tri_whole_number(node->text, at));
     case TRI_CONFIG_SEED: return !quoted && scan_seed(node->text, at);
     case TRI_CONFIG_DOUBLE: return !quoted && scan_double(node->text, at);
     case TRI_CONFIG_BOOL: return !quoted && scan_bool(node->text, at);

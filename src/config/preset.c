@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "config/nearest_word.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -70,15 +71,34 @@ static bool place(int index, const char *folder, char out[TRI_PATH_BYTES]) {
 /* Returns the ending of the files in a folder of presets. */
 static const char *suffix_of(const char *folder) { return strcmp(folder, "templates") == 0 ? ".jinja" : ".yaml"; }
 
-bool tri_preset_find(const char *folder, const char *name, char path[TRI_PATH_BYTES]) {
+/* Returns the length of the ending .yaml or .yml; 0 if the name has neither. */
+static size_t ending_of(const char *name) {
+  static const char *const endings[] = {".yaml", ".yml"};
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    if (tri_ends_with(name, endings[i])) return strlen(endings[i]);
+  }
+  return 0;
+}
+
+static bool find_exactly(const char *folder, const char *name, char path[TRI_PATH_BYTES]) {
   char directory[TRI_PATH_BYTES];
-  if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL) return false;
   for (int i = 0; i < NUM_PLACES; i++) {
     if (!place(i, folder, directory)) continue;
     int length = snprintf(path, TRI_PATH_BYTES, "%s/%s%s", directory, name, suffix_of(folder));
     if (length < TRI_PATH_BYTES && tri_path_exists(path)) return true;
   }
   return false;
+}
+
+bool tri_preset_find(const char *folder, const char *name, char path[TRI_PATH_BYTES]) {
+  char plain[TRI_PRESET_NAME_BYTES];
+  if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL) return false;
+  if (find_exactly(folder, name, path)) return true;
+  const size_t length = strlen(name) - ending_of(name);
+  if (length == 0 || length >= sizeof plain) return false;
+  for (size_t i = 0; i < length; i++) plain[i] = (char)tolower((unsigned char)name[i]);
+  plain[length] = '\0';
+  return find_exactly(folder, plain, path);
 }
 
 /* Inserts a name into the sorted list unless the list has it already or is full. Returns the number of names. */
@@ -112,8 +132,11 @@ size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESE
   return count;
 }
 
-bool tri_preset_is_path(const char *text) {
-  return strchr(text, '/') != NULL || tri_ends_with(text, ".yaml") || tri_ends_with(text, ".yml");
+bool tri_preset_is_path(const char *folder, const char *text) {
+  char path[TRI_PATH_BYTES];
+  if (strchr(text, '/') != NULL) return true;
+  if (ending_of(text) == 0) return false;
+  return tri_path_exists(text) || !tri_preset_find(folder, text, path);
 }
 
 void tri_preset_suggest(const char *folder, const char *name, char all[TRI_PRESET_ALL_BYTES],

@@ -13,15 +13,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Finds the file of a preset; returns false if no preset has that name. */
+/* Finds the file of a preset; returns false if no preset has that name. If none has the name as it is, upper case
+ * counts as lower case, and an ending .yaml or .yml is ignored. */
 bool tri_preset_find(const char *folder, const char *name, char path[TRI_PATH_BYTES]);
 
 /* Lists the names of all presets of a folder, sorted, each once. Returns their number, at most TRI_PRESET_MOST. */
 enum { TRI_PRESET_MOST = 128, TRI_PRESET_NAME_BYTES = 64 };
 size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES]);
 
-/* Returns whether the text is a path and not the name of a preset: it has a slash, or ends in .yaml or .yml. */
-bool tri_preset_is_path(const char *text);
+/* Returns whether the text is a path and not the name of a preset of the folder: it has a slash, or ends in .yaml or
+ * .yml, unless only a preset has that name (tri_preset_find) and no file. */
+bool tri_preset_is_path(const char *folder, const char *text);
 
 /* Writes suggestions for an unknown name: all presets of the folder to `all` ("gpt2-124m, gpt2-1.5b, ..."; "" if there
  * are none), and the one that was probably meant, or "", to `nearest`. */

@@ -85,7 +85,7 @@ typedef struct part {
   int64_t number;
 } part;
 
-/* Sets `places` to the rows that the tokens of both parts have in part `all`, in order. Returns their number. */
+/* Sets `places` to the rows in part `all` of the tokens that both parts have, in order. Returns their number. */
 static int64_t find_places(const tri_batch_maker *maker, part some, part all, int32_t *places) {
   int64_t found = 0, first_row = 0;
   for (int64_t b = 0; b < maker->batch; b++) {
@@ -187,9 +187,10 @@ static tri_status add_attention_slice(slicing *to, tri_attention_slice slice) {
   return TRI_OK;
 }
 
-/* Adds the slice of a piece's queries with the keys that a part has of the tokens from the first one of the document to
- * the last query. first_row: row of the part's first key of this sequence. If the part has the queries' own tokens,
- * these are its last keys, and the slice is causal; if not, all keys are earlier tokens, and the slice is full. */
+/* Adds the slice of a piece's queries. Its keys are the tokens that part `keys` has from the first token of the
+ * document to the last query. first_row: row of the part's first key of this sequence. If the part has the queries' own
+ * tokens, these are its last keys, and the slice is causal; if not, all keys are earlier tokens, and the slice is full.
+ */
 static tri_status add_piece(part keys, int64_t first_row, const piece *p, slicing *to) {
   const tri_sequence_cut *cut = &keys.cuts[p->sequence];
   int64_t first = tri_sequence_cut_before(cut, keys.number, p->document);

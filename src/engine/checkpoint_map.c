@@ -70,7 +70,7 @@ static bool is_stacked(const tri_parameter *entry) {
   return true;
 }
 
-/* Returns the number of tensors of an entry that the list has. A tied pair counts once. */
+/* Returns how many tensors of an entry are in the list. A tied pair counts once. */
 static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
 }

@@ -45,11 +45,14 @@ typedef struct tri_global_batch {
 
 /* The result of a step, the same on every rank. */
 typedef struct tri_step {
-  int64_t samples;  /* sequences of the global batch */
-  double loss;      /* weighted mean over the labels of the global batch; NaN if no label counts */
+  int64_t samples; /* sequences of the global batch */
+  /* Weighted mean over the labels of the global batch, or with completions the sum of their scaled losses; NaN if no
+   * label or completion counts. */
+  double loss;
   double grad_norm; /* gradient norm of the whole model, before clipping */
   double counted;   /* sum of the loss weights of the labels */
-  /* Pairs of completions, or unpaired completions, of the global batch; 0 without completions. */
+  /* Pairs of completions, or unpaired completions, of the global batch; 0 without completions. With rewards,
+   * completions 2 p and 2 p + 1 of a sequence count as one, and only whether the number is 0 is used. */
   int64_t completions;
   /* Query-key pairs of the batch, the work of attention; the second number is for layers with a sliding window. */
   int64_t seen, seen_in_window;
@@ -161,9 +164,9 @@ tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, i
 tri_averaging tri_engine_averaging(const tri_engine *engine);
 void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
 
-/* LOCAL. Copies the parameters into the optimizer states that begin as copies of them: averages, and the second point
- * of schedule_free. `missing`: whether each state of the run begins, while all other states stay; NULL: all begin. Must
- * be called after all initial values of parameters have been set. */
+/* LOCAL. Copies the parameters into the optimizer states that begin as copies of them: averages, the reference,
+ * and the second point of schedule_free. `missing`: whether each state of the run begins, while all other states stay;
+ * NULL: all begin. Must be called after all initial values of parameters have been set. */
 tri_status tri_engine_begin_states(tri_engine *engine, const bool missing[TRI_NUM_RUN_STATES]);
 
 /* LOCAL. Returns the loads of the experts in the last step; valid until the next step. */

@@ -32,7 +32,7 @@ static tri_status upload(tri_engine *engine, int64_t number) {
   return tri_queue_mark(engine->device->queue, &engine->uploaded[number]);
 }
 
-/* Returns the rows of a micro-batch on this rank. */
+/* Returns the number of rows of a micro-batch on this rank. */
 static int64_t own_rows(const tri_engine *engine) {
   const tri_op_list *list = engine->parts.lists[0];
   return list->batch * list->sequence;
@@ -69,8 +69,9 @@ static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum
   tri_exact_sum_add(sum, weight * count);
 }
 
-/* Counts the pairs of completions of the micro-batch, or its unpaired completions. Their numbers are ascending in a
- * sequence. Only the first of the ranks that share the sequences counts them; the others return 0. */
+/* Counts the pairs of completions of the micro-batch, or its unpaired completions (tri_step.completions): the different
+ * values of segment / 2, which ascend in a sequence. Only the first of the ranks that share the sequences counts them;
+ * the others return 0. */
 static int64_t count_completions(const tri_engine *engine, const tri_batch *batch) {
   const tri_op_list *list = engine->parts.lists[0];
   const int64_t rows = list->batch * list->tokens;

@@ -24,7 +24,7 @@ typedef struct kind {
   bool (*is_of)(const tri_parameter *entry);
   size_t (*bytes)(const making *m, const tri_parameter *whole);
   tri_status (*make)(const making *m, const tri_parameter *whole, void *out);
-  /* Sets the values of part `part` of the matrix, an index of the table, on this rank. */
+  /* Sets the values of entry number `part` of the table, which is a part of the matrix, on this rank. */
   tri_status (*take)(const making *m, int64_t part, const void *from);
 } kind;
 

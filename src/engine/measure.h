@@ -58,7 +58,8 @@ tri_status tri_measure_peak(tri_measure *measure, double *flops);
  * there is no such case: `passing` on a device that packs nothing, attention's backward of weights, fewer elements than
  * a row. Fail with TRI_UNSUPPORTED if the device lacks the kernel. */
 tri_status tri_measure_product_s(tri_measure *measure, const tri_measure_product *of, double *seconds);
-/* The same of a GEMM as it was called, without a bias, on dense matrices. */
+/* Measures the seconds of a GEMM with the sizes, types and packing of a call of an operation, but without a bias, and
+ * on matrices whose rows are adjacent in memory. */
 tri_status tri_measure_matmul_s(tri_measure *measure, const tri_matmul *of, double *seconds);
 tri_status tri_measure_attention_s(tri_measure *measure, const tri_measure_attention *of, double *seconds);
 tri_status tri_measure_elements_s(tri_measure *measure, const tri_measure_elements *of, double *seconds);

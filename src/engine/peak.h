@@ -5,7 +5,8 @@
 #include "device/device.h"
 
 /* LOCAL. Measures the fastest of repeated square GEMMs (plain operands, results in the wide type) within about
- * `seconds`, in FLOP/s. The side is 1024, or smaller if that would take long. */
+ * `seconds`, in FLOP/s. The side is 1024, or smaller if that would take long or the device has too little free memory;
+ * sets *out to 0 if it has not enough for the smallest side. */
 tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, double *out);
 
 /* LOCAL. Measures the device's peak in FLOP/s on activations of this type, as its GEMMs reach it. Takes about 0.3 s, or

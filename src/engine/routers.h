@@ -26,8 +26,8 @@ void tri_routers_destroy(tri_routers *routers);
 
 /* LOCAL. Resets the rounds at the start of a step. */
 void tri_routers_clear(tri_routers *routers, tri_executor *executor);
-/* COLLECTIVE over the job, after the results of a step have been read. Adds up the loads of all ranks. This function
- * and tri_routers_clear do nothing if `routers` is NULL. */
+/* COLLECTIVE over the job, after the results of a step have been read. Adds up the loads of all ranks. This function,
+ * tri_routers_clear and tri_routers_move_bias do nothing if `routers` is NULL. */
 tri_status tri_routers_join(tri_routers *routers, const tri_executor *executor, const tri_group *world);
 /* LOCAL. Returns the loads of the last step for which tri_routers_join was called; zeros if `routers` is NULL. */
 tri_router_loads tri_routers_loads(const tri_routers *routers);

@@ -41,7 +41,7 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
   char name[TRI_PRESET_NAME_BYTES];
   tri_yaml *mapping = NULL;
   tri_yaml *name_node = NULL;
-  if (!tri_preset_is_path(reference->text)) {
+  if (!tri_preset_is_path("models", reference->text)) {
     if (!tri_preset_find("models", reference->text, path)) return unknown_preset(reference);
   } else {
     char excerpt[TRI_YAML_EXCERPT_BYTES], nearest[TRI_NEAREST_FILE_BYTES];

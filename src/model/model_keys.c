@@ -88,7 +88,8 @@ static const tri_config_key model_keys[] = {
     TRI_CONFIG_ROW(SHAPE, COUNT(vocab_size, INT32_MAX), .example = "50257",
                    .help = "token ids are 0 .. vocab_size - 1"),
     /* A change of max_sequence needs no check here, since it shows in the shape of learned positions. */
-    TRI_CONFIG_ROW(FREE, COUNT(max_sequence, 1 << 30), .example = "1024", .help = "longest sequence, in tokens"),
+    TRI_CONFIG_ROW(FREE, COUNT(max_sequence, 1 << 30), .is_length = true, .example = "1024",
+                   .help = "longest sequence, in tokens (4k is 4096)"),
     TRI_CONFIG_ROW(SHAPE, KEY(tied, TRI_CONFIG_BOOL), .derived = "the family's: gpt2, gemma, opt, ... true",
                    .help = "whether the output projection is the token embedding"),
     TRI_CONFIG_ROW(LEARNING, NUMBER(dropout), .fallback = "0.0", .range = {.low = 0, .high = 1, .open_high = true},

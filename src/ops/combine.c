@@ -32,7 +32,7 @@ static tri_status op_combine_shape(const tri_op_call *call, const tri_shape inpu
 
 /* The workspace, in order. */
 typedef struct scratch {
-  char *places;  /* [pairs, width]: [pairs, width], rows of this rank's pairs */
+  char *places;  /* [pairs, width]: rows of this rank's pairs */
   char *numbers; /* [pairs], wide */
   int32_t *here, *arrivals;
   char *x, *weights; /* rows of a later window and their weights */

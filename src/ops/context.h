@@ -38,7 +38,7 @@ int64_t tri_op_context_blocks(const tri_op_context *context);
 /* Returns the number of lists of attention slices of a micro-batch: one for each window and block. */
 int64_t tri_op_context_lists(const tri_op_context *context);
 /* Returns the maximum number of slices in such a list. With masked documents, which may be as short as a token, it is
- * one for each query. */
+ * one for each query; in a ring with sliding windows two, for the two ranges of a block. */
 int64_t tri_op_context_slices(const tri_op_context *context, int64_t batch);
 
 #endif

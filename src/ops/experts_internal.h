@@ -70,7 +70,7 @@ typedef struct tri_expert_host_state {
   int64_t *windows;        /* number of windows */
   int32_t *begins;         /* [ranks, experts + 1]: first place of each expert, on each rank */
   /* The members below are for the current window (tri_expert_window). */
-  int64_t *first_place;     /* [ranks]: [ranks], first of this rank's places that are sent to each rank */
+  int64_t *first_place;     /* [ranks]: first of this rank's places that are sent to each rank */
   int64_t *sent, *received; /* [ranks + 1], first row of each rank in the send buffer, and in the receive buffer */
   int64_t *sent_elements, *received_elements; /* [ranks + 1], the same numbers in elements */
   int32_t *here, *arrivals; /* host copies of the tables of the same names, which are uploaded to the device */

@@ -30,7 +30,8 @@ tri_status tri_op_factor_dropout(tri_op_list *list, int64_t in, int32_t weight, 
 
 /* Append the addition of scale x A^T B^T to y, which is the product of x[R, in] and the matrix `weight`, or the first
  * of several joined ones. They append nothing if no matrix has factors. No other call may read y. tri_op_lora applies
- * the adapter's dropout to x; the x of tri_op_lora_dropped already has it. */
+ * the adapter's dropout to x, and appends the subtraction of initial factors if there are any; the x of
+ * tri_op_lora_dropped already has the dropout, and initial factors are not subtracted. */
 tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 

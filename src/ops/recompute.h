@@ -30,7 +30,7 @@ typedef struct tri_call_range {
 
 /* Marks the slots and calls of a finished list that are recomputed. A recomputed call must find the same values in its
  * inputs as in the forward, so outputs that would overwrite such an input get memory of their own (tri_op_list_place).
- * TRI_INTERNAL if an input would be overwritten all the same. */
+ * Fails with TRI_INTERNAL if an input would be overwritten all the same. */
 tri_status tri_op_list_recompute(tri_op_list *list, const tri_recompute_choice *choice);
 
 /* Returns the calls that belong to the same layer as `call`. */

@@ -15,9 +15,10 @@ typedef struct tri_ranks tri_ranks; /* defined by the table's implementation; th
 
 typedef struct tri_transfer tri_transfer; /* a transfer in progress; also defined by the implementation */
 
-/* Communication between ranks while a list runs. Each function is COLLECTIVE over the ranks of this rank's `domain`,
- * and returns at once if that domain has only one rank. Values are in device memory, so the functions are ordered with
- * the work in the queue before and after them. Parts and sums have the same bits as in comm/comm.h. */
+/* Communication between ranks while a list runs. Each function is COLLECTIVE over the ranks of this rank's `domain`. If
+ * that domain has only one rank, the functions that work in place do nothing, and the others copy. Values are in device
+ * memory, so the functions are ordered with the work in the queue before and after them. Parts and sums have the same
+ * bits as in comm/comm.h. */
 typedef struct tri_collectives {
   /* Replaces values[count] by the sum, or the maximum, over the ranks. */
   tri_status (*all_reduce)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);

@@ -48,6 +48,8 @@ tri_status tri_option_set(const tri_option_place *option, const char *text, void
     case TRI_OPTION_TEXT:
     case TRI_OPTION_PATH: *(const char **)to = text; return TRI_OK;
     case TRI_OPTION_INT: return tri_option_int(shown, text, row->least, row->most, to);
+    case TRI_OPTION_LENGTH: return tri_option_length(shown, text, row->least, row->most, to);
+    case TRI_OPTION_HOURS: return tri_option_hours(shown, text, row->low, row->high, to);
     case TRI_OPTION_DOUBLE: return tri_option_double(shown, text, row->low, row->high, to);
     case TRI_OPTION_BYTES: return tri_option_bytes(shown, text, to);
     case TRI_OPTION_READ:

@@ -26,8 +26,10 @@ typedef enum tri_option_kind {
   TRI_OPTION_TEXT,   /* const char * */
   TRI_OPTION_PATH,   /* const char *, in which `~/` is replaced by the home folder (cli/paths.h) */
   TRI_OPTION_INT,    /* int64_t, from `least` to `most` */
+  TRI_OPTION_LENGTH, /* int64_t, from `least` to `most`, in tokens: 4k is 4096 */
   TRI_OPTION_DOUBLE, /* double, from `low` to `high` */
   TRI_OPTION_BYTES,  /* size_t, a memory size above 0 */
+  TRI_OPTION_HOURS,  /* double, from `low` to `high`, in hours: 100d is 2400 */
   TRI_OPTION_READ,   /* the function `read` stores the value */
   TRI_OPTION_CALL,   /* the function `read` is called with the text NULL; the option takes no value */
   TRI_OPTION_GROUP,  /* no option: the rows of another table, whose values are in the struct at `offset` */
@@ -60,6 +62,10 @@ typedef struct tri_option {
 #define TRI_PATH(NAME, MEMBER) .name = NAME, .kind = TRI_OPTION_PATH, TRI_OPTION_MEMBER(MEMBER, const char *)
 #define TRI_INT(NAME, MEMBER, LEAST, MOST)                                                                             \
   .name = NAME, .kind = TRI_OPTION_INT, TRI_OPTION_MEMBER(MEMBER, int64_t), .least = LEAST, .most = MOST
+#define TRI_LENGTH(NAME, MEMBER, LEAST, MOST)                                                                          \
+  .name = NAME, .kind = TRI_OPTION_LENGTH, TRI_OPTION_MEMBER(MEMBER, int64_t), .least = LEAST, .most = MOST
+#define TRI_HOURS(NAME, MEMBER, LOW, HIGH)                                                                             \
+  .name = NAME, .kind = TRI_OPTION_HOURS, TRI_OPTION_MEMBER(MEMBER, double), .low = LOW, .high = HIGH
 #define TRI_DOUBLE(NAME, MEMBER, LOW, HIGH)                                                                            \
   .name = NAME, .kind = TRI_OPTION_DOUBLE, TRI_OPTION_MEMBER(MEMBER, double), .low = LOW, .high = HIGH
 #define TRI_BYTES(NAME, MEMBER) .name = NAME, .kind = TRI_OPTION_BYTES, TRI_OPTION_MEMBER(MEMBER, size_t)

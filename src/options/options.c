@@ -25,6 +25,29 @@ tri_status tri_option_int(const char *option, const char *text, int64_t low, int
   return TRI_OK;
 }
 
+tri_status tri_option_length(const char *option, const char *text, int64_t low, int64_t high, int64_t *out) {
+  int64_t value = 0;
+  if (!tri_whole_length(text, &value))
+    return tri_fail(TRI_BAD_USAGE, "%s takes a number of tokens, as 4096 or 4k, not `%s`", option, text);
+  if (value < low || value > high)
+    return tri_fail(TRI_BAD_USAGE, "%s must be from %" PRId64 " to %" PRId64 ", not %s", option, low, high, text);
+  *out = value;
+  return TRI_OK;
+}
+
+tri_status tri_option_hours(const char *option, const char *text, double low, double high, double *out) {
+  char *end = NULL;
+  double value = strtod(text, &end);
+  const bool days = *end == 'd', unit = days || *end == 'h';
+  if (end == text || end[unit] != '\0' || !isfinite(value))
+    return tri_fail(TRI_BAD_USAGE, "%s takes a number of hours, as 2400, or of days, as 100d, not `%s`", option, text);
+  if (days) value *= 24;
+  if (value < low || value > high)
+    return tri_fail(TRI_BAD_USAGE, "%s must be from %g to %g hours, not %s", option, low, high, text);
+  *out = value;
+  return TRI_OK;
+}
+
 tri_status tri_option_bytes(const char *option, const char *text, size_t *out) {
   static const struct {
     const char *name;

@@ -12,6 +12,8 @@
 
 /* Parses an integer in [low, high]. `option` is the option's name in messages, as the user types it ("--tokens"). */
 tri_status tri_option_int(const char *option, const char *text, int64_t low, int64_t high, int64_t *out);
+tri_status tri_option_length(const char *option, const char *text, int64_t low, int64_t high, int64_t *out);
+tri_status tri_option_hours(const char *option, const char *text, double low, double high, double *out);
 /* Parses a memory size of at least one byte. The text is a number of bytes, of KiB, MiB, GiB or TiB ("512MiB"; K, M and
  * G mean KiB, MiB and GiB), or of KB, MB or GB (powers of 1000). */
 tri_status tri_option_bytes(const char *option, const char *text, size_t *out);

@@ -199,7 +199,7 @@ const tri_option tri_plan_machine_rows[] = {
 const tri_option tri_plan_batch_rows[] = {
     {TRI_READ("global-batch", read_batch), .help = "  --global-batch B    sequences in one step; 16M-tokens: as many "
                                                    "as come nearest to 16 x 2^20 tokens (also K, G)\n"},
-    {TRI_INT("sequence", sequence, 1, 1 << 30),
+    {TRI_LENGTH("sequence", sequence, 1, 1 << 30),
      .help =
          "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"},
     {0}};
@@ -212,8 +212,9 @@ const tri_option tri_plan_further_rows[] = {
      .help = "  --tokens T          also print days and node-hours for T tokens: 300e9, 300B, 15T\n"},
     {TRI_DOUBLE("price", price, 0, 1e6), .help = "  --price P           price of a device for an hour in the currency "
                                                  "of the cluster's file (its `cost`); prints the cost of a step\n"},
-    {TRI_DOUBLE("mtbf", mtbf, 1e-3, 1e9), .help = "  --mtbf HOURS        mean time between failures of a node, instead "
-                                                  "of that in the cluster's file (its `failures`)\n"},
+    {TRI_HOURS("mtbf", mtbf, 1e-3, 1e9),
+     .help = "  --mtbf HOURS        mean time between failures of a node (100d: in days), instead "
+             "of that in the cluster's file (its `failures`)\n"},
     {TRI_DOUBLE("node-power", node_power, 0, 1e7),
      .help = "  --node-power W      watts of a node without its devices, instead of those in the file (its `cost`)\n"},
     {TRI_READ("precision", read_precision),

@@ -19,7 +19,7 @@ typedef struct tri_accuracy {
 /* Returns the errors of all published results, of all clusters. */
 tri_accuracy tri_accuracy_published(void);
 
-/* Returns the mean and the interval of errors[count]. Sorts the array. */
+/* Returns the mean and the interval of errors[count], NAN without errors. Sorts the array. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count);
 
 /* The next three functions write one line of a report to `buffer` and return `buffer`. `devices`: number of devices
@@ -28,7 +28,8 @@ enum { TRI_ACCURACY_TEXT_BYTES = 640 };
 /* Writes the errors of the published results on this cluster: "accuracy: N published runs on NAME were predicted ...
  * too fast on average (...); none had more than M devices". For a cluster without published results, writes the
  * errors of all clusters. From 2,048 devices on, adds the errors of all results with at least 2,048 devices, and
- * from 4,096 devices on those of all results with at least 4,096 instead. */
+ * from 4,096 devices on those of all results with at least 4,096 instead. Adds that a slower run is to be expected if
+ * `devices` is above M. */
 char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer[TRI_ACCURACY_TEXT_BYTES]);
 /* Writes the names of the constants that were fitted to measurements, and of those that were not. */
 char *tri_accuracy_fitted(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]);

@@ -8,7 +8,8 @@
 
 typedef struct tri_bounds tri_bounds;
 
-/* Creates the bounds for a search. Release with tri_bounds_destroy. */
+/* Creates the bounds for a search. The model, cluster and system of the request, and its optimizer until
+ * tri_bounds_of_step sets another one, must outlive them. Release with tri_bounds_destroy. */
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out);
 void tri_bounds_destroy(tri_bounds *bounds);
 

@@ -5,9 +5,9 @@
 
 #include "plan/stages.h"
 
-/* Sets *drawn to the attention fractions of the micro-batches of the layout; to NULL if documents are not masked or
- * their lengths are unknown. Sets *busiest to a copy of the request with the mean area of micro-batches as its
- * attention fraction. */
+/* Sets *drawn to the attention fractions of the micro-batches of the layout, owned by request->drawn; to NULL if
+ * documents are not masked or their lengths are unknown. Sets *busiest to a copy of the request with the mean area of
+ * micro-batches as its attention fraction. */
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest);
 

@@ -29,7 +29,7 @@ tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char 
 
 typedef struct tri_drawn_documents tri_drawn_documents;
 
-/* Creates random sequences of `sequence` tokens, with documents from at least one range. Lengths within a range are
+/* Creates random sequences of `sequence` tokens. *lengths must have at least one range; the lengths within a range are
  * spread evenly around their mean. Release with tri_drawn_documents_destroy. */
 tri_status tri_drawn_documents_create(const tri_length_ranges *lengths, int64_t sequence, bool packed,
                                       tri_drawn_documents **out);

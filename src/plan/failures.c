@@ -3,10 +3,10 @@
 #include <math.h>
 
 /* Without failures, t = interval_s + stop_s seconds pass from one usable checkpoint to the next. A checkpoint is
- * usable behind_s seconds after the moment whose state it has. So after a failure the run needs restart_s + behind_s
- * + t seconds without a failure to reach the next usable checkpoint; another failure within this time starts it
- * again. The mean of the total is M exp((restart_s + behind_s) / M) (exp(t / M) - 1): Daly's equation 20, with
- * behind_s added to the restart. M is between_s. */
+ * usable behind_s seconds after the end of its stop. So after a failure the run needs restart_s + behind_s + t seconds
+ * without a failure to reach the next usable checkpoint; another failure within this time starts it again. The mean of
+ * the total is M exp((restart_s + behind_s) / M) (exp(t / M) - 1): Daly's equation 20, with behind_s added to the
+ * restart. M is between_s. */
 double tri_goodput(const tri_interruptions *of, double interval_s) {
   const double m = of->between_s;
   double whole_s = m * exp((of->restart_s + of->behind_s) / m) * expm1((interval_s + of->stop_s) / m);

@@ -24,8 +24,8 @@ double tri_goodput(const tri_interruptions *of, double interval_s);
  * distribution with the mean repair_s / between_s (Palm's theorem, for any distribution of repair times). */
 double tri_availability(double between_s, double repair_s, int64_t spare);
 
-/* Returns the seconds of training between checkpoints with the highest goodput. They are enough for a checkpoint to
- * be complete (behind_s) before the next one begins. */
+/* Returns the seconds of training between checkpoints with the highest goodput, at least behind_s - stop_s: the
+ * writing of a checkpoint in the background then ends before that of the next one begins. */
 double tri_best_interval(const tri_interruptions *of);
 
 /* Return published estimates of the best interval: Young, CACM 17 (1974), sqrt(2 stop_s between_s); and Daly, Future

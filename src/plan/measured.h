@@ -115,6 +115,8 @@ bool tri_measured_elements_s(const tri_measured *measured, tri_dtype type, tri_w
                              double elements, double *seconds);
 /* Sets *out to the work with a name (work.h). Returns false if no work has the name. */
 bool tri_measured_work_of(const char *name, tri_work *out);
+/* Sets *seconds to the seconds of a collective of `ranks` ranks; other numbers of ranks are not interpolated. With
+ * `shared`, uses the rows without shared buffers if the table has no others. */
 bool tri_measured_collective_s(const tri_measured *measured, tri_collective kind, bool shared, int64_t ranks,
                                double bytes, double *seconds);
 bool tri_measured_message_s(const tri_measured *measured, double bytes, double *seconds);

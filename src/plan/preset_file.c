@@ -87,7 +87,7 @@ tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or
   char path[TRI_PATH_BYTES];
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
-  if (tri_preset_is_path(name_or_file)) {
+  if (tri_preset_is_path(kind->folder, name_or_file)) {
     snprintf(path, sizeof path, "%s", name_or_file);
     if (!tri_path_exists(path)) return tri_fail(TRI_BAD_CONFIG, "there is no %s file %s", kind->noun, path);
   } else if (!tri_preset_find(kind->folder, name_or_file, path)) {

@@ -22,7 +22,7 @@ typedef struct tri_preset_file {
 
 /* Reads *values, a struct with the offsets of kind->table. Sets name[bytes] to the name of the preset or file if the
  * file does not have the key `name`. Fails with TRI_BAD_CONFIG if the name is unknown (the message lists all
- * presets), or if several presets list it in `also` (the message lists these). */
+ * presets), if the file does not exist, or if several presets list the name in `also` (the message lists these). */
 tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,
                                 size_t bytes);
 

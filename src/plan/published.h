@@ -47,8 +47,8 @@ typedef struct tri_published {
   int64_t num_sets;
 } tri_published;
 
-/* Reads the file, and the models, clusters, systems and row files that it names (published_file.c). Release with
- * tri_published_release, also after a failure. */
+/* Reads the file, and the models, clusters, systems and row files that it names (published_file.c). *out must begin as
+ * {0}. Release with tri_published_release, also after a failure. */
 tri_status tri_published_load(const char *path, tri_published *out);
 void tri_published_release(tri_published *published);
 

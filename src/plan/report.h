@@ -36,7 +36,8 @@ void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, i
 /* Prints one line with the model, the sequences, the devices, and the cluster with its description
  * (tri_cluster.about). */
 void tri_report_heading(const tri_simulation_request *request, FILE *to);
-/* Prints the layout, the rates of a step, and the parts of its time. */
+/* Prints the layout, the rates of a step, and the parts of its time; then, as far as the prediction has them, lines on
+ * overlapped communication, tensor ranks, documents, experts, context_row_pairs and preference losses. */
 void tri_report_speed(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);
 /* Prints the peak memory of the fullest rank, whether it fits, and its parts. */
 void tri_report_memory_parts(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);

@@ -26,8 +26,9 @@ typedef struct tri_flight_report {
   int64_t number, bytes; /* number of the collective in its group, from 1 (0: a message); bytes of the communication */
   int behind;            /* world rank that this rank waits for; -1: unknown */
   double waits_s;        /* seconds since the wait began */
-  /* Number of the newest collective that this rank has joined in a group; 0: none. Element d is for the group of domain
-   * d, and the last two for the world and for the group `tied` (comm/mesh.h). */
+  /* Number of the newest collective that this rank has joined in a group; 0: its newest records (TRI_RECORDER_NEWEST)
+   * have none. Element d is for the group of domain d, and the last two for the world and for the group `tied`
+   * (comm/mesh.h). */
   int64_t joined[TRI_NUM_DOMAINS + 2];
 } tri_flight_report;
 

@@ -20,7 +20,7 @@ typedef struct tri_loading {
    * used to verify checksums, since exactly one rank saves each element; not used if `held.elsewhere` is set. */
   tri_checkpoint_map held, saved;
   bool has_states;                  /* result: the optimizer's states were read from the checkpoint */
-  bool missing[TRI_NUM_RUN_STATES]; /* result: states of the run that the checkpoint does not have */
+  bool missing[TRI_NUM_RUN_STATES]; /* result: states that the run keeps, and the checkpoint does not have */
 } tri_loading;
 
 /* COLLECTIVE. Loads the checkpoint `path`; `loading` is a tri_loading. This is a tri_checkpoint_try.

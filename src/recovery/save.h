@@ -15,11 +15,11 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
                             const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 
 /* LOCAL, on the first rank, before the first save. Copies the extra files of the model (extra_files.h) to
- * OUTPUT/companions, once per run. Every save copies them from there. It also writes the files that name the tokens
- * that end a text (tri_extra_texts_make), if the extra files do not include them. `from`: value of `--resume`; with
- * `never`, OUTPUT/companions is removed first. document_end: token that separated the documents of the training corpus;
- * -1: none. `chat`: the corpus was rendered by the chat template in the tokenizer's folder, which replaces the model's.
- */
+ * OUTPUT/companions, once per run. Every save copies them from there. It also makes the texts
+ * of the files that name the tokens that end a text (tri_extra_texts_make), if the extra files do not include them;
+ * every save writes these texts. `from`: value of `--resume`; with `never`, OUTPUT/companions is removed first.
+ * document_end: token that separated the documents of the training corpus; -1: none. `chat`: the corpus was rendered by
+ * the chat template in the tokenizer's folder, which replaces the model's. */
 tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end, bool chat);
 
 /* State of saving between steps. Begins as {0} at the start of a process. */
@@ -37,7 +37,8 @@ typedef struct tri_save_moment {
   /* The step is one of several updates from a batch of completions, and not the last of them. The run cannot resume
    * from the state after such a step, so nothing is saved until a later one. */
   bool inside;
-  bool evaluated; /* the state after the step was evaluated with a finite loss */
+  bool evaluated; /* the state after the step was evaluated, and its loss (or its reward, by evaluation.metric) is
+                     finite */
   /* COLLECTIVE. Flushes files outside of the checkpoint that belong to the saved state. Called before each checkpoint,
    * after earlier saves have ended. */
   tri_status (*before_save)(void *context);
@@ -73,8 +74,8 @@ void tri_saver_resumed(tri_saver *saver, int64_t step);
  * the state, was finite. Marks its checkpoint as proven (checkpoint.h), at once, or when its save ends. */
 void tri_saver_prove(tri_saver *saver);
 /* LOCAL. Marks the newest checkpoint of this process as disproved if no good step has followed it. Called when the
- * run gives up. A checkpoint that this process only resumed from is not marked: the fault may be in the settings of
- * this process. */
+ * run gives up. Two checkpoints are not marked: one that this process only resumed from, because the fault may be in
+ * the settings of this process, and one whose save in the background has not ended. */
 void tri_saver_disprove(tri_saver *saver);
 
 /* Times of the newest save that has ended. All ranks have the same `step`. */

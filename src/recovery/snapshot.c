@@ -4,7 +4,8 @@
  * same output; it removes the files of the earlier one. K is the number of the node, since tests divide one machine
  * into several nodes. N is the step, and R the rank whose state it is. An incomplete file has the suffix ".part".
  *
- * The header of a file has a hash of the configuration and the data, the rank, and a checksum of the rest. */
+ * The header of a file has a hash of the configuration, the number of ranks and the data, the rank whose state it is,
+ * the progress of the run, and a checksum of the rest. */
 #include "recovery/snapshot.h"
 
 #include "base/flight_recorder.h"
@@ -30,7 +31,7 @@
 
 enum { SNAPSHOT_TAG = 11, HEADER_BYTES = 256, MOST_STEPS = 4, BASE_BYTES = 128 };
 
-/* The first HEADER_BYTES bytes of a file begin with a header. */
+/* A file begins with a header, which is padded to HEADER_BYTES bytes. */
 typedef struct header {
   char magic[16];
   uint64_t signature;  /* hash of the configuration, the number of ranks, the corpus and the tokenizer (sign) */
@@ -153,6 +154,7 @@ static tri_status map_file(const char *path, bool create, size_t bytes, mapped *
     fault = begin == MAP_FAILED ? errno : 0;
   }
   close(file);
+  if (fault != 0 && !create) return tri_fail(TRI_IO_FAILED, "cannot read %s: %s", path, strerror(fault));
   if (fault != 0) {
     return tri_fail(fault == ENOSPC ? TRI_OUT_OF_MEMORY : TRI_IO_FAILED,
                     "cannot store %zu bytes of a snapshot in %s: %s; turn checkpoint.snapshot_every off (0), or make "

@@ -185,8 +185,8 @@ static void print_shares(FILE *to, const tri_timeline_shares *shares) {
 }
 
 static void print_line(FILE *to, const tri_step_metrics *s) {
-  char text[40];
-  fprintf(to, "{\"step\": %lld", (long long)s->step);
+  char text[40], now[TRI_CLOCK_TEXT_BYTES];
+  fprintf(to, "{\"step\": %lld, \"time\": \"%s\"", (long long)s->step, tri_clock_text(now));
   fprintf(to, ", \"loss\": %s", real_text(s->loss, text, sizeof text));
   if (s->evaluated) fprintf(to, ", \"validation_loss\": %s", real_text(s->validation_loss, text, sizeof text));
   fprintf(to, ", \"grad_norm\": %s", real_text(s->grad_norm, text, sizeof text));

@@ -1,5 +1,8 @@
 /* A line in which a user's program gives the reward of a completion:
- * {"id": N, "reward": x}, {"id": N, "reward": null} or {"id": N, "reward": {"NAME": x, ...}}. */
+ * {"id": N, "reward": x}, {"id": N, "reward": null} or {"id": N, "reward": {"NAME": x, ...}}.
+ *
+ * A number x is at most 1e100 in magnitude. An object has 1 to TRI_REWARD_PARTS parts, whose names have 1 to
+ * TRI_REWARD_PART_BYTES - 1 bytes, and are not "mean" or "std". */
 #ifndef TRI_REWARD_ANSWER_H
 #define TRI_REWARD_ANSWER_H
 

@@ -6,19 +6,22 @@
  *   3. the letter after the last word "answer" that a letter follows: "the answer is (B)", "Answer: B". Punctuation,
  *      white space and the words is, the, be, should, would, correct, choice, option and letter may stand between them.
  *   4. the letter at the beginning of the text before ".", ")", ":" or a line break, as in "B. Paris", unless another
- * line begins with another letter in this way (a list of all choices)
+ *      line begins with another letter in this way (a list of all choices)
  *   5. the last letter
  *
- * A letter is uppercase and alone: no letter, digit, "_", "+" or "#" is next to it, no apostrophe or hyphen joins it to
- * a word. A lowercase letter counts in rules 1 to 3, where brackets enclose it or it is the whole text. The words "A"
- * and "I" are not letters: before a space and a lowercase word other than "is", except for "A" in rule 3. An answer
- * without a letter is refused. */
+ * A letter is uppercase and alone: no letter, digit or "_" is next to it, no "+" or "#" follows it, no apostrophe or
+ * hyphen after it and no hyphen before it joins it to a word. Beyond ASCII, letters with cases, modifiers, marks and
+ * digits count as letters here ("é"), and the signs of scripts without cases do not ("是"). A
+ * lowercase letter counts in rules 1 to 3 if it is the whole text or box, or if brackets enclose it. "A" and "I" are
+ * words, not choices, if a space and a lowercase word other than "is" follow; in rule 3 "A" is always a choice. An
+ * answer without a letter is refused. */
 #include "reward/boxed.h"
 #include "reward/kind.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
+#include <utf8proc.h>
 
 typedef struct passage {
   const char *text;
@@ -28,28 +31,52 @@ typedef struct passage {
 /* Returns the byte at an offset; 0 outside of the text, as for a NUL in it. */
 static unsigned char byte_at(const passage *p, size_t at) { return at < p->bytes ? (unsigned char)p->text[at] : '\0'; }
 
-static bool is_word(unsigned char c) { return isalnum(c) != 0 || c == '_' || c >= 0x80; }
+/* Returns whether the character beyond ASCII that has a byte at `at` counts as a letter; true for invalid UTF-8. */
+static bool is_wide_letter(const passage *p, size_t at) {
+  utf8proc_int32_t code = -1;
+  for (int back = 0; back < 3 && at > 0 && (byte_at(p, at) & 0xC0) == 0x80; back++) at--;
+  if (utf8proc_iterate((const utf8proc_uint8_t *)p->text + at, (utf8proc_ssize_t)(p->bytes - at), &code) < 1)
+    return true;
+  switch ((int)utf8proc_category(code)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND: return true;
+    default: return false;
+  }
+}
+
+/* Returns whether the byte at `at` is part of a letter or a digit, or is "_". */
+static bool is_word(const passage *p, size_t at) {
+  const unsigned char c = byte_at(p, at);
+  return isalnum(c) != 0 || c == '_' || (c >= 0x80 && is_wide_letter(p, at));
+}
 
 static bool is_choice(unsigned char c) { return c >= 'A' && c <= 'J'; }
 
-/* Returns whether a letter or digit follows or precedes `at` over an apostrophe or a hyphen: "I'm", "C-3". */
+/* Returns whether the letter at `at` is joined to a word: by an apostrophe or a hyphen after it ("I'm", "C-3"), or by a
+ * hyphen before it ("T-A"). */
 static bool is_joined(const passage *p, size_t at) {
   const unsigned char before = byte_at(p, at - 1), after = byte_at(p, at + 1);
-  if ((after == '\'' || after == '-') && is_word(byte_at(p, at + 2))) return true;
-  return at >= 2 && before == '-' && is_word(byte_at(p, at - 2));
+  if ((after == '\'' || after == '-') && is_word(p, at + 2)) return true;
+  return at >= 2 && before == '-' && is_word(p, at - 2);
 }
 
 static bool is_alone(const passage *p, size_t at) {
-  const unsigned char before = at == 0 ? ' ' : byte_at(p, at - 1), after = byte_at(p, at + 1);
-  if (is_word(before) || is_word(after) || after == '+' || after == '#') return false;
+  const unsigned char after = byte_at(p, at + 1);
+  if ((at > 0 && is_word(p, at - 1)) || is_word(p, at + 1) || after == '+' || after == '#') return false;
   return !is_joined(p, at);
 }
 
-/* Returns whether the letter is the article or the pronoun. */
+/* Returns whether the letter is the English word "A" or "I". */
 static bool is_english(const passage *p, size_t at) {
   const bool both = p->text[at] == 'A' || p->text[at] == 'I';
   if (!both || byte_at(p, at + 1) != ' ' || islower(byte_at(p, at + 2)) == 0) return false;
-  return !(byte_at(p, at + 2) == 'i' && byte_at(p, at + 3) == 's' && !is_word(byte_at(p, at + 4)));
+  return !(byte_at(p, at + 2) == 'i' && byte_at(p, at + 3) == 's' && !is_word(p, at + 4));
 }
 
 static bool is_enclosed(const passage *p, size_t at) {
@@ -57,7 +84,8 @@ static bool is_enclosed(const passage *p, size_t at) {
   return (before == '(' && after == ')') || (before == '[' && after == ']') || (before == '{' && after == '}');
 }
 
-/* Returns the uppercase letter that counts at an offset; 0 if the byte is not one. */
+/* Returns the choice at an offset, as an uppercase letter; 0 if the byte is not one. `lowercase`: lowercase letters in
+ * brackets count, too. */
 static char letter_at(const passage *p, size_t at, bool lowercase) {
   const unsigned char c = byte_at(p, at), upper = (unsigned char)toupper(c);
   if (!is_choice(upper) || !is_alone(p, at)) return '\0';
@@ -68,10 +96,11 @@ static char whole_text(const passage *p) {
   char found = '\0';
   for (size_t i = 0; i < p->bytes; i++) {
     const unsigned char c = byte_at(p, i);
-    if (is_word(c) && found != '\0') return '\0';
-    if (is_word(c)) found = (char)toupper(c);
-    if (is_word(c) && !is_choice((unsigned char)found)) return '\0';
-    if (!is_word(c) && isspace(c) == 0 && strchr(".):(*\"'`[]", c) == NULL) return '\0';
+    const bool word = is_word(p, i);
+    if (word && found != '\0') return '\0';
+    if (word) found = (char)toupper(c);
+    if (word && !is_choice((unsigned char)found)) return '\0';
+    if (!word && isspace(c) == 0 && c < 0x80 && strchr(".):(*\"'`[]", c) == NULL) return '\0';
   }
   return found;
 }
@@ -91,7 +120,7 @@ static char in_box(const passage *p) {
 static bool skip_word(const passage *p, size_t *at) {
   static const char *const words[] = {"is", "the", "be", "should", "would", "correct", "choice", "option", "letter"};
   size_t end = *at;
-  while (is_word(byte_at(p, end))) end++;
+  while (is_word(p, end)) end++;
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     if (end - *at != strlen(words[i]) || strncasecmp(p->text + *at, words[i], end - *at) != 0) continue;
     *at = end;
@@ -103,7 +132,7 @@ static bool skip_word(const passage *p, size_t *at) {
 /* Returns the letter after the word "answer", which ends at `at`. */
 static char after_mark(const passage *p, size_t at) {
   for (int i = 0; i < 8; i++) {
-    while (at < p->bytes && !is_word(byte_at(p, at))) at++;
+    while (at < p->bytes && !is_word(p, at)) at++;
     const char found = at < p->bytes ? letter_at(p, at, true) : '\0';
     if (found != '\0') return found == 'I' && is_english(p, at) ? '\0' : found;
     if (!skip_word(p, &at)) return '\0';

@@ -20,11 +20,11 @@
 #include <unistd.h>
 
 enum { DEFAULT_BATCH = 64, LONGEST_LINE_BYTES = 1 << 20, CHUNK_BYTES = 1 << 16, CHUNKS = 64 };
-/* Number of processes of a worker in a row without an answer after which all of its items fail; bytes of the log that
- * are read for its last line. */
+/* All items of a worker fail after SILENT_LIVES of its processes in a row have given no answer. TAIL_BYTES: bytes at
+ * the end of the log that are searched for its last line. */
 enum { SILENT_LIVES = 3, TAIL_BYTES = 4096 };
 /* LOOK_S: time between two checks of a process; STATUS_S: longest wait for the exit status of a process that has closed
- * its standard output; GRACE_S: time until the next measure when the workers are ended. */
+ * its standard input or output; GRACE_S: time until the next measure when the workers are ended. */
 static const double DEFAULT_TIMEOUT_S = 60, LOOK_S = 0.02, STATUS_S = 0.1, GRACE_S = 0.2;
 
 /* An item that has failed once is a suspect. Workers receive suspects last and alone. */
@@ -39,14 +39,14 @@ typedef struct worker {
   size_t held, room;
   int64_t *open; /* [num_open], indices of the items that are open in this worker, in the order of sending */
   int64_t num_open;
-  double since_s;  /* time at which open[0] became the oldest open item (tri_clock_s) */
-  double looked_s; /* time of the last check whether the process has ended */
-  bool suspects;   /* the open items are suspects */
-  bool closed;     /* the process has closed its standard input or output */
-  bool ended;      /* the process has ended; child.result is set */
-  bool answered;   /* the process has given an answer */
-  int64_t silent; /* number of the worker's last processes, in a row, without an answer. Only those count that failed at
-                     items that are not suspects, or ended before the program had ever answered */
+  double since_s;   /* time at which open[0] became the oldest open item (tri_clock_s) */
+  double looked_s;  /* time of the last check whether the process has ended */
+  bool suspects;    /* the open items are suspects */
+  bool closed;      /* the process has closed its standard input or output */
+  bool ended;       /* the process has ended; child.result is set */
+  bool answered;    /* the process has given an answer */
+  int64_t silent;   /* number of processes of this worker since its last answer that failed without an answer; a process
+                       counts if its open items were not suspects, or if it ended before any worker had ever answered */
   int64_t log_from; /* size of the log file in bytes when the process was started */
 } worker;
 
@@ -226,7 +226,7 @@ static void warn_end(tri_reward_command *r, const worker *w, ending why) {
   }
 }
 
-/* Waits a moment for the exit status of a process that has closed its standard output. */
+/* Waits, for STATUS_S at most, for the exit status of a process that has closed its standard input or output. */
 static void await_status(worker *w) {
   const double until_s = tri_clock_s() + STATUS_S;
   while (!w->ended && tri_clock_s() < until_s) {

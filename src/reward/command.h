@@ -44,7 +44,7 @@ typedef struct tri_command_item {
   int64_t tokens;     /* tokens of the completion */
   /* Results */
   double reward;          /* NaN: null, or no answer */
-  bool failed;            /* whether the program has failed twice to answer */
+  bool failed;            /* whether the completion has no answer, because it, or its worker, failed too often */
   tri_reward_part *parts; /* [num_parts]; NULL: the reward has no parts */
   int64_t num_parts;
 } tri_command_item;
@@ -66,7 +66,8 @@ void tri_reward_command_destroy(tri_reward_command *reward);
  * it returns true, sets *stopped and returns without results. One thread at a time. After a failure, or if stopped, no
  * item has parts; otherwise release them with tri_reward_command_release.
  * TRI_BAD_CONFIG for a command that the shell cannot execute, TRI_IO_FAILED for one that ends three times in a row
- * without an answer: the message has the command, its exit status and the last line of its standard error. */
+ * without an answer: the message has the command, its exit status and, if log_path is a plain file, the last line of
+ * its standard error. TRI_BAD_FILE if the `json` of an item is not a JSON object. */
 tri_status tri_reward_command_score(tri_reward_command *reward, tri_command_item *items, int64_t count,
                                     bool (*stop)(void *context), void *context, bool *stopped);
 /* Releases the parts of items. */

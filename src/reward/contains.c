@@ -1,5 +1,5 @@
-/* `contains`: 1 if the completion contains the key `text`, or the answer without that key, as the same bytes; else 0. A
- * text of white space is refused, because nearly every completion contains it. */
+/* `contains`: 1 if the completion contains the bytes of the key `text` or, if that key is not given, the bytes of the
+ * answer; else 0. A text that is empty or only white space is refused, because nearly every completion contains it. */
 #include "reward/kind.h"
 
 #include <string.h>

@@ -21,10 +21,10 @@ typedef struct word {
   int64_t index; /* in the text, from 0 */
 } word;
 
-/* n numbers of units, in the list of all numbers of the completion. */
+/* An n-gram: a range of the list of numbers that has one number for each unit of the completion. */
 typedef struct ngram {
-  const int64_t *numbers;
-  int64_t count; /* equal in all n-grams of a completion */
+  const int64_t *numbers; /* [count], not owned */
+  int64_t count;          /* n; equal in all n-grams of a completion */
 } ngram;
 
 static bool is_space(char c) { return c != '\0' && strchr(" \t\n\v\f\r", c) != NULL; }
@@ -60,7 +60,7 @@ static int compare_ngrams(const void *a, const void *b) {
   return 0;
 }
 
-/* Sets ranks[i] to the rank of word i: [count]. */
+/* Sets ranks[i] to the rank of word i among the different words: [count]. Sorts `words`. */
 static void rank_words(word *words, int64_t count, int64_t *ranks) {
   int64_t rank = 0;
   qsort(words, (size_t)count, sizeof *words, compare_words);

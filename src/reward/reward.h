@@ -77,7 +77,9 @@ tri_status tri_reward_create(const tri_reward_settings *settings, tri_reward **o
 void tri_reward_destroy(tri_reward *reward);
 
 /* Sets *out to the reward of a completion, without the weight; NaN: no verdict. TRI_BAD_FILE, with the answer, for an
- * answer that the kind cannot compare with (a text without a number for `number`), whatever the completion is. */
+ * answer that the kind cannot compare with (a text without a number for `number`), whatever the completion is.
+ * TRI_BAD_CONFIG for `length` if its `max` is 0 and its `buffer` is above max_tokens, and for a pattern that PCRE2
+ * cannot match. */
 tri_status tri_reward_score(const tri_reward *reward, const tri_scored_completion *completion, double *out);
 
 /* Returns whether the reward has no verdict without an answer. */

@@ -6,6 +6,7 @@
  *
  *   baseline group          A_i = R_i - m
  *   baseline leave_one_out  A_i = (R_i - m) n / (n - 1)
+ *   scale_rewards none      A_i
  *   scale_rewards group     A_i / (s + 1e-4)
  *   scale_rewards batch     A_i / (s of all completions of the batch + 1e-4) */
 #ifndef TRI_ROLLOUT_ADVANTAGE_H
@@ -22,7 +23,8 @@ typedef struct tri_reward_facts {
   int64_t no_verdict; /* number of completions without a verdict */
 } tri_reward_facts;
 
-/* Sets `reward` of every completion to the weighted sum of its rewards. weights: [num_rewards]. */
+/* Sets `reward` of every completion to the weighted sum of its rewards that are not NaN; NaN if all are, or if the
+ * completion has `failed`. weights: [num_rewards]. */
 void tri_rollout_weigh_rewards(tri_rollout_batch *batch, const double *weights, int64_t num_rewards);
 
 /* Sets `advantage` of every completion from `reward`. */

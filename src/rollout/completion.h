@@ -11,10 +11,10 @@
 #include "rollout/settings.h"
 
 typedef struct tri_rollout_completion {
-  const tri_rollout_prompt *prompt;
-  int64_t group;     /* number of the group in the run, from 0 on */
-  int64_t sample;    /* index in the group */
-  int32_t *ids;      /* [count], the token that ended the completion included */
+  const tri_rollout_prompt *prompt; /* not owned */
+  int64_t group;                    /* number of the group in the run, from 0 on */
+  int64_t sample;                   /* index in the group */
+  int32_t *ids;                     /* [count], the token that ended the completion included */
   double *behaviour; /* [count], log-probabilities under the distribution that the tokens were sampled from */
   double *entropies; /* [count], entropies of the model's own distribution */
   int64_t count, ids_room, behaviour_room, entropies_room;
@@ -26,7 +26,7 @@ typedef struct tri_rollout_completion {
   tri_reward_part *parts[TRI_MOST_REWARDS];
   int64_t num_parts[TRI_MOST_REWARDS];
   bool failed;       /* whether a command has failed to answer, so that the completion has no reward at all */
-  double reward;     /* weighted sum of the rewards that have a verdict; NaN: no reward has one */
+  double reward;     /* weighted sum of the rewards that have a verdict; NaN: no reward has one, or `failed` */
   double advantage;  /* 0 without a verdict */
   bool counts;       /* whether its labels are in the loss */
   double *old;       /* [count], log-probabilities of the tokens before the batch's first update; NULL: not needed */

@@ -27,8 +27,9 @@ void tri_held_samples_release(tri_held_samples *samples);
  * of `rows`. */
 tri_status tri_held_samples_share(tri_held_samples *samples);
 
-/* Returns the feed of samples [0, count). A read fails with TRI_INTERNAL if the sample is one that other ranks read in
- * steps and scores. */
+/* Returns the feed of samples [0, count), which is valid as long as `samples`. A read fails with TRI_INTERNAL if the
+ * sample is not one of them or, on ranks other than the first, if tri_held_samples_share gave it to other ranks only.
+ */
 tri_feed tri_held_samples_feed(const tri_held_samples *samples);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct tri_rollout_settings {
     double low, high; /* the mean reward of a group that is trained on is above `low` and below `high` */
   } filter;
   int64_t max_filtered; /* after more groups than this have been dropped by `filter`, no further groups begin, and the
-                           batch is trained on with the groups that it has */
+                           batch is trained on with the groups that it has; the run ends if it has none */
   double validation_temperature; /* temperature of the completions of held-out prompts */
   /* Candidates and penalty of these completions, as in tri_sampling. */
   int64_t validation_top_k;
@@ -35,7 +35,7 @@ typedef struct tri_rollout_settings {
   int64_t num_stops;
 } tri_rollout_settings;
 
-/* A bound of `filter` with this magnitude does not exist. */
+/* Magnitude of the bounds of `filter` that drop no group (the defaults). */
 #define TRI_ROLLOUT_NO_LIMIT 1e30
 
 #endif

@@ -34,7 +34,7 @@ typedef struct name_list {
 
 static void add_name(void *context, const char *key, unsigned change) {
   name_list *list = context;
-  if ((change & TRI_CHANGE_FUNCTION) == 0) return;
+  if ((change & (TRI_CHANGE_FUNCTION | TRI_CHANGE_LEARNING)) == 0) return;
   if (list->names != NULL) {
     snprintf(list->texts[list->count], KEY_BYTES, "%s", key);
     list->names[list->count] = list->texts[list->count];

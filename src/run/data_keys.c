@@ -71,7 +71,7 @@ static const tri_config_key data_keys[] = {
     TRI_CONFIG_ROW(ANSWERS | TRI_CHANGE_CONTENT, PATH("tokenizer", data.tokenizer), .fallback = "",
                    .help = "tokenizer.json; empty: the one in the folder of `train`, if it exists"),
     TRI_CONFIG_ROW(SAMPLES | TRI_CHANGE_ANSWERS | TRI_CHANGE_MEASURE, COUNT("sequence", data.sequence, 1, 1 << 30),
-                   .derived = "model.max_sequence",
+                   .is_length = true, .derived = "model.max_sequence",
                    .help = "tokens in one sample; required if max_sequence is above 8192"),
     TRI_CONFIG_ROW(LEARNING | TRI_CHANGE_MEASURE, COUNT("ignore_token", data.ignore_token, -1, INT32_MAX),
                    .fallback = "-1", .help = "labels with this id (padding) do not count in the loss; -1: unused"),

@@ -41,6 +41,7 @@ static tri_status read_run(const char *path, tri_identity *out) {
   bool known = tri_fingerprint_is_valid(name) && strlen(from) < sizeof out->from;
   if (known) {
     snprintf(out->run, sizeof out->run, "%s", name);
+    snprintf(out->begun, sizeof out->begun, "%s", text_at(document, "time"));
     snprintf(out->from, sizeof out->from, "%s", from);
     out->from_step = (int64_t)json_integer_value(json_object_get(document, "from_step"));
     snprintf(out->base_type, sizeof out->base_type, "%s", text_at(document, "base_type"));
@@ -63,6 +64,8 @@ static tri_status write_run(const char *path, const tri_identity *identity) {
       json_pack("{s:s, s:s, s:s, s:I, s:s, s:{s:s, s:s, s:s}}", "format", "trireme run", "run", identity->run, "from",
                 identity->from, "from_step", (json_int_t)identity->from_step, "base_type", identity->base_type, "base",
                 "signature", identity->signature.frame, "values", identity->signature.values, "files", files);
+  if (document != NULL && identity->begun[0] != '\0')
+    json_object_set_new(document, "time", json_string(identity->begun));
   char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
   json_decref(document);
   if (text == NULL) return tri_fail_internal("%s cannot be written as JSON: not UTF-8, or no memory", path);
@@ -114,6 +117,7 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
   if (!anew) recall_name(output, out->run);
   out->is_new = out->run[0] == '\0';
   find_base_type(config->init, out->base_type);
+  if (out->is_new) tri_clock_text(out->begun);
   return out->is_new ? tri_system_unique(out->run) : TRI_OK;
 }
 

@@ -5,6 +5,7 @@
 #ifndef TRI_RUN_IDENTITY_H
 #define TRI_RUN_IDENTITY_H
 
+#include "base/clock.h"
 #include "checkpoint/base_signature.h"
 #include "checkpoint/checkpoint.h"
 #include "data/fingerprint.h"
@@ -12,8 +13,9 @@
 #include "run/run_config.h"
 
 typedef struct tri_identity {
-  char run[TRI_FINGERPRINT_BYTES]; /* the run's name: 32 hexadecimal digits */
-  bool is_new;                     /* the run got its name in this process */
+  char run[TRI_FINGERPRINT_BYTES];  /* the run's name: 32 hexadecimal digits */
+  bool is_new;                      /* the run got its name in this process */
+  char begun[TRI_CLOCK_TEXT_BYTES]; /* time of day when the run got its name (base/clock.h); "": unknown */
   /* The folder from which `--resume FOLDER` last resumed the run, and the step of that checkpoint. The run resumes
    * there again until it has saved a later checkpoint. "": none. */
   char from[TRI_PATH_BYTES];

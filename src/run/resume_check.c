@@ -37,6 +37,7 @@ typedef struct changes {
   int64_t updates;    /* updates since the run began, if the reference of preferences is not available; else 0 */
   bool other_answers; /* the reference is not available, and a key differs that changes log-probabilities of answers */
   bool other_factors; /* the run's adapter has other factors, or other shapes */
+  bool allowed;       /* a difference is allowed by name, so the run is meant to become a different one */
 } changes;
 
 /* Appends `text`, after `between` unless `to` is empty. Text that does not fit is dropped; CHANGES_BYTES has room
@@ -70,6 +71,7 @@ static void add_change(changes *c, const char *key, const char *there, const cha
   c->other_answers = c->other_answers || fixed;
   if (!fixed && !c->other_factors && tri_change_is_allowed(c->config->allow_change, key)) {
     tri_log("%s changes from %s to %s, as `allow_change` allows", key, there, here);
+    c->allowed = true;
     return;
   }
   snprintf(line, sizeof line, "%s is %.200s there and %.200s in this run", key, there, here);
@@ -291,6 +293,46 @@ static void log_difference(void *context, const tri_config_difference *differenc
   (void)context;
   if (!has(difference->change, TRI_CHANGE_LEARNING) || has(difference->change, TRI_CHANGE_FUNCTION)) return;
   tri_log("%s was %s and is %s from here on", difference->key, difference->left, difference->right);
+}
+
+/* Returns whether a finished run may go on with another value of a key: the number of steps, a value that follows from
+ * it, and keys of evaluations, which do not change what is trained. */
+static bool may_differ_at_the_end(const char *key) {
+  static const char *const names[] = {"optimizer.steps", "optimizer.epochs", "optimizer.warmup"};
+  static const char *const beginnings[] = {"evaluation.", "data.validation"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (strcmp(key, names[i]) == 0) return true;
+  }
+  for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++) {
+    if (strncmp(key, beginnings[i], strlen(beginnings[i])) == 0) return true;
+  }
+  return false;
+}
+
+/* Adds a difference that a finished run does not take over without being asked. The keys that are refused in any run
+ * have been compared before. */
+static void collect_of_finished(void *context, const tri_config_difference *difference) {
+  changes *c = context;
+  if (!has(difference->change, TRI_CHANGE_LEARNING) || has(difference->change, TRI_CHANGE_FUNCTION)) return;
+  if (may_differ_at_the_end(difference->key) || tri_change_is_allowed(c->config->allow_change, difference->key)) return;
+  add_change(c, difference->key, difference->left, difference->right);
+}
+
+/* Refuses other settings for a run that has made all of its steps: further steps with them would replace its
+ * checkpoints and its results. More steps or epochs alone are accepted, and any settings if a difference that every run
+ * refuses is allowed by name. */
+static tri_status check_finished(const tri_checkpoint_state *state, changes *c, const char *folder) {
+  tri_run_config *there = c->allowed ? NULL : config_there(state);
+  if (there == NULL) return TRI_OK;
+  const bool finished = there->optimizer.steps > 0 && state->step >= there->optimizer.steps;
+  if (finished) tri_config_differences(tri_run_config_table(), there, c->config, collect_of_finished, c);
+  tri_free(there);
+  if (c->text_length == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "the run in %s has made all of its %" PRId64
+                  " steps (%s), and %s; begin another run, with --set "
+                  "output=FOLDER, or go on with this one and the change: --set allow_change=%s",
+                  c->config->output, state->step, folder, c->text, c->keys);
 }
 
 static void log_rates(const tri_run_config *there, const tri_run_config *here, int64_t step) {
@@ -596,6 +638,7 @@ tri_status tri_resume_check(const tri_identity *identity, const tri_run_config *
   }
   describe_samples(&c, state, samples);
   if (c.text_length == 0) {
+    if (how == TRI_RESUME_RUN && state != NULL) TRI_TRY(check_finished(state, &c, folder));
     if (samples[0] != '\0') tri_warn("%s: %s", folder, samples + 2);
     if (how != TRI_RESUME_WEIGHTS) log_differences(state, config);
     return warn_of_left_out(config, checkpoint);

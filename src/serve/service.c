@@ -1,6 +1,7 @@
 /* Addresses, checks and the queue. These functions run on HTTP's threads. */
 #include "serve/service.h"
 
+#include "http/exposition.h"
 #include "http/page.h"
 #include "serve/job.h"
 #include "serve/metrics.h"
@@ -91,11 +92,8 @@ static tri_http_reply reply_ready(tri_serve_front *front) {
 static tri_http_reply reply_metrics(tri_serve_front *front) {
   char *text = tri_serve_metrics(front);
   if (text == NULL) return tri_http_words(500, "out of memory\n");
-  return (tri_http_reply){.code = 200,
-                          .type = "text/plain; version=0.0.4; charset=utf-8",
-                          .text = text,
-                          .bytes = strlen(text),
-                          .memory = TRI_HTTP_GIVEN};
+  return (tri_http_reply){
+      .code = 200, .type = TRI_EXPOSITION_TYPE, .text = text, .bytes = strlen(text), .memory = TRI_HTTP_GIVEN};
 }
 
 /* Returns whether the request's Content-Type is JSON. A browser sends such a request for a web page of another origin

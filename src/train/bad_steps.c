@@ -69,6 +69,8 @@ static char *describe_bad_steps(const tri_progress *progress, char *buffer, size
  * message. The board recognizes these messages by "so the run stops". */
 static tri_status give_up(tri_training *t) {
   char proven[1100], steps[64];
+  (void)tri_saver_finish(
+      t->saver); /* a checkpoint of the spoiled state may be in progress; a failed save leaves none */
   tri_saver_disprove(t->saver);
   if (t->snapshots != NULL && t->pending.snapshot_unproven) tri_snapshots_remove(t->snapshots);
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_DIVERGED, "%s", "");

@@ -43,8 +43,8 @@ static layer_calls calls_of_layer(const tri_op_list *list, int64_t first) {
   return out;
 }
 
-/* Returns whether the operations of a layer are the last ones of the layer before it, which may begin with the input of
- * the stage. */
+/* Returns whether the operations of layer `now` are the last operations of layer `before`, which may begin with others,
+ * for the input of the stage. */
 static bool same_operations(const tri_op_list *list, const layer_calls *before, const layer_calls *now) {
   if (before->end - before->first < now->end - now->first) return false;
   for (int64_t i = 1; i <= now->end - now->first; i++) {
@@ -156,7 +156,8 @@ static void print_need(const char *name, const tri_runner_need *need, FILE *to) 
   print_bytes(name, bytes, need->shares ? "; the weights are read in place" : "; with a copy of the weights", to);
 }
 
-/* Prints the memory in which activations of a step and rollouts take turns, if rollouts need more of it. */
+/* Prints the memory that the activations of a step and rollouts use in turn, and the bytes of it that only rollouts
+ * need. Prints nothing if rollouts share no memory with activations. */
 static void print_shared(const tri_memory_plan *plan, const tri_runner_need *rollouts, FILE *to) {
   char shared[32], pages[32];
   if (rollouts->scratch_bytes == 0) return;

@@ -34,7 +34,7 @@ tri_status tri_training_watch(tri_training *t) {
   return tri_watchdog_start(&t->mesh, t->flight, t->config->hang_timeout, &t->watchdog);
 }
 
-/* Adds the rank's name to the error message, and writes the flight record if possible. */
+/* Only warns if the flight report cannot be written. */
 tri_status tri_training_name_failure(const tri_training *t, tri_status status) {
   tri_saved_error failure = {TRI_OK, ""};
   tri_error_save(&failure, name_rank(t, status));

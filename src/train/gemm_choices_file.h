@@ -12,8 +12,9 @@ typedef struct tri_gemm_choices_file {
   char *choices;                               /* one per line; release with tri_free */
 } tri_gemm_choices_file;
 
-/* LOCAL. Read and write the file. *found is false if it does not exist. TRI_BAD_FILE if it cannot be read, is damaged
- * (its checksum is wrong) or has another version: the caller then chooses again and rewrites it. */
+/* LOCAL. Read and write the file. *found is false if it does not exist; *out is then not set. The read fails with
+ * TRI_BAD_FILE if the file is not plain, is damaged (its checksum is wrong) or has another version: the caller then
+ * chooses again and rewrites it. */
 tri_status tri_gemm_choices_file_read(const char *path, bool *found, tri_gemm_choices_file *out);
 tri_status tri_gemm_choices_file_write(const char *path, const tri_gemm_choices_file *file);
 

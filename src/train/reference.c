@@ -111,7 +111,7 @@ static void check_numbers(const tri_preference_source *source, const char *path,
 typedef struct finding {
   int64_t there, fits,
       of_other_data;   /* whether the file exists; whether it fits; whether this run wrote it for other data */
-  char why[WHY_BYTES]; /* why the file does not fit; only on the first rank */
+  char why[WHY_BYTES]; /* why the file does not fit */
 } finding;
 
 /* On the first rank: examines the file at `path`. */

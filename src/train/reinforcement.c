@@ -184,9 +184,9 @@ static void accept_groups(tri_training *t, tri_rollout_batch *wave) {
   }
 }
 
-/* Samples and scores groups until the batch is full, or until the filter has dropped more than max_filtered groups. A
- * group that the filter drops is replaced by a new one, which can begin only when the rewards are known, so groups are
- * sampled in waves. */
+/* Samples and scores groups until the batch is full, or until the filter has dropped more than max_filtered groups;
+ * fails with TRI_DIVERGED if the batch has no group then. A group that the filter drops is replaced by a new one, which
+ * can begin only when the rewards are known, so groups are sampled in waves. */
 static tri_status fill_batch(tri_training *t, void *context, bool *stopped) {
   const tri_rollout_settings *r = &t->config->rollout;
   tri_reinforcement *rl = tri_reinforcement_of(t);
@@ -256,7 +256,7 @@ static tri_status share_chosen(tri_training *t) {
   return tri_held_samples_share(&rl->held);
 }
 
-/* Chooses groups [first, end) of the order of an iteration. */
+/* Chooses the completions of groups [first, end), numbered in the random order that an iteration over the batch has. */
 static void choose_groups(tri_training *t, int64_t iteration, int64_t first, int64_t end) {
   const tri_policy_config *policy = &t->config->objective.policy;
   tri_reinforcement *rl = tri_reinforcement_of(t);
@@ -282,7 +282,7 @@ static double **log_probs_of(tri_rollout_completion *c, tri_policy policy) {
   return &c->old;
 }
 
-/* COLLECTIVE. Computes the log-probabilities of all completions of the batch under a policy. */
+/* COLLECTIVE. Computes the log-probabilities of all completions of the batch that count, under a policy. */
 static tri_status find_log_probs(tri_training *t, tri_policy policy) {
   tri_reinforcement *rl = tri_reinforcement_of(t);
   const tri_feed feed = tri_held_samples_feed(&rl->held);

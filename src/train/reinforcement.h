@@ -48,10 +48,13 @@ typedef struct tri_reinforcement {
 
 static inline tri_reinforcement *tri_reinforcement_of(const tri_training *t) { return t->task_state; }
 
-/* LOCAL, on the first rank. Open and close the rewards of a run, and set the rewards of a batch's completions
- * (reinforcement_rewards.c). *stopped: whether the process was asked to stop while a command worked. */
+/* LOCAL, on the first rank. Open and close the rewards of a run (reinforcement_rewards.c). */
 tri_status tri_reinforcement_open_rewards(tri_training *t);
 void tri_reinforcement_close_rewards(tri_reinforcement *rl);
+/* LOCAL, on the first rank. Sets the rewards of a batch's completions. Sets *stopped if the process was asked to stop
+ * while a command worked, or if the run must end because a command ends without answers, has failed for more than
+ * rollout.max_failed of the completions, or no completion has a reward; then t->stop_status is TRI_IO_FAILED. The
+ * rewards of a stopped batch are not complete. */
 tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bool *stopped);
 
 /* LOCAL, on the first rank. Set the metrics of a new batch, and the metrics of an update from its log-probabilities in

@@ -114,12 +114,13 @@ static tri_status score_by_command(tri_training *t, int64_t r, tri_rollout_batch
  * groups. */
 static const int64_t FIRST_HELD_OUT = (int64_t)1 << 40;
 
-/* Returns the state that a run saves which stops while it scores a batch or held-out completions. */
+/* Returns words for the state that is saved if the run stops while it scores these completions: the state after the
+ * step that is evaluated, if they are held-out ones, or the state before the batch. */
 static const char *saved_state(const tri_rollout_batch *batch) {
   return batch->list[0].group >= FIRST_HELD_OUT ? "its state" : "the state before this batch";
 }
 
-/* Ends the run after saving its state. */
+/* Makes the run save its state and end with TRI_IO_FAILED. */
 static void stop_run(tri_training *t, bool *stopped) {
   t->stop_status = TRI_IO_FAILED;
   *stopped = true;

@@ -21,7 +21,8 @@ typedef struct tri_rollout_ranks {
 /* Returns how completions of held-out prompts are sampled. */
 tri_sampling tri_rollout_held_out_sampling(const tri_rollout_settings *settings);
 
-/* Returns the sizes of the runners for prompts of at most `longest` tokens. */
+/* Computes the sizes of the runners for prompts of at most `longest` tokens. TRI_BAD_CONFIG if rollout.cache has no
+ * room for a page. */
 tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest, tri_runner_sizes *out);
 
 /* COLLECTIVE. Creates the runners and generators of all ranks. The engine must exist, and its base must be loaded.
@@ -30,8 +31,8 @@ tri_status tri_rollout_ranks_create(tri_training *t, tri_rollout_ranks *out);
 void tri_rollout_ranks_release(tri_rollout_ranks *ranks);
 
 /* COLLECTIVE. Publishes the trained or the evaluated weights (`policy`), and calls `work` on the first rank, which uses
- * the dispatcher, while the other ranks follow it. `work` sets *stopped to whether the process was asked to stop; this
- * function sets *stopped to the same value on all ranks. */
+ * the dispatcher, while the other ranks follow it. `work` sets *stopped if it ends early, because the process was asked
+ * to stop or the run must end (tri_reinforcement_score); this function sets *stopped to the same value on all ranks. */
 typedef tri_status tri_rollout_work(tri_training *t, void *context, bool *stopped);
 tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *ranks, tri_policy policy, tri_rollout_work *work,
                                  void *context, bool *stopped);

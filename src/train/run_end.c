@@ -327,6 +327,15 @@ tri_status tri_training_remove_summary(const tri_training *t) {
   return tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
 }
 
+void tri_training_drop_snapshots(const tri_training *t) {
+  char root[TRI_PATH_BYTES];
+  if (t->snapshots == NULL) return;
+  if (is_stopped(t) && (tri_path_join(root, t->config->output, "checkpoints") != TRI_OK ||
+                        !tri_checkpoint_is_there(root, t->progress.step)))
+    return;
+  tri_snapshots_remove(t->snapshots);
+}
+
 /* Completes a run that made all its steps. If it was killed after its last checkpoint, the remaining files are written
  * now. */
 tri_status tri_training_finish_ended(tri_training *t) {
@@ -339,7 +348,7 @@ tri_status tri_training_finish_ended(tri_training *t) {
           : is_stopped(t) ? "--stop-at"
           : by_epochs     ? "optimizer.epochs"
                           : "optimizer.steps");
-  if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
+  tri_training_drop_snapshots(t);
   TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
   return tri_training_is_rank0(t) && !tri_path_exists(path) ? tri_training_write_summary(t) : TRI_OK;
 }

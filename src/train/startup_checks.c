@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "comm/agreement.h"
+#include "engine/checkpoint_map.h"
 #include "files/file.h"
 
 #include <stdio.h>
@@ -97,10 +98,11 @@ typedef struct need {
 
 /* Returns the bytes of this rank's snapshots: an old one, which is kept while a new one is written, and with several
  * nodes the same for the snapshots of another rank. */
-static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world) {
+static size_t snapshot_bytes(const tri_engine_options *options, const tri_parts *parts) {
+  const tri_group *world = &options->mesh->world;
   bool nodes = false;
   for (int r = 1; r < world->size; r++) nodes = nodes || tri_group_node_of(world, r) != tri_group_node_of(world, 0);
-  return (nodes ? 4 : 2) * (plan->parameter_bytes + plan->optimizer_bytes);
+  return (nodes ? 4 : 2) * tri_checkpoint_map_planned_bytes(options, parts, &options->mesh->place);
 }
 
 static tri_status plan_own(const tri_engine_options *options, tri_device *device, const tri_startup_memory *beside,
@@ -120,7 +122,7 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
                   .available = tri_system_memory_of_node(),
                   .on_device = plan->device_bytes,
                   .device_has = device->info.memory_bytes};
-    const size_t snapshots = beside->snapshots ? snapshot_bytes(plan, &options->mesh->world) : 0;
+    const size_t snapshots = beside->snapshots ? snapshot_bytes(options, &parts) : 0;
     const tri_runner_need *generating[] = {&beside->samples, &beside->rollouts};
     for (int k = 0; k < 2; k++) {
       const tri_runner_need *of = generating[k];

@@ -20,7 +20,7 @@ tri_status tri_startup_check_corpus(const tri_group *group, const tri_corpus *co
 /* Memory that a rank needs in addition to its engine's. */
 typedef struct tri_startup_memory {
   bool snapshots;           /* the run takes snapshots */
-  tri_runner_need samples;  /* memory for generating samples, on the first rank */
+  tri_runner_need samples;  /* memory for generating samples, on the ranks that do (samples.tensor) */
   tri_runner_need rollouts; /* memory for sampling completions, in reinforcement learning */
 } tri_startup_memory;
 

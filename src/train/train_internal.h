@@ -46,9 +46,10 @@ typedef struct tri_training {
   double validation_loss; /* loss of the last evaluation; NaN before the first */
   double reward, validation_reward; /* mean rewards of the last batch and of the last evaluation; NaN: none */
   bool unjudged;                    /* the warning that no label of the validation corpus counts was given */
-  int64_t evaluated_step;           /* step of the last evaluation, if its loss was finite; else -1 */
-  tri_runner_need rollouts;         /* memory for sampling completions, in reinforcement learning */
-  size_t predicted_bytes;           /* memory of this rank by its plan: device and host, the engine and rollouts */
+  int64_t evaluated_step;   /* step of the last evaluation, if its loss (or its reward, by evaluation.metric) was
+                               finite; else -1 */
+  tri_runner_need rollouts; /* memory for sampling completions, in reinforcement learning */
+  size_t predicted_bytes;   /* memory of this rank by its plan: device and host, the engine and rollouts */
   tri_group sampling; /* only if samples.tensor is above 1: the group of the ranks that generate samples if this rank is
                          one of them, else of the other ranks */
   tri_replicas samplers;       /* the ranks that generate samples (samples.tensor); unused on other ranks */
@@ -98,7 +99,8 @@ static inline bool tri_training_is_over(const tri_training *t) {
 
 /* ---- before and after the steps ---------------------------------------------------------------------------------- */
 
-/* Sets the layout of a run on `ranks` ranks; an elastic run may change its layout (elastic.c). */
+/* Sets the layout of a run on `ranks` ranks; an elastic run may change its layout (elastic.c). In reinforcement
+ * learning it also sets optimizer.global_batch. */
 tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks);
 
 tri_engine_options tri_training_engine_options(const tri_run_config *config, const tri_mesh *mesh);
@@ -118,23 +120,34 @@ double tri_training_work_flops(const tri_training *t);
 tri_status tri_training_measure_peak(tri_training *t);
 /* Returns whether a matrix product of a layer is too small to reach the peak, so that the MFU is not meaningful. */
 bool tri_training_has_small_products(const tri_training *t);
-/* LOCAL. If `mfu`, the MFU of the last step, is above 1, measures the peak again, once in a run, and keeps the larger
- * one. */
+/* LOCAL. If `mfu`, the MFU of the last step, is above 1, measures the peak again, once per process, and keeps the
+ * larger one. */
 tri_status tri_training_doubt_peak(tri_training *t, double mfu);
 
-/* COLLECTIVE. Starts the watchdog, which detects ranks that are lost or hang (failure.c). */
+/* COLLECTIVE. Names the ranks to their parent processes, plans the steps to time, and starts the watchdog, which
+ * detects ranks that are lost or hang (failure.c). */
 tri_status tri_training_watch(tri_training *t);
-/* LOCAL. Adds the name of this rank to the message of a failure, and writes its flight report. Returns status. */
+/* LOCAL. In a job of several ranks, adds the name of this rank to the message of a failure, and writes its flight
+ * report, unless the output is locked by another run (TRI_BUSY). Returns status. */
 tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 
-/* Functions for the end of a run (run_end.c). They return the status of a loop that has ended, with its message; remove
- * and, on the first rank, write the summary; log the last messages; and complete a run that was killed after its last
- * step. */
+/* The end of a run (run_end.c). All of these are LOCAL; removing and writing the summary is for the first rank. */
+
+/* Returns the status of a run whose loop has ended: TRI_INTERRUPTED after a signal, TRI_DIVERGED after bad steps,
+ * t->stop_status if the run stops by itself. Only the first rank has the message. */
 tri_status tri_training_end(tri_training *t);
+/* Removes the summary, which describes an ended run, before the run continues. */
 tri_status tri_training_remove_summary(const tri_training *t);
+/* Writes the curve of the losses and the summary. */
 tri_status tri_training_write_summary(tri_training *t);
+/* Logs the results of the run, and suggests the next commands. */
 void tri_training_announce_end(const tri_training *t);
+/* Logs that the run has no more steps to make, removes its snapshots and, on the first rank, writes the summary if it
+ * is missing, because the run was killed before it was written. */
 tri_status tri_training_finish_ended(tri_training *t);
+/* LOCAL. Removes the rank's snapshots at the end of a run. Keeps them if --stop-at has ended it and its state is not in
+ * a checkpoint, because the run may go on from them. */
+void tri_training_drop_snapshots(const tri_training *t);
 
 /* ---- samples (samples.c) ----------------------------------------------------------------------------------------- */
 
@@ -161,13 +174,13 @@ tri_status tri_training_resume_samples(tri_training *t);
 typedef struct tri_made_step {
   tri_step step;
   double lr, seconds;
-  bool evaluated; /* whether an evaluation followed the step */
+  bool evaluated; /* whether an evaluation that computes a validation loss followed the step */
 } tri_made_step;
 
 /* COLLECTIVE. Called after each step; the first observer that fails ends the loop. */
 typedef tri_status tri_observer(tri_training *t, tri_made_step *made);
 
-tri_observer tri_observe_bad_steps;  /* counts steps without an update, and warns */
+tri_observer tri_observe_bad_steps;  /* warns of steps without an update, and counts the bad ones (bad_steps.c) */
 tri_observer tri_observe_validation; /* evaluates every few steps */
 tri_observer tri_observe_metrics;    /* writes a line of metrics */
 tri_observer tri_observe_divergence; /* ends the run after too many bad, or only empty, steps */
@@ -221,8 +234,9 @@ tri_status tri_training_prepare_preferences(const tri_run_config *config);
 
 tri_observer tri_observe_preference_validation; /* evaluates on held-out preferences every few steps */
 
-/* LOCAL. Records that `validation_loss` is the loss of the current state, and whether this state is the best so far by
- * evaluation.metric (validation.c). */
+/* LOCAL. Records that the current state was evaluated and, unless it follows a bad step, whether it is the best so far
+ * by evaluation.metric (validation.c). Reads validation_loss, and the metric of `named` that evaluation.metric names.
+ */
 void tri_training_judged(tri_training *t);
 
 /* COLLECTIVE. Opens the log-probabilities of a source's answers under the reference, which is the model as the run

@@ -29,7 +29,7 @@ static tri_status run_loop(tri_training *t) {
   /* Snapshots are kept if the run may be resumed from them: after bad steps, or after an interruption without a
    * checkpoint at the end. */
   bool over = status == TRI_OK || (status == TRI_INTERRUPTED && t->config->checkpoint.at_end);
-  if (over && t->progress.bad_in_row == 0 && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
+  if (over && t->progress.bad_in_row == 0) tri_training_drop_snapshots(t);
   if (!together) return tri_training_name_failure(t, status);
   if (!tri_training_is_rank0(t) || status == TRI_DIVERGED) return status;
   tri_saved_error ending = {TRI_OK, ""};

@@ -6,7 +6,8 @@ import pytest
 from parity import trireme, words_of, yaml_of
 
 MODEL = dict(family="gpt2", num_layers=2, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=32)
-HUGE = ["--set", "optimizer.lr=1e10", "--set", "optimizer.steps=100"]
+ALLOWED = ["--set", "allow_change=optimizer.lr,optimizer.min_lr,optimizer.decay"]  # the runs are finished
+HUGE = ["--set", "optimizer.lr=1e10", "--set", "optimizer.steps=100", *ALLOWED]
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +46,15 @@ def test_nothing_good_is_pushed_out(tmp_path, corpus, ranks, background):
     assert "the loss or gradient was NaN or infinite in steps 14 to 23, so the run stops; nothing was saved in them" in done.stderr
     assert "the last good checkpoint is " + str(tmp_path / "run/checkpoints/step-00000012") in done.stderr
     assert {step: bytes_of(at) for step, at in checkpoints(tmp_path).items()} == good
-    done = trireme("train", path, *ranks, "--set", "optimizer.steps=15")
+    done = trireme("train", path, *ranks, *ALLOWED, "--set", "optimizer.steps=15")
     assert "after step 12" in done.stderr and max(checkpoints(tmp_path)) == 15
 
 
-def test_finite_and_ruined(tmp_path, corpus):
+@pytest.mark.parametrize("background", [False, True])
+def test_finite_and_ruined(tmp_path, corpus, background):
     """One step at a huge rate leaves finite weights from which no step is finite: they are saved, found out, and passed
-    over; with keep 1 the good ones before them stay."""
-    path = write_run(tmp_path, corpus, every=1, keep=1)
+    over; with keep 1 the good ones before them stay. In the background the save may still be in progress when they are found out."""
+    path = write_run(tmp_path, corpus, every=1, keep=1, **{"async": background})
     trireme("train", path)
     good = bytes_of(checkpoints(tmp_path)[12])
     done = trireme("train", path, *HUGE, status=8)
@@ -61,7 +63,7 @@ def test_finite_and_ruined(tmp_path, corpus):
     assert sorted(found) == [12, 13] and bytes_of(found[12]) == good
     assert (found[12] / "PROVEN").exists() and (found[13] / "DISPROVED").exists()
     assert not (found[13] / "PROVEN").exists()
-    done = trireme("train", path, "--set", "optimizer.steps=16")
+    done = trireme("train", path, *ALLOWED, "--set", "optimizer.steps=16")
     assert "passing over the checkpoint" in done.stderr and "step-00000013: every step that followed it was bad" in done.stderr
     assert "after step 12" in done.stderr
     # The last one is not proven yet, so the one before it stays too.
@@ -72,12 +74,12 @@ def test_killed_between_the_ruin_and_its_proof(tmp_path, corpus):
     """The ruined one is not marked: the run says which one to go back to, and going back works."""
     path = write_run(tmp_path, corpus, every=1, keep=2)
     trireme("train", path)
-    trireme("train", path, *HUGE[:2], "--set", "optimizer.steps=13", "--set", "optimizer.decay=constant")
+    trireme("train", path, *HUGE[:2], "--set", "optimizer.steps=13", "--set", "optimizer.decay=constant", *ALLOWED)
     assert not (checkpoints(tmp_path)[13] / "PROVEN").exists()
-    done = trireme("train", path, "--set", "optimizer.steps=100", status=8)
+    done = trireme("train", path, *ALLOWED, "--set", "optimizer.steps=100", status=8)
     proven = str(tmp_path / "run/checkpoints/step-00000012")
     assert "the last good checkpoint is " + proven in done.stderr
-    done = trireme("train", path, "--resume", proven, "--set", "optimizer.steps=14")
+    done = trireme("train", path, *ALLOWED, "--resume", proven, "--set", "optimizer.steps=14")
     assert sorted(checkpoints(tmp_path))[-1] == 14 and (checkpoints(tmp_path)[13] / "PROVEN").exists()
 
 
@@ -90,7 +92,7 @@ def test_an_evaluation_proves(tmp_path, corpus):
 def test_ends_among_bad_steps(tmp_path, corpus):
     path = write_run(tmp_path, corpus, every=3, keep=3)
     trireme("train", path)
-    done = trireme("train", path, "--set", "optimizer.lr=1e10", "--set", "optimizer.steps=15", status=8)
+    done = trireme("train", path, *ALLOWED, "--set", "optimizer.lr=1e10", "--set", "optimizer.steps=15", status=8)
     assert "the run ends after step 15, among 2 bad steps in a row, whose state is not saved" in done.stderr
     assert "step-00000012" in done.stderr and sorted(checkpoints(tmp_path)) == [6, 9, 12]
 

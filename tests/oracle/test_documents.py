@@ -543,7 +543,7 @@ def test_bad_input(tmp_path, corpora):
     ones = write_corpus(tmp_path / "x/ones", draw_documents(chance, [1] * 400))
     refused("r7", ones, ["all documents of", "have one token", "no label counts", "joined"], 4)
     stderr = trireme("inspect", "gpt2-124m", "--sequence", 5, status=2).stderr
-    assert "--sequence and --tokenizer go with a corpus" in stderr
+    assert "--sequence, --show and --tokenizer go with a corpus" in stderr
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------

@@ -152,7 +152,8 @@ def test_another_optimizer_of_a_group(tmp_path, corpus):
 
 def test_numbers_of_an_optimizer_may_change(tmp_path, corpus):
     trireme("train", write_run(tmp_path, corpus, dict(name="muon", steps=3)))
-    trireme("train", write_run(tmp_path, corpus, dict(name="muon", steps=6, muon=dict(momentum=0.9), embeddings=dict(lr_scale=0.1), weight_decay=0.0)))
+    trireme("train", write_run(tmp_path, corpus, dict(name="muon", steps=6, muon=dict(momentum=0.9), embeddings=dict(lr_scale=0.1), weight_decay=0.0)),
+            "--set", "allow_change=optimizer.weight_decay,optimizer.muon.momentum,optimizer.embeddings.lr_scale")
     assert newest_of(tmp_path / "run").name == "step-00000006"
 
 

@@ -4,7 +4,8 @@ import pathlib
 import re
 import subprocess
 
-from parity import TRIREME, trireme, yaml_of
+import pytest
+from parity import TRIREME, trireme, words_of, yaml_of
 
 MODEL = dict(family="gpt2", num_layers=2, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=64)
 
@@ -267,6 +268,41 @@ def test_whole_numbers_with_exponents(tmp_path):
         assert "optimizer.steps" in trireme("train", tmp_path / "run.yaml", "--set", f"optimizer.steps={steps}", status=3).stderr
     words = ["simulate", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--layout", "tensor=1", "--global-batch", "1", "--json"]
     assert trireme(*words, "--devices", "1e0").stdout == trireme(*words, "--devices", "1").stdout
+
+
+SMALL_PLAN = ["plan", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 8, "--json"]
+
+
+@pytest.mark.parametrize("typed,plain", [
+    (["--model", "gpt2-124m", "--sequence", "1k"], ["--model", "gpt2-124m", "--sequence", 1024]), (["--model", "gpt2-124m", "--sequence", "1K"], ["--model", "gpt2-124m", "--sequence", 1024]),
+    (["--model", "llama-3-8b", "--sequence", "8k"], ["--model", "llama-3-8b", "--sequence", 8192]), (["--model", "GPT2-124M"], ["--model", "gpt2-124m"]), (["--model", "gpt2-124m.yaml"], ["--model", "gpt2-124m"]),
+    (["--model", "GPT2-124M.yml"], ["--model", "gpt2-124m"]), (["--model", "gpt2-124m", "--cluster", "DGX-H100"], ["--model", "gpt2-124m"]), (["--model", "gpt2-124m", "--cluster", "dgx-h100.yaml"], ["--model", "gpt2-124m"]),
+    (["--model", "gpt2-124m", "--mtbf", "100d", "--cluster", "selene-a100-80"], ["--model", "gpt2-124m", "--mtbf", 2400, "--cluster", "selene-a100-80"]),
+    (["--model", "gpt2-124m", "--mtbf", "2400h", "--cluster", "selene-a100-80"], ["--model", "gpt2-124m", "--mtbf", 2400, "--cluster", "selene-a100-80"]),
+], ids=lambda words: " ".join(map(str, words))[:40])
+def test_names_and_units_as_people_write_them(typed, plain):
+    done, expected = (subprocess.run(words_of(*SMALL_PLAN, *words), capture_output=True, text=True) for words in (typed, plain))
+    assert (done.returncode, done.stdout) == (expected.returncode, expected.stdout) and done.stderr.splitlines()[-1:] == expected.stderr.splitlines()[-1:]
+
+
+def test_lengths_of_run_files(tmp_path):
+    (tmp_path / "text.txt").write_text("some text\n" * 500)
+    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "c", tmp_path / "text.txt")
+    model = dict(MODEL, max_sequence="1k")
+    run = dict(model=model, data=dict(train=str(tmp_path / "c/train"), sequence="1K"), optimizer=dict(global_batch=1, steps=1, lr=1e-3), output=str(tmp_path / "run"))
+    (tmp_path / "run.yaml").write_text(yaml_of(run).replace('"1k"', "1k").replace('"1K"', "1K"))
+    trireme("train", tmp_path / "run.yaml")
+    assert re.search(r"\n  sequence: 1024 ", (tmp_path / "run/config.yaml").read_text()) and re.search(r"\n  max_sequence: 1024 ", (tmp_path / "run/config.yaml").read_text())
+
+
+@pytest.mark.parametrize("words,said", [
+    (["--sequence", "8q"], "--sequence takes a number of tokens, as 4096 or 4k, not `8q`"), (["--sequence", "1.5k"], "not `1.5k`"), (["--sequence", "k"], "not `k`"), (["--sequence", "-1k"], "not `-1k`"), (["--sequence", "4kk"], "not `4kk`"),
+    (["--sequence", "99999999m"], "--sequence must be from 1 to"), (["--sequence", "9999999999999999m"], "not `9999999999999999m`"),
+    (["--mtbf", "8q"], "--mtbf takes a number of hours, as 2400, or of days, as 100d, not `8q`"), (["--mtbf", "d"], "not `d`"), (["--mtbf", "1dd"], "not `1dd`"), (["--mtbf", "0d"], "from 0.001 to"),
+    (["--model", "gpt2-124x"], "did you mean `gpt2-124m`?"), (["--model", "nothing.yaml"], "a file that does not exist: nothing.yaml"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_units_and_names_that_are_none(words, said):
+    assert said in trireme(*SMALL_PLAN, *(["--model", "gpt2-124m"] if "--model" not in words else []), *words, status=(3 if "--model" in words else 2)).stderr
 
 
 def test_one_of_a_thing():

@@ -485,13 +485,32 @@ def test_weights_of_another_function(tmp_path, corpus, changes, key, there, here
     assert "beginning with the weights of" in done.stderr
 
 
+def test_a_finished_run_keeps_its_settings(tmp_path, corpus):
+    """More steps go on; another setting is refused with both commands, unless it is allowed by name, or concerns evaluations or files only."""
+    path = write_run(tmp_path, corpus)
+    trireme("train", path)
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file() and file.name != "LOCK"}
+    done = trireme("train", path, "--set", "optimizer.steps=8", "--set", "optimizer.lr=5e-3", "--set", "optimizer.decay=wsd", status=3)
+    assert "has made all of its 6 steps" in done.stderr and "and 0.005 in this run; optimizer.decay is cosine there and wsd in this run; begin another run, with --set output=FOLDER, or go on with this one and the change: --set allow_change=optimizer.lr,optimizer.decay" in done.stderr
+    trireme("train", path, "--set", "optimizer.lr=5e-3", status=3)
+    assert {file: file.read_bytes() for file in before} == before
+    trireme("train", path, "--set", "optimizer.steps=8", "--set", "checkpoint.keep=2", "--set", "layout.micro_batch=2")
+    said = trireme("train", path, "--set", "optimizer.steps=9", "--set", "optimizer.lr=5e-3", "--set", "allow_change=optimizer.lr").stderr
+    assert said.count("optimizer.lr was") == 1
+    (tmp_path / "stopped").mkdir()
+    stopped = write_run(tmp_path / "stopped", corpus)
+    trireme("train", stopped, "--stop-at", 3)
+    trireme("train", stopped, "--set", "optimizer.lr=5e-3")  # a run that is not finished
+    assert "did you mean `optimizer.lr`?" in trireme("train", path, "--set", "allow_change=optimizer.lrr", status=3).stderr
+
+
 def test_an_activation_is_compared(tmp_path, corpus):
     path = write_run(tmp_path, corpus)
     trireme("train", path)
     done = trireme("train", path, "--set", "optimizer.steps=8", "--set", "model.activation=gelu_erf", status=3)
     assert "model.activation is gelu_tanh there and gelu_erf in this run" in done.stderr
     # What changes no function is not compared.
-    trireme("train", path, "--set", "optimizer.steps=8", "--set", "model.dropout=0.1", "--set", "model.name=other")
+    trireme("train", path, "--set", "optimizer.steps=8", "--set", "model.dropout=0.1", "--set", "model.name=other", "--set", "allow_change=model.dropout")
 
 
 def test_init_takes_the_model_and_its_weights(tmp_path, corpus):

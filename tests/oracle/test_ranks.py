@@ -307,6 +307,18 @@ SNAPSHOT_KEYS = ["--set", "checkpoint.snapshot_every=2", "--set", "checkpoint.ev
 SNAPSHOT_STEPS = 30 if DEVICE else 150  # the cpu device is fast, and the run is to be disturbed before its end
 
 
+@pytest.mark.parametrize("every", [0, 1000])
+def test_a_stop_before_the_end_keeps_the_only_state(tmp_path, corpus, every):
+    """A run that --stop-at ends without a checkpoint goes on from its snapshots, also after a command that had nothing to do."""
+    path = write_run(tmp_path, corpus, steps=12, data=2, zero=1)
+    words = ["train", path, "-n", 2, "--set", "checkpoint.snapshot_every=2", "--set", f"checkpoint.every={every}", "--set", "checkpoint.at_end=false"]
+    trireme(*words, "--stop-at", 6)
+    assert snapshots(tmp_path)
+    assert "has made its 4 steps already" in trireme(*words, "--stop-at", 3).stderr and snapshots(tmp_path)
+    said = trireme(*words).stderr
+    assert "after step 4" in said and [line["step"] for line in losses(tmp_path)] == list(range(1, 13)) and not snapshots(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def undisturbed_snapshots(tmp_path_factory, corpus):
     folder = tmp_path_factory.mktemp("undisturbed")

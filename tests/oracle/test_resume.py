@@ -203,7 +203,7 @@ def test_another_batch_goes_on_with_the_next_sample(tmp_path, corpus, before, af
     each = losses_of(tmp_path / "single")
     path = tiny_run(tmp_path / "run", corpus, dict(global_batch=before))
     trireme("train", path)
-    said = trireme("train", path, "--set", f"optimizer.global_batch={after}", "--set", "optimizer.steps=8").stderr
+    said = trireme("train", path, "--set", f"optimizer.global_batch={after}", "--set", "optimizer.steps=8", "--set", "allow_change=optimizer.global_batch").stderr
     assert f"optimizer.global_batch was {before} and is {after} from here on" in said
     assert f"the next sample, number {6 * before + 1}" in said
     trireme("train", path, "--set", f"optimizer.global_batch={after}", "--set", "optimizer.steps=10")
@@ -254,7 +254,7 @@ def test_what_else_changes_is_said(tmp_path, corpus):
     said = trireme("train", path).stderr
     assert "more steps: the same command with --set optimizer.steps=40; the learning rate then goes from 0.001 at step 20 to 0.00515 at step 21" in said
     said = trireme("train", path, "--set", "optimizer.steps=22", "--set", "optimizer.clip=0.5", "--set", "evaluation.sequences=3", "--set", "data.ignore_token=5",
-                   "--set", "precision=bf16", "--set", "average.every=2", "--set", "checkpoint.keep=5").stderr
+                   "--set", "precision=bf16", "--set", "average.every=2", "--set", "checkpoint.keep=5", "--set", "allow_change=data.ignore_token,optimizer.clip,average.every,precision").stderr
     for line in ("optimizer.steps was 20 and is 22 from here on", "optimizer.clip was 1.0 and is 0.5 from here on", "evaluation.sequences was 64 and is 3 from here on",
                  "precision was fp32 and is bf16 from here on", "average.every was 0 and is 2 from here on",
                  "data.ignore_token was -1 and is 5 from here on", "the learning rate of step 21 is 0.00105, and would have been 0.001 before"):

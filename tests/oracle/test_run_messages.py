@@ -78,7 +78,7 @@ def test_a_loss_that_has_risen(tmp_path, corpus):
     assert last < first and "loss has risen" not in said and "trireme generate" in said
     assert "loss has risen" not in told(tmp_path / "short", corpus, keys=dict(keys, steps=19, warmup=19), init=init)
     # In a resumed run all steps count.
-    said = trireme("train", tmp_path / "up/run.yaml", "--set", "optimizer.steps=40", "--set", "optimizer.lr=2e-3").stderr
+    said = trireme("train", tmp_path / "up/run.yaml", "--set", "optimizer.steps=40", "--set", "optimizer.lr=2e-3", "--set", "allow_change=optimizer.lr").stderr
     first, last = means_of(lines_of(tmp_path / "up/run"))
     assert last > first
     assert f"{first:.4f} in the first 4 steps and {last:.4f} in the last 4; try a lower optimizer.lr (0.002)" in said

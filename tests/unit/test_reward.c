@@ -194,6 +194,15 @@ static void test_choice(void **state) {
       {"J", "The answer is J", 1},
       {"C", "ABC", 0},
       {"C", "The answer, I think, is C", 1},
+      {"\u201cB\u201d", "The answer is \u201cB\u201d.", 1},
+      {"B", "\u2018B\u2019", 1},
+      {"B", "\u00abB\u00bb", 1},
+      {"B", "B\u2014Paris", 1},
+      {"B", "\u7b54\u6848\u662fB\u3002", 1},
+      {"B", "I take B\u2026", 1},
+      {"B", "The caf\u00e9 is at \u00e9B, not B\u00e9", 0},
+      {"B", "B\u0301 is not it", 0},
+      {"B", "The answer is \u0416B", 0},
   };
   const tri_reward_settings s = kind("choice");
   CHECK_KNOWN(&s, cases);

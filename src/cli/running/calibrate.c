@@ -54,7 +54,7 @@ static const tri_option calibrate_options[] = {
      .help = "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"},
     {TRI_PATH("model", model_name),
      .help = "  --model M         measure the products and the attention of this model, too, and not only a grid\n"},
-    {TRI_INT("sequence", sequence, 1, 1 << 24),
+    {TRI_LENGTH("sequence", sequence, 1, 1 << 24),
      .help = "  --sequence N      its positions (its max_sequence where none is given)\n"},
     {TRI_INT("micro-batch", micro_batch, 1, 1 << 20),
      .help = "  --micro-batch B   its sequences in a micro-batch (1 where none is given)\n"},

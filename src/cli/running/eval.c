@@ -49,7 +49,7 @@ static tri_status add_until(void *values, const char *text) {
 
 #define TRI_OPTION_VALUES eval_arguments
 static const tri_option eval_options[] = {
-    {TRI_INT("sequence", sequence, 1, 1 << 30),
+    {TRI_LENGTH("sequence", sequence, 1, 1 << 30),
      .help = "  --sequence T        tokens of context at most; as in training unless given\n"},
     {TRI_INT("batch", batch, 1, 1 << 20),
      .help = "  --batch B           windows at a time; of questions, texts side by side (16 choices, 8 answers)\n"},

@@ -94,7 +94,7 @@ static const tri_option generate_options[] = {
      .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
     {TRI_FLAG("ignore-end", request.ignore_end),
      .help = "  --ignore-end        a text does not end with the token that ends one\n"},
-    {TRI_INT("context", context, 2, 1 << 30),
+    {TRI_LENGTH("context", context, 2, 1 << 30),
      .help = "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"},
     {TRI_GROUP(request, tri_generation_request, tri_sampling_option_rows)},
     {TRI_READ("seed", read_seed), .help = "  --seed S            the same seed writes the same text (1234)\n"},

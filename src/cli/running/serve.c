@@ -74,7 +74,7 @@ static const tri_option serve_options[] = {
      .help = "  --follow            load each newer checkpoint of the run, between two texts; answers name its step\n"},
     {TRI_INT("batch", batch, 1, 1 << 12),
      .help = "  --batch N           texts that are written side by side on each rank (8)\n"},
-    {TRI_INT("context", context, 2, 1 << 30),
+    {TRI_LENGTH("context", context, 2, 1 << 30),
      .help = "  --context N         positions of a text, with its prompt (the model's, 8192 of them at most)\n"},
     {TRI_BYTES("cache", cache_bytes),
      .help = "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"},

@@ -1,5 +1,7 @@
 /* `trireme train`: reads the command line, trains in this process or in the ranks of a job that it starts, and records
  * failures in OUTPUT/failures.txt. */
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
 #include "base/stop.h"
@@ -16,6 +18,7 @@
 #include "train/trainer.h"
 #include "tune/store.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +28,7 @@ typedef struct train_arguments {
   const char *file;
   const char **sets;
   int64_t num_sets;
-  const char *resume, *timeline, *profile, *layout_from;
+  const char *resume, *timeline, *profile, *layout_from, *log;
   int64_t ranks, rank, stop_at;
   char **given; /* original command line */
   bool dry_run, keys;
@@ -74,6 +77,8 @@ static const tri_option train_options[] = {
      .help = "  --profile FILE    write the time of each kernel in some steps, and its share of the measured speed: "
              "FILE.svg,\n"
              "                    and FILE.json with every rank (the device cpu)\n"},
+    {TRI_PATH("log", log),
+     .help = "  --log FILE        also append all lines of standard error to FILE, each with the time of day (UTC)\n"},
     {TRI_FLAG("dry-run", dry_run),
      .help =
          "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"},
@@ -128,17 +133,17 @@ static bool is_no_failure(tri_status status) {
   return false;
 }
 
-/* Appends the error message to OUTPUT/failures.txt, because standard error may be lost (the user's own launcher, a
- * closed terminal). The file keeps the lines of earlier failures. If the file is older than metrics.jsonl, the run has
- * continued since its last failure. */
+/* Appends the time of day and the error message to OUTPUT/failures.txt, because standard error may be lost (the user's
+ * own launcher, a closed terminal). The file keeps the lines of earlier failures. If the file is older than
+ * metrics.jsonl, the run has continued since its last failure. */
 static void append_failure(const char *output, const char *who, tri_status status) {
-  char path[TRI_PATH_BYTES];
+  char path[TRI_PATH_BYTES], now[TRI_CLOCK_TEXT_BYTES];
   if (tri_status_message()[0] == '\0' || is_no_failure(status) || !tri_path_is_directory(output)) return;
   if (snprintf(path, sizeof path, "%s/failures.txt", output) >= (int)sizeof path) return;
   FILE *to = tri_path_odd_kind(path) == NULL ? fopen(path, "ae")
                                              : NULL; /* if the file is a pipe, opening it would wait for a reader */
   if (to == NULL) return;
-  fprintf(to, "%s: %s\n", who, tri_status_message());
+  fprintf(to, "%s %s: %s\n", tri_clock_text(now), who, tri_status_message());
   fclose(to);
 }
 
@@ -210,6 +215,16 @@ static tri_status find_layout(const train_arguments *arguments, found_layout *ou
   return TRI_OK;
 }
 
+/* Opens the file of --log. It stays open until the process ends. */
+static tri_status open_log(const char *path) {
+  const char *kind = tri_path_odd_kind(path);
+  if (kind != NULL) return tri_fail(TRI_BAD_USAGE, "train: --log %s is a %s; name a file", path, kind);
+  FILE *to = fopen(path, "ae");
+  if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, strerror(errno));
+  tri_log_copy_to(fileno(to));
+  return TRI_OK;
+}
+
 static tri_status train(const train_arguments *arguments) {
   if (arguments->keys || arguments->dry_run) tri_stop_release();
   if (arguments->keys) {
@@ -218,6 +233,7 @@ static tri_status train(const train_arguments *arguments) {
   }
   tri_run_config *config = NULL;
   found_layout found = {.num_sets = 0};
+  if (arguments->log != NULL && getenv(TRI_LAUNCHED) == NULL) TRI_TRY(open_log(arguments->log));
   TRI_TRY(find_layout(arguments, &found));
   tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
   if (status == TRI_OK) status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
