@@ -1,11 +1,12 @@
-/* Finds the chat template. It is the argument of --chat-template, if there is one. Otherwise the tokenizer's folder is
- * searched as in transformers: chat_template.jinja with additional_chat_templates/NAME.jinja, else "chat_template" of
- * tokenizer_config.json, which is a string, a list of named templates, or an object of them. Among named templates,
- * "default" is used, and "tool_use" for conversations with tools. */
+/* Finds the chat template. It is the preset or the file that --chat-template names, if there is one. Otherwise the
+ * tokenizer's folder is searched as in transformers: chat_template.jinja with additional_chat_templates/NAME.jinja,
+ * else "chat_template" of tokenizer_config.json, which is a string, a list of named templates, or an object of them.
+ * Among named templates, "default" is used, and "tool_use" for conversations with tools. */
 #include "chat/format.h"
 
 #include "base/memory.h"
 #include "chat/json_value.h"
+#include "config/template_preset.h"
 #include "files/file.h"
 #include "files/file_kind.h"
 #include "files/json_reader.h"
@@ -144,13 +145,14 @@ static tri_status read_config(tri_chat_format *format, const char *folder) {
   return status;
 }
 
-static tri_status read_file(const char *path, tri_chat_template **out) {
+/* Reads a template from a file; `name` is for messages. */
+static tri_status read_file(const char *path, const char *name, tri_chat_template **out) {
   char *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
   const char *begin = text;
   tri_status status = tri_text_begin(path, "a chat template", &begin, &bytes);
-  if (status == TRI_OK) status = tri_chat_template_compile(path, begin, bytes, out);
+  if (status == TRI_OK) status = tri_chat_template_compile(name, begin, bytes, out);
   tri_free(text);
   return status;
 }
@@ -161,9 +163,9 @@ static tri_status read_files(tri_chat_format *format, const char *folder) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/default.jinja"));
   if (!tri_path_exists(path)) TRI_TRY(tri_path_join(path, folder, "chat_template.jinja"));
-  if (tri_path_exists(path)) TRI_TRY(read_file(path, &format->template));
+  if (tri_path_exists(path)) TRI_TRY(read_file(path, path, &format->template));
   TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/tool_use.jinja"));
-  return tri_path_exists(path) ? read_file(path, &format->tools_template) : TRI_OK;
+  return tri_path_exists(path) ? read_file(path, path, &format->tools_template) : TRI_OK;
 }
 
 /* Refuses split_special_tokens, with which transformers tokenizes the special tokens of a template as text. */
@@ -183,11 +185,14 @@ static tri_status check_split(const char *folder) {
 }
 
 static tri_status read_template(tri_chat_format *format, const tri_chat_format_options *options) {
-  char folder[TRI_PATH_BYTES];
+  char folder[TRI_PATH_BYTES], file[TRI_PATH_BYTES];
   token_reader reader = {format, TRI_OK};
   bool none = options->file != NULL && strcmp(options->file, "none") == 0;
   find_folder(options->tokenizer, folder);
-  if (options->file != NULL && !none) TRI_TRY(read_file(options->file, &format->template));
+  if (options->file != NULL && !none) {
+    TRI_TRY(tri_template_preset_find(options->file, file, &format->is_preset));
+    TRI_TRY(read_file(file, options->file, &format->template));
+  }
   if (folder[0] != '\0') {
     TRI_TRY(tri_folder_named_tokens(folder, visit_token, &reader));
     TRI_TRY(reader.status);
@@ -204,7 +209,7 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
   }
   return tri_fail(TRI_BAD_FILE,
                   "there is no chat template: %s%s has neither chat_template.jinja nor \"chat_template\" in "
-                  "tokenizer_config.json; give a file with --chat-template%s",
+                  "tokenizer_config.json; give a name or a file with --chat-template (trireme help templates)%s",
                   folder[0] == '\0' ? "the tokenizer " : "", folder[0] == '\0' ? options->tokenizer : folder,
                   options->asked ? "" : ", or `--chat-template none` where prompt and completion are plain text");
 }

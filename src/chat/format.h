@@ -9,6 +9,7 @@
 typedef struct tri_chat_format {
   tri_chat_template *template;       /* NULL: prompt and completion are concatenated */
   tri_chat_template *tools_template; /* template for conversations with tools; NULL: `template` */
+  bool is_preset;                    /* `template` is a preset (config/template_preset.h) */
   tri_chat_arena arena;
   tri_chat_value *variables; /* names and values alternate: bos_token and so on, and the user's variables */
   int32_t num_variables;
@@ -19,7 +20,7 @@ typedef struct tri_chat_format {
 typedef struct tri_chat_format_options {
   const char *tokenizer;  /* path of the tokenizer.json or of its folder; the tokenizer_config.json and
                              chat_template.jinja there are read */
-  const char *file;       /* file of the template; NULL: the tokenizer's; "none": no template */
+  const char *file;       /* name of a preset, or file of the template; NULL: the tokenizer's; "none": no template */
   bool asked;             /* error messages do not suggest `--chat-template none` */
   bool of_run_file;       /* error messages do not mention options of commands */
   bool optional;          /* no template is needed: records may be plain texts */

@@ -63,7 +63,8 @@ static tri_status render_messages(tri_preference_session *session, const tri_pre
     return tri_fail(
         TRI_BAD_FILE,
         "prompt and answers are messages, but the tokenizer's folder has no chat template, neither chat_template.jinja "
-        "nor \"chat_template\" in tokenizer_config.json; give a file with --chat-template");
+        "nor \"chat_template\" in tokenizer_config.json; give a name or a file with --chat-template (trireme help "
+        "templates)");
   }
   TRI_TRY(tri_chat_session_render(session->chat, &p->conversations[0], p->prompt_messages, true, &session->prompt));
   for (int k = 0; k < p->num_answers; k++) {

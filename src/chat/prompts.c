@@ -49,7 +49,9 @@ static json_t *conversation_of(const json_t *messages, const json_t *root, const
 tri_status tri_chat_prompts_render(tri_chat_prompts *p, const json_t *messages, const json_t *root, const char *system,
                                    const char **text, size_t *bytes) {
   if (p->session == NULL)
-    return tri_fail(TRI_BAD_USAGE, "a conversation needs a chat template; give one with --chat-template FILE");
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "a conversation needs a chat template; give one with --chat-template NAME (trireme help templates)");
   TRI_TRY(check_messages(messages));
   json_t *conversation = conversation_of(messages, root, system);
   if (conversation == NULL) return tri_fail(TRI_BAD_USAGE, "the system message is not UTF-8, or memory is exhausted");

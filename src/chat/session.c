@@ -388,7 +388,9 @@ static tri_status render_messages(tri_chat_session *session, json_t *root, bool 
   tri_chat_arena_reset(&session->arena);
   session->work = 0;
   if (session->format->template == NULL) {
-    return tri_fail(TRI_BAD_USAGE, "a conversation needs a chat template; give one with --chat-template FILE");
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "a conversation needs a chat template; give one with --chat-template NAME (trireme help templates)");
   }
   TRI_TRY(tri_chat_conversation_read_any(&session->arena, root, &messages, read));
   if (beside) TRI_TRY(tri_chat_conversation_read_beside(&session->arena, root, read));

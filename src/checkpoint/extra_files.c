@@ -63,6 +63,7 @@ tri_status tri_extra_files_walk(const char *folder, tri_extra_file_visit *visit,
 
 typedef struct keeping {
   const char *from, *to;
+  const char *template; /* source of the chat template; NULL: the templates in the folder's files are copied */
   int64_t count;
 } keeping;
 
@@ -71,6 +72,7 @@ static tri_status keep_one(void *context, const char *name) {
   const keeping *k = context;
   char source[TRI_PATH_BYTES], target[TRI_PATH_BYTES];
   uint64_t bytes = 0, checksum = 0;
+  if (k->template != NULL && strstr(name, "chat_template") != NULL) return TRI_OK;
   TRI_TRY(tri_path_join(source, k->from, name));
   TRI_TRY(tri_path_join(target, k->to, name));
   if (strchr(name, '/') != NULL) {
@@ -88,26 +90,28 @@ static tri_status count_one(void *context, const char *name) {
   return TRI_OK;
 }
 
-static tri_status copy_extra_files(const char *from, const char *to) {
-  keeping k = {from, to, 0};
-  char config[TRI_PATH_BYTES];
+static tri_status copy_extra_files(const char *from, const char *to, const char *template) {
+  keeping k = {from, to, template, 0};
+  char config[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   TRI_TRY(tri_extra_files_walk(from, keep_one, &k));
+  TRI_TRY(tri_path_join(path, to, "chat_template.jinja"));
+  if (template != NULL) TRI_TRY(tri_file_replace(path, template, strlen(template)));
   TRI_TRY(tri_path_join(config, from, TRI_FILE_CONFIG));
   return tri_path_exists(config) ? keep_one(&k, TRI_FILE_CONFIG) : TRI_OK;
 }
 
 static bool has_any(const char *folder) {
-  keeping k = {folder, NULL, 0};
+  keeping k = {folder, NULL, NULL, 0};
   char path[TRI_PATH_BYTES];
   if (tri_extra_files_walk(folder, count_one, &k) != TRI_OK || k.count > 0) return true;
   return tri_path_join(path, folder, TRI_FILE_CONFIG) == TRI_OK && tri_path_exists(path);
 }
 
-tri_status tri_extra_files_keep(const char *from, const char *to) {
+tri_status tri_extra_files_keep(const char *from, const char *to, const char *template) {
   tri_named_folder folder;
   if (tri_path_exists(to) || !has_any(from)) return TRI_OK;
   TRI_TRY(tri_named_folder_begin(to, &folder));
-  tri_status status = copy_extra_files(from, folder.temporary);
+  tri_status status = copy_extra_files(from, folder.temporary, template);
   if (status == TRI_OK) status = tri_named_folder_finish(&folder);
   (void)tri_named_folder_drop(&folder);
   return status;

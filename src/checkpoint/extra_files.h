@@ -27,9 +27,10 @@ typedef struct tri_extra_texts {
 tri_status tri_extra_texts_make(const char *folder, const char *tokenizer, int32_t document_end, tri_extra_texts *out);
 void tri_extra_texts_release(tri_extra_texts *texts);
 
-/* LOCAL. Copies the extra files and the config.json of a folder to a new folder `to`. Does nothing if `to` exists, or
- * if the folder has none of these files. */
-tri_status tri_extra_files_keep(const char *from, const char *to);
+/* LOCAL. Copies the extra files and the config.json of a folder to a new folder `to`. `template`: source of a chat
+ * template that replaces those in the folder's files; NULL: they are copied. Does nothing if `to` exists, or if the
+ * folder has none of these files. */
+tri_status tri_extra_files_keep(const char *from, const char *to, const char *template);
 
 /* LOCAL. Copies the ids of special tokens from FOLDER/config.json, if there is one, to another config.json. */
 tri_status tri_extra_files_copy_ids(const char *folder, json_t *config);

@@ -110,6 +110,7 @@ static void offer_value(const char *command, const tri_option *option, const wan
   const char *name = option->name;
   if (offer_named(command, name, w)) return;
   if (strcmp(name, "model") == 0) offer_presets(w, "models");
+  if (strcmp(name, "chat-template") == 0) offer_presets(w, "templates");
   if (strcmp(name, "cluster") == 0) offer_presets(w, "clusters");
   if (strcmp(name, "system") == 0 && tri_option_is_path(option)) offer_presets(w, "systems");
   if (strcmp(name, "resume") == 0) offer_list(w, (const char *const[]){"auto", "never", NULL});
@@ -166,6 +167,7 @@ static void offer_names(const tri_commands *commands, const wanted *w, bool topi
   const tri_topic *topic;
   for (int i = 0; i < commands->count; i++) offer(w, commands->list[i]->name, commands->list[i]->summary);
   for (int i = 0; topics && (topic = tri_topic_at(i)) != NULL; i++) offer(w, topic->name, topic->summary);
+  if (topics) offer(w, "templates", "chat templates by name");
 }
 
 /* Offers values for an incomplete word "--option=value". */

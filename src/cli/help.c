@@ -6,6 +6,7 @@
 #include "cli/topics.h"
 #include "config/name_answers.h"
 #include "config/nearest_word.h"
+#include "config/template_preset.h"
 #include "files/file.h"
 #include "files/write_fault.h"
 
@@ -53,6 +54,7 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
   int count = 0;
   for (; count < commands->count && count < MOST_NAMES; count++) names[count] = commands->list[count]->name;
   for (int i = 0; (topic = tri_topic_at(i)) != NULL && count < MOST_NAMES; i++) names[count++] = topic->name;
+  if (count < MOST_NAMES) names[count++] = "templates";
   const char *nearest = tri_nearest_word(name, names, (size_t)count);
   char key[128];
   for (int i = 0; nearest == NULL && (topic = tri_topic_at(i)) != NULL; i++) {
@@ -109,8 +111,15 @@ static tri_status write_pages(const tri_commands *commands, const char *folder) 
   return TRI_OK;
 }
 
+static tri_status print_templates(void) {
+  printf("Chat templates for --chat-template NAME, each with the models that have it:\n\n");
+  TRI_TRY(tri_template_presets_print(stdout));
+  printf("\n./NAME and NAME.jinja are files.\n");
+  return TRI_OK;
+}
+
 const char tri_help_usage_text[] =
-    "usage: trireme help [COMMAND | run | study | model | cluster | system | KEY | SECTION]\n"
+    "usage: trireme help [COMMAND | run | study | model | cluster | system | templates | KEY | SECTION]\n"
     "       trireme help --man PAGE\n"
     "       trireme help --man-pages FOLDER\n"
     "\n"
@@ -118,7 +127,7 @@ const char tri_help_usage_text[] =
     "its\n"
     "type, its default and what it means. A KEY (optimizer.lr, or lr) or a SECTION (optimizer) of these files prints "
     "that\n"
-    "alone.\n"
+    "alone, and `templates` the chat templates that have names.\n"
     "\n";
 const tri_option tri_help_options[] = {
     {.name = "man",
@@ -146,6 +155,7 @@ tri_status tri_help_run(const tri_commands *commands, int count, char **argument
   if (count > 2 || arguments[1][0] == '-') {
     return tri_fail(TRI_BAD_USAGE, "help: one command or one kind of file; see trireme help --help");
   }
+  if (strcmp(arguments[1], "templates") == 0) return print_templates();
   const tri_command *command = tri_command_find(commands, arguments[1]);
   const tri_topic *topic = tri_topic_find(arguments[1]);
   if (command == NULL && topic == NULL) {

@@ -128,7 +128,8 @@ static const answer_row keys[] = {
      "no examples are put before a question: write them into it (docs/judging.md)"},
     {"limit", "all questions of a file are evaluated; `head -n 100 FILE` makes a file of the first ones"},
     {"apply_chat_template", "it is --chat of trireme eval and trireme generate"},
-    {"chat_template", "the template is prepare's: trireme prepare --chat --chat-template FILE"},
+    {"chat_template",
+     "the template is prepare's: trireme prepare --chat --chat-template NAME, or a file (trireme help templates)"},
 };
 
 static const char *find(const answer_row *rows, size_t count, const char *word) {

@@ -68,6 +68,9 @@ static bool place(int index, const char *folder, char out[TRI_PATH_BYTES]) {
   return base[0] != '\0' && length < TRI_PATH_BYTES;
 }
 
+/* Returns the ending of the files in a folder of presets. */
+static const char *suffix_of(const char *folder) { return strcmp(folder, "templates") == 0 ? ".jinja" : ".yaml"; }
+
 /* Returns the length of the ending .yaml or .yml; 0 if the name has neither. */
 static size_t ending_of(const char *name) {
   static const char *const endings[] = {".yaml", ".yml"};
@@ -81,7 +84,7 @@ static bool find_exactly(const char *folder, const char *name, char path[TRI_PAT
   char directory[TRI_PATH_BYTES];
   for (int i = 0; i < NUM_PLACES; i++) {
     if (!place(i, folder, directory)) continue;
-    int length = snprintf(path, TRI_PATH_BYTES, "%s/%s.yaml", directory, name);
+    int length = snprintf(path, TRI_PATH_BYTES, "%s/%s%s", directory, name, suffix_of(folder));
     if (length < TRI_PATH_BYTES && tri_path_exists(path)) return true;
   }
   return false;
@@ -109,6 +112,8 @@ static size_t insert_name(char names[][TRI_PRESET_NAME_BYTES], size_t count, con
 }
 
 size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES]) {
+  const char *suffix = suffix_of(folder);
+  const size_t tail = strlen(suffix);
   size_t count = 0;
   char path[TRI_PATH_BYTES];
   for (int i = 0; i < NUM_PLACES; i++) {
@@ -118,9 +123,9 @@ size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESE
       char name[256];
       snprintf(name, sizeof name, "%s", entry->d_name);
       size_t length = strlen(name);
-      if (length <= 5 || strcmp(name + length - 5, ".yaml") != 0 || name[0] == '.') continue;
-      name[length - 5] = '\0';
-      if (length - 5 < TRI_PRESET_NAME_BYTES) count = insert_name(names, count, name);
+      if (length <= tail || !tri_ends_with(name, suffix) || name[0] == '.') continue;
+      name[length - tail] = '\0';
+      if (length - tail < TRI_PRESET_NAME_BYTES) count = insert_name(names, count, name);
     }
     closedir(directory);
   }

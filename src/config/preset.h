@@ -1,5 +1,5 @@
 /* Presets: configuration files that come with the program and are referred to by name (configs/models/gpt2-124m.yaml is
- * `gpt2-124m` in the folder "models").
+ * `gpt2-124m` in the folder "models"), and chat templates (configs/templates/chatml.jinja is `chatml`).
  *
  * The places are, in this order: $TRIREME_CONFIGS; share/trireme/configs next to the folder of the program and of the
  * library, or next to the folder above it, which also finds an installation that was moved; ../configs and

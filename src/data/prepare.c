@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/forms.h"
+#include "chat/markers.h"
+#include "chat/session.h"
 #include "config/nearest_word.h"
 #include "config/yaml.h"
 #include "data/corpus.h"
@@ -300,6 +302,20 @@ static tri_status find_tokenizer(const char *given, char out[TRI_PATH_BYTES]) {
   return tri_tokenizer_path(given, out);
 }
 
+/* Warns if the tokenizer does not have the markers of a chat template that was chosen by name. */
+static tri_status warn_of_markers(const prepare *p) {
+  tri_chat_session *session = NULL;
+  char turn_end[TRI_TURN_END_BYTES];
+  int count = 0;
+  if (!p->format.is_preset) return TRI_OK;
+  const int32_t *ends = tri_tokenizer_ends(p->tokenizer, &count);
+  TRI_TRY(tri_chat_session_create(&p->format, &session));
+  tri_status status = tri_chat_session_turn_end(session, turn_end);
+  if (status == TRI_OK) status = tri_chat_warn_of_markers(&p->format, turn_end, p->tokenizer, ends, count);
+  tri_chat_session_destroy(session);
+  return status;
+}
+
 static tri_status make_format(prepare *p) {
   const tri_prepare_options *options = p->options;
   int32_t id = tri_tokenizer_end_of_text(p->tokenizer);
@@ -316,6 +332,7 @@ static tri_status make_format(prepare *p) {
       .end = end,
   };
   TRI_TRY(tri_chat_format_create(&given, &p->format));
+  TRI_TRY(warn_of_markers(p));
   return tri_prepare_log_messages(options, &p->format);
 }
 

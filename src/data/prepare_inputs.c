@@ -178,7 +178,12 @@ static tri_status warn_of_rendered(const tri_prepare_options *options, const tri
   TRI_TRY(tri_chat_session_create(format, &session));
   const tri_status status =
       tri_chat_session_read(session, block->path, 1, &how, block->text + piece->offset, piece->bytes, &answered);
-  if (status == TRI_OK && answered.no_end) {
+  if (status == TRI_OK && answered.no_end && format->is_preset) {
+    tri_warn(
+        "%s: the template %s ends answers with eos_token, which the tokenizer does not have, so the model does not "
+        "learn to end an answer; name one in tokenizer_config.json, or choose chatml",
+        block->path, tri_chat_template_name(format->template));
+  } else if (status == TRI_OK && answered.no_end) {
     tri_warn(
         "%s: only white space is learnt after the answer of the first record, so the model does not learn to end an "
         "answer; let the template %s print {{ eos_token }} after answers%s",

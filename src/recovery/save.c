@@ -35,6 +35,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "chat/format.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/extra_files.h"
 #include "checkpoint/huggingface.h"
@@ -195,13 +196,34 @@ static tri_status set_extra_files(tri_saver *saver, const char *folder, int32_t 
   return TRI_OK;
 }
 
-tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end) {
+/* Returns the chat template in a tokenizer's folder as tri_chat_format_json does; NULL if it has none, or a bad one. */
+static json_t *template_of(const char *tokenizer) {
+  const tri_chat_format_options options = {.tokenizer = tokenizer, .optional = true};
+  tri_chat_format format;
+  json_t *out = tri_chat_format_create(&options, &format) == TRI_OK ? tri_chat_format_json(&format) : NULL;
+  tri_chat_format_release(&format);
+  return out;
+}
+
+/* Copies the extra files of the folder `source`. A corpus of conversations has one template or, from the model's
+ * folder, the same named ones as the model. */
+static tri_status keep_extra_files(const tri_saver *saver, const char *source, const char *kept, bool chat) {
+  json_t *trained = chat ? template_of(saver->tokenizer) : NULL, *own = chat ? template_of(source) : NULL;
+  const bool replaces = json_is_string(trained) && !json_equal(trained, own);
+  if (replaces) tri_log("checkpoints have the chat template of the corpus, not that of %s", source);
+  const tri_status status = tri_extra_files_keep(source, kept, replaces ? json_string_value(trained) : NULL);
+  json_decref(trained);
+  json_decref(own);
+  return status;
+}
+
+tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end, bool chat) {
   char source[TRI_PATH_BYTES], kept[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(kept, saver->config->output, "companions"));
   if (strcmp(from, "never") == 0) TRI_TRY(tri_directory_remove(kept)); /* files that another run has left */
   if (!tri_path_exists(kept)) {
     TRI_TRY(find_extra_files(saver, from, source));
-    if (source[0] != '\0') TRI_TRY(tri_extra_files_keep(source, kept));
+    if (source[0] != '\0') TRI_TRY(keep_extra_files(saver, source, kept, chat));
   }
   return set_extra_files(saver, kept, document_end);
 }

@@ -18,8 +18,9 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
  * OUTPUT/companions, once per run. Every save copies them from there. It also makes the texts
  * of the files that name the tokens that end a text (tri_extra_texts_make), if the extra files do not include them;
  * every save writes these texts. `from`: value of `--resume`; with `never`, OUTPUT/companions is removed first.
- * document_end: token that separated the documents of the training corpus; -1: none. */
-tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end);
+ * document_end: token that separated the documents of the training corpus; -1: none. `chat`: the corpus was rendered by
+ * the chat template in the tokenizer's folder, which replaces the model's. */
+tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end, bool chat);
 
 /* State of saving between steps. Begins as {0} at the start of a process. */
 typedef struct tri_save_pending {

@@ -72,11 +72,17 @@ static int32_t document_end(const tri_training *t) {
   return corpus == NULL ? t->data.end_of_text : tri_corpus_end_of_text(corpus);
 }
 
+/* Returns whether the training data was rendered by a chat template, or is plain answers with a mask. */
+static bool is_chat(const tri_training *t) {
+  const tri_corpus *corpus = t->data.train_corpora[0];
+  return corpus != NULL && tri_corpus_has_mask(corpus);
+}
+
 /* On the first rank: opens the files of the output so that their next lines are those of the step at which the run
  * resumes. */
 static tri_status open_files(tri_training *t, const char *resume) {
   TRI_TRY(tri_output_write_config(t->config));
-  TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, document_end(t)));
+  TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, document_end(t), is_chat(t)));
   return tri_metrics_open(t->config->output, t->progress.step + 1, &t->metrics);
 }
 

@@ -257,7 +257,7 @@ def test_chat_options(folder, tmp_path):
             (bare / file.name).write_bytes(file.read_bytes())
     said = generate(bare, "--chat", status=4, input=b"a\n").stderr
     assert b"there is no chat template" in said and b"--chat-template none" not in said  # which a conversation cannot go by
-    assert b"give one with --chat-template FILE" in generate(bare, "--chat", "--chat-template", "none", status=2, input=b"a\n").stderr
+    assert b"give one with --chat-template NAME" in generate(bare, "--chat", "--chat-template", "none", status=2, input=b"a\n").stderr
 
 
 @pytest.mark.parametrize("more", [[], ["--batch", 1], ["-n", 2]], ids=["batch", "one", "ranks"])

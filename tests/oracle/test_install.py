@@ -112,6 +112,7 @@ def test_it_knows_itself_and_its_presets(tree):
     best = json.loads(tree.run("trireme", "plan", *ask))[0]
     one = json.loads(tree.run("trireme", "simulate", *ask, "--layout", "pipeline=2,micro_batch=4,recompute=full"))
     assert 0 < best["step_s"] <= one["step_s"]
+    assert "\n  chatml " in tree.run("trireme", "help", "templates", TRIREME_CONFIGS="/nowhere")
     # A site's own presets go before it.
     own = tree.home / "own/models"
     own.mkdir(parents=True)

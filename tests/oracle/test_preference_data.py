@@ -381,7 +381,7 @@ def test_templates_that_do_not_fit(name, tmp_path):
 def test_messages_need_a_template_and_texts_do_not(tmp_path):
     prepare(tmp_path, write(tmp_path / "a.jsonl", [OK]), "--validation", 0, "--chat-template", "none")
     said = prepare(tmp_path, write(tmp_path / "a.jsonl", [OK, PAIR]), "--chat-template", "none", status=4)
-    assert "line 2: prompt and answers are messages, but the tokenizer's folder has no chat template" in said and "give a file with --chat-template" in said
+    assert "line 2: prompt and answers are messages, but the tokenizer's folder has no chat template" in said and "give a name or a file with --chat-template" in said
 
 
 OPTIONS = {

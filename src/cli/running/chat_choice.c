@@ -1,5 +1,7 @@
 #include "cli/running/chat_choice.h"
 
+#include "chat/markers.h"
+
 static tri_status add_chat_set(void *values, const char *text) {
   tri_chat_choice *out = values;
   if (out->num_sets == TRI_MOST_CHAT_SETS) {
@@ -13,7 +15,7 @@ static tri_status add_chat_set(void *values, const char *text) {
 const tri_option tri_chat_choice_rows[] = {
     {TRI_PATH("chat-template", file),
      .help =
-         "  --chat-template FILE, --chat-set NAME=VALUE   as in trireme prepare; the folder's template unless given\n"},
+         "  --chat-template T, --chat-set NAME=VALUE   as in trireme prepare; the folder's template unless given\n"},
     {TRI_READ("chat-set", add_chat_set)},
     {0}};
 
@@ -25,5 +27,6 @@ tri_status tri_chat_choice_open(const tri_chat_choice *choice, const tri_generat
       .set = choice->sets,
       .num_set = choice->num_sets,
   };
-  return tri_chat_prompts_open(&options, out);
+  TRI_TRY(tri_chat_prompts_open(&options, out));
+  return tri_chat_warn_of_markers(&out->format, out->turn_end, g->tokenizer, g->ends, g->num_ends);
 }

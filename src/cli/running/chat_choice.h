@@ -9,7 +9,7 @@
 enum { TRI_MOST_CHAT_SETS = 64 };
 
 typedef struct tri_chat_choice {
-  const char *file;                     /* --chat-template; NULL: the folder's */
+  const char *file;                     /* --chat-template, a name or a file; NULL: the folder's */
   const char *sets[TRI_MOST_CHAT_SETS]; /* --chat-set, NAME=VALUE [num_sets] */
   int num_sets;
 } tri_chat_choice;

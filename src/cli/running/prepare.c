@@ -149,9 +149,10 @@ static const tri_option prepare_options[] = {
     {TRI_READ("max-records", set_max_records),
      .help = "  --max-records N    read only the first N documents of the inputs\n"},
     {TRI_PATH("chat-template", options.chat_template),
-     .help =
-         "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
-         "                     chat_template.jinja or tokenizer_config.json]\n"},
+     .help = "  --chat-template T  a name such as chatml (trireme help templates), or the file of a template; none: "
+             "prompt\n"
+             "                     and completion are plain text [the tokenizer's chat_template.jinja or "
+             "tokenizer_config.json]\n"},
     {TRI_READ("chat-set", add_chat_set),
      .help = "  --chat-set N=V     sets a variable of the template, such as enable_thinking=false; may be repeated\n"},
     {TRI_FLAG("skip-bad", options.skip_bad),
