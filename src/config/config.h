@@ -98,6 +98,7 @@ typedef enum tri_config_change {
 typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
+  unsigned change;  /* TRI_CHANGE bits; 0: the bits of its section */
   bool in_line;     /* LIST: each entry is printed in one line, without the help of its keys */
   bool is_length;   /* INT: a number of tokens, which may have a unit (4k is 4096) */
   bool breaks;      /* STRING: it may have line breaks and tabs */
@@ -105,7 +106,6 @@ typedef struct tri_config_key {
   bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, means that the key is not given; it is not
                        printed */
   size_t offset;    /* offset of the value in the struct */
-  unsigned change;  /* TRI_CHANGE bits; 0: the bits of its section */
   const char *help; /* one line */
 
   /* Exactly one of the next three members is set; a section without required keys has none of them. */

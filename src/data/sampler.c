@@ -16,7 +16,7 @@ static uint64_t seed_of(uint64_t seed, int64_t source, int64_t num_sources) {
 
 static tri_status create_sources(const tri_corpus *const *corpora, const tri_source_options *options,
                                  tri_sampler *sampler) {
-  int64_t count = sampler->mixture.shares.num_sources;
+  const int64_t count = sampler->num_sources;
   TRI_TRY(tri_alloc("the sources of samples", (size_t)count, sizeof *sampler->sources, &sampler->sources));
   for (int64_t k = 0; k < count; k++) {
     tri_source_options own = *options;
@@ -27,18 +27,35 @@ static tri_status create_sources(const tri_corpus *const *corpora, const tri_sou
   return TRI_OK;
 }
 
+/* Finds the shares of sources by their numbers of sequences. */
+static tri_status shares_by_size(const tri_sampler *sampler, tri_mixture_shares *out) {
+  double weights[TRI_MOST_SOURCES];
+  int64_t small = 0;
+  for (int64_t k = 0; k < sampler->num_sources; k++) weights[k] = (double)sampler->sources[k].per_epoch;
+  const tri_status status = tri_mixture_find_shares(weights, sampler->num_sources, out, &small);
+  if (status != TRI_BAD_CONFIG) return status;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`data.train`: source %" PRId64
+                  " has %.0f sequences, too few beside the others for a mixture by size; give each source a weight",
+                  small + 1, weights[small]);
+}
+
 tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixture_shares *shares,
                               const tri_source_options *options, tri_sampler *out) {
-  tri_sampler sampler = {.sequence = options->sequence, .masked = options->documents == TRI_DOCUMENTS_MASKED};
-  TRI_TRY(tri_mixture_create(shares, &sampler.mixture));
+  tri_sampler sampler = {.sequence = options->sequence,
+                         .masked = options->documents == TRI_DOCUMENTS_MASKED,
+                         .num_sources = shares->num_sources};
+  tri_mixture_shares chosen = *shares;
   tri_status status = create_sources(corpora, options, &sampler);
+  if (status == TRI_OK && shares->period == 0) status = shares_by_size(&sampler, &chosen);
+  if (status == TRI_OK) status = tri_mixture_create(&chosen, &sampler.mixture);
   if (status == TRI_OK) *out = sampler;
   if (status != TRI_OK) tri_sampler_destroy(&sampler);
   return status;
 }
 
 void tri_sampler_destroy(tri_sampler *sampler) {
-  int64_t count = sampler->sources == NULL ? 0 : sampler->mixture.shares.num_sources;
+  const int64_t count = sampler->sources == NULL ? 0 : sampler->num_sources;
   for (int64_t k = 0; k < count; k++) tri_source_destroy(&sampler->sources[k]);
   tri_free(sampler->sources);
   tri_free(sampler->label_weights);

@@ -26,9 +26,9 @@ TRI_CONFIG_WORDS(too_long_uses, tri_too_long, TOO_LONG_USES)
 static const tri_config_key source_keys[] = {
     {TRI_CONFIG_KEY(tri_train_source, path, TRI_CONFIG_PATH), .bytes = sizeof(((tri_train_source *)0)->path),
      .example = "corpus/train", .help = "prefix of a .bin and .idx"},
-    {TRI_CONFIG_KEY(tri_train_source, weight, TRI_CONFIG_DOUBLE), .derived = "asked for beside others",
-     .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
-     .help = "its share of the samples, as sequences, is weight / all weights"},
+    {TRI_CONFIG_KEY(tri_train_source, weight, TRI_CONFIG_DOUBLE), .fallback = "0.0",
+     .range = {.low = 0, .high = TRI_CONFIG_MOST},
+     .help = "its share of the samples, as sequences, is weight / all weights; 0 for all: by their sizes"},
     {TRI_CONFIG_KEY(tri_train_source, label_weight, TRI_CONFIG_DOUBLE), .fallback = "1.0",
      .range = {.low = 1e-6, .high = 1e6}, .help = "loss weight of each of its labels, relative to other sources"},
 };
@@ -41,12 +41,12 @@ static const tri_config_key chat_set_keys[] = {
 static const tri_config_table chat_set_table = TRI_CONFIG_TABLE("run file", chat_set_keys);
 
 static const tri_config_key data_keys[] = {
-    TRI_CONFIG_ROW(
-        SAMPLES | TRI_CHANGE_CONTENT, KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table,
-        .plain = "path", .in_line = true, .bytes = sizeof(tri_train_source),
-        .count = offsetof(tri_run_config, data.num_train), .range = {.low = 0, .high = TRI_MOST_SOURCES},
-        .example = "corpus/train",
-        .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"),
+    TRI_CONFIG_ROW(SAMPLES | TRI_CHANGE_CONTENT, KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table,
+                   .plain = "path", .in_line = true, .bytes = sizeof(tri_train_source),
+                   .count = offsetof(tri_run_config, data.num_train), .range = {.low = 0, .high = TRI_MOST_SOURCES},
+                   .example = "corpus/train",
+                   .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several, "
+                           "with weights or mixed by size"),
     TRI_CONFIG_ROW(LEARNING, PATH("validation", data.validation), .fallback = "",
                    .help = "prefix of the validation corpus; empty: none"),
     TRI_CONFIG_ROW(

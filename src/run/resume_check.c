@@ -167,6 +167,15 @@ static bool shares_there(const json_t *train, tri_mixture_shares *out) {
   return tri_mixture_find_shares(weights, count, out, NULL) == TRI_OK;
 }
 
+/* Returns whether a checkpoint's sources were mixed by size (tri_run_config_mixes_by_size). */
+static bool mixes_by_size_there(const json_t *train) {
+  const int64_t count = num_sources_there(train);
+  for (int64_t k = 0; k < count; k++) {
+    if (json_number_value(json_object_get(source_there(train, k), "weight")) != 0) return false;
+  }
+  return count > 1;
+}
+
 static bool same_shares(const tri_mixture_shares *a, const tri_mixture_shares *b) {
   if (a->num_sources != b->num_sources || a->period != b->period) return false;
   for (int64_t k = 0; k < a->num_sources; k++) {
@@ -247,6 +256,13 @@ static void compare_training(const tri_identity *identity, const json_t *train, 
     return;
   }
   if (label_weights_differ(train, c)) return;
+  if (mixes_by_size_there(train) != tri_run_config_mixes_by_size(c->config)) {
+    const bool before = mixes_by_size_there(train);
+    add_change(c, source_key(c->config), before ? "mixed by size" : "mixed by weights",
+               before ? "mixed by weights" : "mixed by size");
+    return;
+  }
+  if (tri_run_config_mixes_by_size(c->config)) return; /* the same corpora have the same sizes */
   if (!shares_there(train, &shares_then) || tri_run_config_shares(c->config, &shares_now) != TRI_OK) return;
   if (same_shares(&shares_then, &shares_now)) return;
   describe_shares(&shares_then, there);

@@ -418,10 +418,17 @@ static tri_status check_run(const tri_run_config *c) {
 
 /* ---- what to train on -------------------------------------------------------------------------------------------- */
 
+bool tri_run_config_mixes_by_size(const tri_run_config *c) {
+  for (int64_t k = 0; k < c->data.num_train; k++) {
+    if (c->data.train[k].weight != 0) return false;
+  }
+  return c->data.num_train > 1;
+}
+
 tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *out) {
   double weights[TRI_MOST_SOURCES];
   int64_t small = 0;
-  for (int64_t k = 0; k < c->data.num_train; k++) weights[k] = c->data.train[k].weight;
+  for (int64_t k = 0; k < c->data.num_train; k++) weights[k] = c->data.num_train == 1 ? 1 : c->data.train[k].weight;
   tri_status status = tri_mixture_find_shares(weights, c->data.num_train, out, &small);
   if (status != TRI_BAD_CONFIG) return status;
   return tri_fail(TRI_BAD_CONFIG, "`data.train`: %.200s has %s; give it more, or leave it out",
@@ -439,31 +446,35 @@ static tri_status finish_sources(tri_run_config *c) {
                     "`data.train` is missing; add `train:` under `data:`, for example `train: corpus/train`");
   }
   if (c->data.num_train == 1) {
-    train->weight = train->label_weight = 1;
+    train->weight = 0; /* the only source has all samples */
+    train->label_weight = 1;
     return TRI_OK;
   }
-  if (c->optimizer.epochs > 0 || c->data.max_samples > 0) {
+  const bool by_size = tri_run_config_mixes_by_size(c);
+  if ((c->optimizer.epochs > 0 && !by_size) || c->data.max_samples > 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`%s` is for one corpus, and data.train has %" PRId64 ", each with epochs of its own; %s",
-                    c->optimizer.epochs > 0 ? "optimizer.epochs" : "data.max_samples", c->data.num_train,
-                    c->optimizer.epochs > 0 ? "give optimizer.steps" : "leave it out");
+                    c->data.max_samples > 0 ? "data.max_samples" : "optimizer.epochs", c->data.num_train,
+                    c->data.max_samples > 0 ? "leave it out"
+                                            : "give optimizer.steps, or leave out all weights, so that each sequence "
+                                              "of all corpora is read once in an epoch");
   }
   for (int64_t k = 0; k < c->data.num_train; k++) {
-    if (train[k].weight == 0) {
+    if (train[k].weight == 0 && !by_size) {
       return tri_fail(TRI_BAD_CONFIG,
                       "`data.train` has %" PRId64
                       " sources and %.200s has no weight; give each its share of the samples, for example "
-                      "{path: %.200s, weight: 0.5}",
+                      "{path: %.200s, weight: 0.5}, or none a weight, to mix by size",
                       c->data.num_train, train[k].path, train[k].path);
     }
     for (int64_t other = 0; other < k; other++) {
       if (strcmp(train[other].path, train[k].path) != 0) continue;
-      return tri_fail(TRI_BAD_CONFIG,
-                      "`data.train` names %.200s twice, with weights %g and %g; name it once, with weight %g",
-                      train[k].path, train[other].weight, train[k].weight, train[other].weight + train[k].weight);
+      char weight[48] = "";
+      if (!by_size) snprintf(weight, sizeof weight, ", with weight %g", train[other].weight + train[k].weight);
+      return tri_fail(TRI_BAD_CONFIG, "`data.train` names %.200s twice; name it once%s", train[k].path, weight);
     }
   }
-  return tri_run_config_shares(c, &shares);
+  return by_size ? TRI_OK : tri_run_config_shares(c, &shares);
 }
 
 /* ---- trained parameters ------------------------------------------------------------------------------------------ */

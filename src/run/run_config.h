@@ -28,7 +28,7 @@ typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE,
 /* A corpus to train on. */
 typedef struct tri_train_source {
   char path[TRI_PATH_BYTES]; /* prefix of .bin/.idx */
-  double weight;             /* relative share of the samples; 1 if there is one source */
+  double weight;             /* relative share of the samples; 0 for all: by size, and for a single source */
   double label_weight;       /* weight of each label in the loss; 1 if there is one source */
 } tri_train_source;
 
@@ -178,6 +178,9 @@ const char *tri_run_config_documents(tri_document_use use);
 const char *tri_run_config_packing(tri_packing_use use);
 bool tri_run_config_find_too_long(const char *word, tri_too_long *out);
 const char *tri_run_config_too_long(tri_too_long use);
+
+/* Returns whether data.train has several sources without weights, which are mixed by their numbers of sequences. */
+bool tri_run_config_mixes_by_size(const tri_run_config *config);
 
 /* Computes the shares of data.train's sources, whose weights have been checked. */
 tri_status tri_run_config_shares(const tri_run_config *config, tri_mixture_shares *out);

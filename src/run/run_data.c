@@ -87,11 +87,12 @@ static tri_status check_others(const tri_run_config *config, const tri_run_data 
     const tri_corpus *other = data->train_corpora[k];
     TRI_TRY(tri_corpus_check_same_tokenizer(corpus, other));
     if (strcmp(tri_corpus_fingerprint(corpus), tri_corpus_fingerprint(other)) != 0) continue;
-    double weights[] = {config->data.train[k].weight, config->data.train[number].weight};
+    const double sum = config->data.train[k].weight + config->data.train[number].weight;
+    char weight[48] = "";
+    if (sum > 0) snprintf(weight, sizeof weight, ", with weight %g", sum);
     return tri_fail(TRI_BAD_CONFIG,
-                    "`data.train` lists one corpus twice: %.200s and %.200s have the same content; name it once, with "
-                    "weight %g",
-                    tri_corpus_name(other), tri_corpus_name(corpus), weights[0] + weights[1]);
+                    "`data.train` lists one corpus twice: %.200s and %.200s have the same content; name it once%s",
+                    tri_corpus_name(other), tri_corpus_name(corpus), weight);
   }
   return TRI_OK;
 }
@@ -104,8 +105,8 @@ static tri_status weigh_labels(const tri_run_config *config, tri_sampler *sample
 
 static tri_status open_training(const opening *o, tri_identity *identity, tri_run_data *out) {
   const tri_run_config *config = o->config;
-  tri_mixture_shares shares;
-  TRI_TRY(tri_run_config_shares(config, &shares));
+  tri_mixture_shares shares = {.num_sources = config->data.num_train};
+  if (!tri_run_config_mixes_by_size(config)) TRI_TRY(tri_run_config_shares(config, &shares));
   for (int64_t k = 0; k < config->data.num_train; k++) {
     TRI_TRY(open_corpus(o, config->data.train[k].path, &out->train_corpora[k], identity->train[k]));
     TRI_TRY(check_others(config, out, k));

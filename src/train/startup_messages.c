@@ -99,10 +99,10 @@ void tri_training_announce_preferences(const tri_training *t) {
 /* Logs the length of the run in epochs, if there is only one source. */
 static void announce_epochs(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
-  if (train->mixture.shares.num_sources > 1) return;
+  if (train->num_sources > 1 && t->config->optimizer.epochs == 0) return;
   char first[64] = "";
   if (train->sources[0].limited) snprintf(first, sizeof first, " (data.max_samples: the first of the corpus)");
-  log_epochs(t, tri_sampler_epochs(train, 0, samples_of_run(t)), train->per_epoch, first);
+  log_epochs(t, (double)samples_of_run(t) / (double)train->per_epoch, train->per_epoch, first);
 }
 
 /* ---- keys that change nothing ------------------------------------------------------------------------------------ */

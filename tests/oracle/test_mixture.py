@@ -82,6 +82,34 @@ def test_shares_seen_are_said(tmp_path, corpora):
         assert events.Scalars(f"source share/{number} {corpora}/{name}/train")[-1].value == pytest.approx(weight)
 
 
+def test_mixes_by_size(tmp_path, corpora):
+    """Sources without weights: an epoch reads each sequence of each corpus once, in any order of ranks, and goes on exactly."""
+    by_size = [str(corpora / name / "train") for name in WEIGHTS]
+    windows = {name: windows_of(corpora, name) for name in WEIGHTS}
+    steps = -(-sum(windows.values()) // BATCH)
+    length = dict(global_batch=BATCH, lr=1e-3, decay="constant")
+    done = trireme("train", write_run(tmp_path, by_size, optimizer=dict(length, epochs=1), checkpoint=dict(every=100)))
+    assert f"{steps} steps = 1 epoch of {sum(windows.values())} sequences" in done.stderr, done.stderr
+    lines = lines_of(tmp_path / "run")
+    assert len(lines) == steps
+    for source, count in zip(lines[-1]["sources"], windows.values(), strict=True):
+        assert abs(source["epochs"] - 1) * count < BATCH, source
+    for line in lines:  # the shares hold from the first step on
+        for source, count in zip(line["sources"], windows.values(), strict=True):
+            assert abs(source["tokens"] / SEQUENCE - count / sum(windows.values()) * line["step"] * BATCH) < 1
+    # It is the mixture of these weights; resumed and on two ranks it is the same run.
+    trireme("train", write_run(tmp_path, mixture(corpora, windows), name="weights"))
+    assert losses_of(tmp_path / "weights") == losses_of(tmp_path / "run")[:10]
+    trireme("train", write_run(tmp_path, by_size, steps=5, name="parts"))
+    trireme("train", write_run(tmp_path, by_size, steps=10, name="parts", layout=dict(micro_batch=2, data=2)), "-n", 2)
+    assert numpy.allclose(losses_of(tmp_path / "parts"), losses_of(tmp_path / "weights"), rtol=1e-12, atol=0)
+    again = write_run(tmp_path, mixture(corpora), steps=12, name="parts")
+    said = failure(trireme("train", again, status=3))
+    assert "data.train is mixed by size there and mixed by weights in this run" in said
+    said = failure(trireme("train", write_run(tmp_path, by_size, steps=12, name="weights"), status=3))
+    assert "data.train is mixed by weights there and mixed by size in this run" in said
+
+
 def test_one_source_says_nothing_of_sources(tmp_path, corpora):
     """Written as a path or as a list of one it is the same run."""
     path = str(corpora / "web/train")

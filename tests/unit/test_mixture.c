@@ -165,6 +165,30 @@ static void every_source_has_its_own_epochs(void **state) {
   for (int k = 0; k < SOURCES; k++) tri_corpus_close(corpora[k]);
 }
 
+/* Without shares each source has as many samples as windows: a pass over all of them reads each window once. */
+static void mixes_by_size(void **state) {
+  tri_corpus *corpora[SOURCES];
+  tri_sampler sampler;
+  const tri_source_options options = {.sequence = SEQUENCE, .vocab_size = 1000, .seed = 5, .end_of_text = -1};
+  open_corpora(state, corpora);
+  assert_ok(tri_sampler_create((const tri_corpus *const *)corpora, &(tri_mixture_shares){.num_sources = SOURCES},
+                               &options, &sampler));
+  assert_int_equal(sampler.per_epoch, 220);
+  assert_int_equal(sampler.mixture.shares.period, 11);
+  for (int pass = 0; pass < 2; pass++) {
+    int64_t times[SOURCES][100] = {{0}};
+    for (int64_t i = 0; i < 220; i++) {
+      int64_t number = 0, source = tri_mixture_at(&sampler.mixture, i, &number);
+      times[source][window_of(&sampler, 220 * pass + i)]++;
+    }
+    for (int k = 0; k < SOURCES; k++) {
+      for (int64_t w = 0; w < tokens_of[k] / SEQUENCE; w++) assert_int_equal(times[k][w], 1);
+    }
+  }
+  tri_sampler_destroy(&sampler);
+  for (int k = 0; k < SOURCES; k++) tri_corpus_close(corpora[k]);
+}
+
 /* A mixture of one source is that source; the samples of a source do not depend on the shares. */
 static void one_source_is_the_plain_one(void **state) {
   tri_corpus *corpora[SOURCES];
@@ -230,6 +254,7 @@ int main(void) {
       cmocka_unit_test(keeps_to_shares_at_every_prefix),
       cmocka_unit_test(repeats_itself),
       TEST(every_source_has_its_own_epochs),
+      TEST(mixes_by_size),
       TEST(one_source_is_the_plain_one),
       TEST(evaluations_read_one_after_the_other),
       TEST(names_the_one_that_is_too_short),

@@ -258,6 +258,10 @@ static void reads_mixtures(void **state) {
   assert_true(config.data.num_train == 2 && config.data.train[1].weight == 2);
   EXPECT_OK(parse_with(LEAST, "data.train=[{path: a, weight: 1, label_weight: 0.5}, {path: b, weight: 2}]"));
   assert_true(config.data.train[0].label_weight == 0.5 && config.data.train[1].label_weight == 1);
+  assert_false(tri_run_config_mixes_by_size(&config));
+  EXPECT_OK(parse_with(LEAST, "data.train=[a, {path: b, label_weight: 2}]"));
+  assert_true(config.data.num_train == 2 && tri_run_config_mixes_by_size(&config));
+  assert_true(config.data.train[0].label_weight == 1 && config.data.train[1].label_weight == 2);
   EXPECT_OK(parse_with(LEAST, "data.train=b"));
   assert_int_equal(config.data.num_train, 1);
   assert_string_equal(config.data.train[0].path, "b");
@@ -278,9 +282,10 @@ static void refuses_mixtures_that_say_nothing(void **state) {
        "`data.train.path` is missing from run.yaml; add `path:` under `data.train:`, for example `path: corpus/train`"},
       {"[[a]]", "`train` under `data:` at line 4 of run.yaml must be a text or a list of mappings of keys, not a list"},
       {"[{path: a, weight: 0}, {path: b, weight: 1}]",
-       "`weight` under `data.train:` at line 4 of run.yaml must be above 0, not 0"},
+       "`data.train` has 2 sources and a has no weight; give each its share of the samples, for example {path: a, "
+       "weight: 0.5}, or none a weight, to mix by size (line 4 of run.yaml)"},
       {"[{path: a, weight: -0.5}, {path: b, weight: 1}]",
-       "`weight` under `data.train:` at line 4 of run.yaml must be above 0, not -0.5"},
+       "`weight` under `data.train:` at line 4 of run.yaml must be at least 0, not -0.5"},
       {"[{path: a, weight: 1, label_weight: 0}, {path: b, weight: 1}]",
        "`label_weight` under `data.train:` at line 4 of run.yaml must be between 1e-06 and 1000000, not 0"},
       {"[{path: a, weight: most}, {path: b, weight: 1}]",
@@ -293,12 +298,10 @@ static void refuses_mixtures_that_say_nothing(void **state) {
        "`weigth` is not a key of `data.train:` at line 4 of run.yaml; did you mean `weight`?"},
       {"[{path: a, weight: 0.5}, {path: b}]",
        "`data.train` has 2 sources and b has no weight; give each its share of the samples, for example {path: b, "
-       "weight: 0.5} (line 4 of run.yaml)"},
-      {"[a, b]",
-       "`data.train` has 2 sources and a has no weight; give each its share of the samples, for example "
-       "{path: a, weight: 0.5} (line 4 of run.yaml)"},
+       "weight: 0.5}, or none a weight, to mix by size (line 4 of run.yaml)"},
+      {"[a, b, a]", "`data.train` names a twice; name it once (line 4 of run.yaml)"},
       {"[{path: a, weight: 0.5}, {path: b, weight: 1}, {path: a, weight: 0.25}]",
-       "`data.train` names a twice, with weights 0.5 and 0.25; name it once, with weight 0.75 (line 4 of run.yaml)"},
+       "`data.train` names a twice; name it once, with weight 0.75 (line 4 of run.yaml)"},
       {"[{path: a, weight: 1e-9}, {path: b, weight: 1}]",
        "`data.train`: a has a weight of 1e-09, which is less than 1 / 1048576 of the sum of all weights; give it more, "
        "or leave it out (line 4 of run.yaml)"},
@@ -732,10 +735,13 @@ static void counts_epochs(void **state) {
                parse(LENGTH("num_epochs: 3"), &config));
   EXPECT_FAILS(TRI_BAD_CONFIG,
                "`optimizer.epochs` is for one corpus, and data.train has 2, each with epochs of its own; give "
-               "optimizer.steps (line 3 of run.yaml)",
+               "optimizer.steps, or leave out all weights, so that each sequence of all corpora is read once in an "
+               "epoch (line 3 of run.yaml)",
                parse("model: gpt2-demo\ndata: {train: [{path: a, weight: 1}, {path: c, weight: 1}]}\n"
                      "optimizer: {global_batch: 8, lr: 1, epochs: 3}\noutput: b\n",
                      &config));
+  EXPECT_OK(parse(
+      "model: gpt2-demo\ndata: {train: [a, c]}\noptimizer: {global_batch: 8, lr: 1, epochs: 3}\noutput: b\n", &config));
   EXPECT_FAILS(TRI_BAD_CONFIG,
                "`data.max_samples` is for one corpus, and data.train has 2, each with epochs of its own; leave it out "
                "(line 2 of run.yaml)",

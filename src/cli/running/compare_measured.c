@@ -311,20 +311,29 @@ static tri_status create_device(const tri_run_config *config, tri_device **out) 
   return tri_device_create("auto", threads < 1 ? 1 : (int)threads, out);
 }
 
-/* Computes the mean attention fraction of the corpora, weighted by their shares, and the lengths of the documents of
- * the last corpus. */
+static double tokens_of(const tri_length_ranges *lengths) {
+  double sum = 0;
+  for (int64_t i = 0; i < lengths->count; i++) sum += (double)lengths->ranges[i].tokens;
+  return sum;
+}
+
+/* Computes the mean attention fraction of the corpora, weighted by their shares or sizes, and the lengths of the
+ * documents of the last corpus. */
 static tri_status sum_areas(const tri_run_config *config, double *out, tri_length_ranges *lengths) {
   const char *tokenizer = config->data.tokenizer[0] == '\0' ? NULL : config->data.tokenizer;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
   tri_mixture_shares shares;
-  double sum = 0, fraction = 0;
-  TRI_TRY(tri_run_config_shares(config, &shares));
+  double sum = 0, weights = 0, fraction = 0;
+  const bool by_size = tri_run_config_mixes_by_size(config);
+  if (!by_size) TRI_TRY(tri_run_config_shares(config, &shares));
   for (int64_t k = 0; k < config->data.num_train; k++) {
     TRI_TRY(tri_inspect_attention_fraction(config->data.train[k].path, tokenizer, config->data.sequence, packed,
                                            &fraction, lengths));
-    sum += fraction * (double)shares.counts[k] / (double)shares.period;
+    const double weight = by_size ? tokens_of(lengths) : (double)shares.counts[k];
+    sum += fraction * weight;
+    weights += weight;
   }
-  *out = sum;
+  *out = sum / weights;
   return TRI_OK;
 }
 
