@@ -12,6 +12,7 @@
 #include "run/learning_rate.h"
 #include "run/preference_keys.h"
 #include "run/resolve_auto.h"
+#include "run/saved_sources.h"
 #include "run/trained_text.h"
 #include "tokenizer/tokenizer.h"
 
@@ -141,79 +142,23 @@ static void compare_tokenizers(const tri_identity *identity, const char *folder,
     add_change(c, "data.tokenizer", found, identity->tokenizer);
 }
 
-enum { SOURCE_BYTES = 300 };
-
-/* Returns source k that a checkpoint was trained on; an object counts as a list of one. NULL after the last. */
-static const json_t *source_there(const json_t *train, int64_t k) {
-  if (json_is_array(train)) return json_array_get(train, (size_t)k);
-  return k == 0 && json_is_object(train) ? train : NULL;
-}
-
-static int64_t num_sources_there(const json_t *train) {
-  return json_is_array(train) ? (int64_t)json_array_size(train) : json_is_object(train) ? 1 : 0;
-}
-
-/* Computes the shares of a checkpoint's sources, which are compared instead of the weights: [7, 3] is the same as [0.7,
- * 0.3]. Returns false if the weights are not valid. */
-static bool shares_there(const json_t *train, tri_mixture_shares *out) {
-  double weights[TRI_MOST_SOURCES];
-  int64_t count = num_sources_there(train);
-  if (count < 1 || count > TRI_MOST_SOURCES) return false;
-  for (int64_t k = 0; k < count; k++) {
-    const json_t *weight = json_object_get(source_there(train, k), "weight");
-    weights[k] = count == 1 ? 1 : json_number_value(weight);
-    if (!(weights[k] > 0 && weights[k] <= TRI_CONFIG_MOST)) return false;
-  }
-  return tri_mixture_find_shares(weights, count, out, NULL) == TRI_OK;
-}
-
-/* Returns whether a checkpoint's sources were mixed by size (tri_run_config_mixes_by_size). */
-static bool mixes_by_size_there(const json_t *train) {
-  const int64_t count = num_sources_there(train);
-  for (int64_t k = 0; k < count; k++) {
-    if (json_number_value(json_object_get(source_there(train, k), "weight")) != 0) return false;
-  }
-  return count > 1;
-}
-
-static bool same_shares(const tri_mixture_shares *a, const tri_mixture_shares *b) {
-  if (a->num_sources != b->num_sources || a->period != b->period) return false;
-  for (int64_t k = 0; k < a->num_sources; k++) {
-    if (a->counts[k] != b->counts[k]) return false;
-  }
-  return true;
-}
-
-static void describe_shares(const tri_mixture_shares *shares, char out[SOURCE_BYTES]) {
-  size_t length = (size_t)snprintf(out, SOURCE_BYTES, "shares of");
-  for (int64_t k = 0; k < shares->num_sources && length < SOURCE_BYTES; k++) {
-    length += (size_t)snprintf(out + length, SOURCE_BYTES - length, "%s %.4g", k == 0 ? "" : ",",
-                               (double)shares->counts[k] / (double)shares->period);
-  }
-}
-
 /* Describes the first source that differs between checkpoint and run, by its path and fingerprint in each; "" if no
  * source differs. */
 static void differing_source(const tri_identity *identity, const tri_run_config *config, const json_t *train,
-                             char there[SOURCE_BYTES], char here[SOURCE_BYTES]) {
+                             char there[TRI_SAVED_SOURCE_BYTES], char here[TRI_SAVED_SOURCE_BYTES]) {
   there[0] = here[0] = '\0';
   for (int64_t k = 0; k < config->data.num_train; k++) {
-    const json_t *source = source_there(train, k);
+    const json_t *source = tri_saved_source(train, k);
     const char *place = "";
     char number[40];
     if (!differ(text_at(source, "fingerprint"), identity->train[k])) continue;
     snprintf(number, sizeof number, "source %ld of %ld, ", (long)k + 1, (long)config->data.num_train);
     if (config->data.num_train > 1) place = number;
-    snprintf(there, SOURCE_BYTES, "%s%.150s (%.32s)", place, text_at(source, "path"), text_at(source, "fingerprint"));
-    snprintf(here, SOURCE_BYTES, "%.150s (%.32s)", config->data.train[k].path, identity->train[k]);
+    snprintf(there, TRI_SAVED_SOURCE_BYTES, "%s%.150s (%.32s)", place, text_at(source, "path"),
+             text_at(source, "fingerprint"));
+    snprintf(here, TRI_SAVED_SOURCE_BYTES, "%.150s (%.32s)", config->data.train[k].path, identity->train[k]);
     return;
   }
-}
-
-/* Returns the weight of a source's labels; 1 for checkpoints of versions without this key. */
-static double label_weight_there(const json_t *source) {
-  const json_t *weight = json_object_get(source, "label_weight");
-  return weight == NULL ? 1 : json_number_value(weight);
 }
 
 static bool of_preferences(const tri_run_config *config) { return config->data.preferences[0] != '\0'; }
@@ -226,10 +171,10 @@ static const char *source_key(const tri_run_config *config) {
 }
 
 static bool label_weights_differ(const json_t *train, changes *c) {
-  char there[SOURCE_BYTES], here[SOURCE_BYTES];
+  char there[TRI_SAVED_SOURCE_BYTES], here[TRI_SAVED_SOURCE_BYTES];
   for (int64_t k = 0; k < c->config->data.num_train; k++) {
     const tri_train_source *source = &c->config->data.train[k];
-    const double weight = label_weight_there(source_there(train, k));
+    const double weight = tri_saved_label_weight(tri_saved_source(train, k));
     if (weight == source->label_weight) continue;
     snprintf(there, sizeof there, "label_weight %g of %.150s", weight, source->path);
     snprintf(here, sizeof here, "%g", source->label_weight);
@@ -240,9 +185,8 @@ static bool label_weights_differ(const json_t *train, changes *c) {
 }
 
 static void compare_training(const tri_identity *identity, const json_t *train, changes *c) {
-  char there[SOURCE_BYTES], here[SOURCE_BYTES];
-  tri_mixture_shares shares_then, shares_now;
-  int64_t count = num_sources_there(train);
+  char there[TRI_SAVED_SOURCE_BYTES], here[TRI_SAVED_SOURCE_BYTES];
+  int64_t count = tri_saved_num_sources(train);
   if (count == 0) return;
   if (count != c->config->data.num_train) {
     snprintf(there, sizeof there, "%ld source%s", (long)count, count == 1 ? "" : "s");
@@ -256,18 +200,7 @@ static void compare_training(const tri_identity *identity, const json_t *train, 
     return;
   }
   if (label_weights_differ(train, c)) return;
-  if (mixes_by_size_there(train) != tri_run_config_mixes_by_size(c->config)) {
-    const bool before = mixes_by_size_there(train);
-    add_change(c, source_key(c->config), before ? "mixed by size" : "mixed by weights",
-               before ? "mixed by weights" : "mixed by size");
-    return;
-  }
-  if (tri_run_config_mixes_by_size(c->config)) return; /* the same corpora have the same sizes */
-  if (!shares_there(train, &shares_then) || tri_run_config_shares(c->config, &shares_now) != TRI_OK) return;
-  if (same_shares(&shares_then, &shares_now)) return;
-  describe_shares(&shares_then, there);
-  describe_shares(&shares_now, here);
-  add_change(c, source_key(c->config), there, here);
+  if (tri_saved_mixture_differs(train, c->config, there, here)) add_change(c, source_key(c->config), there, here);
 }
 
 static const char *validation_key(const tri_run_config *config) {
@@ -500,7 +433,7 @@ static void compare_optimizers(const json_t *said, changes *c) {
 static void compare_bases(const tri_identity *identity, const json_t *said, changes *c) {
   const json_t *base = json_object_get(said, "base");
   tri_base_signature signature;
-  char there[SOURCE_BYTES], here[SOURCE_BYTES], text[TRI_BASE_SIGNATURE_TEXT_BYTES];
+  char there[TRI_SAVED_SOURCE_BYTES], here[TRI_SAVED_SOURCE_BYTES], text[TRI_BASE_SIGNATURE_TEXT_BYTES];
   snprintf(signature.frame, sizeof signature.frame, "%s", text_at(base, "signature"));
   snprintf(signature.values, sizeof signature.values, "%s", text_at(base, "values"));
   if (tri_base_signature_same(&signature, &identity->signature)) return;

@@ -45,7 +45,7 @@ static void has_the_documented_defaults(void **state) {
   assert_int_equal(c->model.vocab_size, 50257);
   assert_int_equal(c->data.num_train, 1);
   assert_string_equal(c->data.train[0].path, "corpus/train");
-  assert_true(c->data.train[0].weight == 1);
+  assert_true(c->data.train[0].weight == 0);
   assert_string_equal(c->data.validation, "");
   assert_string_equal(c->data.tokenizer, "");
   assert_int_equal(c->data.sequence, 1024);
@@ -478,10 +478,11 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   adapter->targets.count = 1;
   snprintf(adapter->targets.words[0].text, TRI_TRAINABLE_WORD_BYTES, "%s", "all-linear");
   c->data.num_train = 1 + (int64_t)next(index, 4);
+  const bool by_size = c->data.num_train == 1 || next(index, 3) == 0;
   for (int64_t k = 0; k < c->data.num_train; k++) {
     tri_train_source *source = &c->data.train[k];
     snprintf(source->path, sizeof source->path, "corpus/tr\xC3\xA9sor %d-%d", (int)next(index, 1000), (int)k);
-    source->weight = c->data.num_train == 1 ? 1 : 0.01 + next_double(index, 100);
+    source->weight = by_size ? 0 : 0.01 + next_double(index, 100);
     source->label_weight = c->data.num_train == 1 ? 1 : 0.01 + next_double(index, 100);
   }
   snprintf(c->data.validation, sizeof c->data.validation, "%s", next(index, 2) == 0 ? "" : "~");
