@@ -126,7 +126,6 @@ static const answer_row keys[] = {
     {"dataset_text_field text_column", "the key of the text is prepare's: trireme prepare --key KEY"},
     {"num_fewshot fewshot fewshot_as_multiturn",
      "no examples are put before a question: write them into it (docs/judging.md)"},
-    {"limit", "all questions of a file are evaluated; `head -n 100 FILE` makes a file of the first ones"},
     {"apply_chat_template", "it is --chat of trireme eval and trireme generate"},
     {"chat_template",
      "the template is prepare's: trireme prepare --chat --chat-template NAME, or a file (trireme help templates)"},

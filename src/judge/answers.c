@@ -58,7 +58,9 @@ static tri_status add_asked(void *context, int64_t line, const json_t *object) {
   return set_answers(a, key, answer);
 }
 
-tri_status tri_asked_read(const char *path, tri_asked_list *out) { return tri_judge_lines(path, add_asked, out); }
+tri_status tri_asked_read(const char *path, int64_t limit, tri_asked_list *out) {
+  return tri_judge_lines(path, limit, add_asked, out);
+}
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 

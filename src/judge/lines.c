@@ -77,13 +77,13 @@ static tri_status parse_line(const char *path, int64_t line, const char *text, s
 }
 
 /* Passes the elements of a JSON array to `take`, as tri_judge_lines does with the lines of a file. */
-static tri_status parse_array(const char *path, const char *text, size_t bytes, tri_judge_read_line take, void *context,
-                              int64_t *taken) {
+static tri_status parse_array(const char *path, const char *text, size_t bytes, int64_t limit, tri_judge_read_line take,
+                              void *context, int64_t *taken) {
   tri_json_array array = {.path = path};
   tri_json_element element;
   size_t at = 0;
   bool found = true;
-  while (found) {
+  while (*taken < limit) {
     TRI_TRY(tri_json_array_next(&array, text, bytes, true, &at, &element, &found));
     if (!found) return TRI_OK;
     TRI_TRY(parse_line(path, element.line, text + element.begin, element.end - element.begin, take, context));
@@ -97,7 +97,8 @@ static tri_status refuse_table(const char *path) {
   return tri_fail(TRI_BAD_FILE, "%s is a table, and questions are JSON: %s", path, tri_table_advice(path, advice));
 }
 
-tri_status tri_judge_lines(const char *path, tri_judge_read_line take, void *context) {
+tri_status tri_judge_lines(const char *path, int64_t limit, tri_judge_read_line take, void *context) {
+  const int64_t most = limit > 0 ? limit : INT64_MAX;
   char *text = NULL;
   size_t bytes = 0;
   int64_t line = 0, taken = 0;
@@ -106,8 +107,8 @@ tri_status tri_judge_lines(const char *path, tri_judge_read_line take, void *con
   const tri_file_kind *kind = tri_file_kind_of(text, bytes);
   tri_status status = kind == NULL ? TRI_OK : tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON lines");
   const bool is_array = tri_json_array_begins(text, bytes);
-  if (is_array && status == TRI_OK) status = parse_array(path, text, bytes, take, context, &taken);
-  for (size_t at = 0; !is_array && at < bytes && status == TRI_OK;) {
+  if (is_array && status == TRI_OK) status = parse_array(path, text, bytes, most, take, context, &taken);
+  for (size_t at = 0; !is_array && at < bytes && taken < most && status == TRI_OK;) {
     const char *end = memchr(text + at, '\n', bytes - at);
     const size_t length = end == NULL ? bytes - at : (size_t)(end - text) - at;
     line++;

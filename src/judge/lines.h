@@ -22,10 +22,11 @@ tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out);
 void tri_judge_strip(char *text);
 
 /* LOCAL. Passes the object of each line of a file to `take`. If the file is one JSON array, passes each of the array's
- * elements. Skips blank lines. Fails with TRI_BAD_FILE if a text is not JSON, not UTF-8 or not an object, if `take`
- * refuses an object, or if the file has no line; the message names the file and the line. */
+ * elements. Skips blank lines, and stops after `limit` objects; 0: reads all. Fails with TRI_BAD_FILE if a text is not
+ * JSON, not UTF-8 or not an object, if `take` refuses an object, or if the file has no line; the message names the file
+ * and the line. */
 typedef tri_status (*tri_judge_read_line)(void *context, int64_t line, const json_t *object);
-tri_status tri_judge_lines(const char *path, tri_judge_read_line take, void *context);
+tri_status tri_judge_lines(const char *path, int64_t limit, tri_judge_read_line take, void *context);
 
 /* Finds the first of keys[count] that the object has with a value other than null. Sets *key to this key and *out to
  * its value; sets *out to NULL if there is none. Fails with TRI_BAD_FILE if two of the keys have different values. */

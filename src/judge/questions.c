@@ -389,4 +389,6 @@ static tri_status add_question(void *context, int64_t line, const json_t *object
   return f->read(object, q);
 }
 
-tri_status tri_questions_read(const char *path, tri_questions *out) { return tri_judge_lines(path, add_question, out); }
+tri_status tri_questions_read(const char *path, int64_t limit, tri_questions *out) {
+  return tri_judge_lines(path, limit, add_question, out);
+}

@@ -141,7 +141,6 @@ def test_bad_lines(model, tmp_path, line, words):
     (["--all-checkpoints"], 4, "has no checkpoints: --all-checkpoints is for a run's output"),
     (["--svg", "x.svg"], 2, "it goes with --all-checkpoints"),
     (["corpus", "--all-checkpoints"], 2, "and nothing else"),
-    (["--limit", "3"], 2, "head -n 100 FILE"),
     (["--num_fewshot", "3"], 2, "write them into it"),
     (["--bigram", "corpus"], 2, "are for a corpus"),
 ])

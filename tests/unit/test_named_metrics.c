@@ -42,6 +42,13 @@ static void write_steps(const char *folder, tri_named_metrics *named, int64_t fi
   CHECK_OK(tri_metrics_close(metrics));
 }
 
+/* Writes zeros over the times of day, which differ between two runs. */
+static void remove_times(char *lines) {
+  for (char *at = lines; (at = strstr(at, "\"time\"")) != NULL;) {
+    for (at += strlen("\"time\""); *at != '\0' && *at != ','; at++) *at = *at >= '1' && *at <= '9' ? '0' : *at;
+  }
+}
+
 static void reach_all_readers(void **state) {
   (void)state;
   char folder[] = "/tmp/trireme-named-XXXXXX", path[TRI_PATH_BYTES], *before = NULL, *after = NULL;
@@ -53,6 +60,8 @@ static void reach_all_readers(void **state) {
   CHECK_OK(tri_file_read(path, 1 << 20, &before, NULL));
   write_steps(folder, &named, 4); /* a resumed run */
   CHECK_OK(tri_file_read(path, 1 << 20, &after, NULL));
+  remove_times(before);
+  remove_times(after);
   assert_string_equal(before, after);
 
   tri_series series = {.root = folder, .path = "metrics.jsonl"};

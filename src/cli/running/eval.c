@@ -17,6 +17,7 @@ typedef struct eval_arguments {
   const char *checkpoint, *data, *bigram; /* bigram: corpus on which the baseline is counted, or NULL */
   char *const *models;             /* [num_models]: an ensemble, or models to ask; the first model is `checkpoint` */
   int64_t sequence, batch;         /* sequence: 0 means the sequence of training; batch: 0 means the usual batch */
+  int64_t limit;                   /* sequences or questions to evaluate; 0: all */
   const char *documents, *packing; /* NULL: the same as in training */
   const char *reference;           /* reference model for a corpus of preferences; NULL: none */
   const char *system;              /* system message before each question; NULL: none */
@@ -53,6 +54,8 @@ static const tri_option eval_options[] = {
      .help = "  --sequence T        tokens of context at most; as in training unless given\n"},
     {TRI_INT("batch", batch, 1, 1 << 20),
      .help = "  --batch B           windows at a time; of questions, texts side by side (16 choices, 8 answers)\n"},
+    {TRI_INT("limit", limit, 1, INT64_MAX),
+     .help = "  --limit N           evaluate only the first N sequences of the corpus, or the first N questions\n"},
     {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
      .help = "  -n, --ranks N       N processes share the work, through this machine's mpiexec; the results are the "
              "same. Under\n"
@@ -182,6 +185,7 @@ static tri_status ask_questions(const eval_arguments *given) {
                                     .tensor = given->tensor,
                                     .options = &given->model,
                                     .batch = given->batch,
+                                    .limit = given->limit,
                                     .json = given->json,
                                     .chat = given->chat,
                                     .system = given->system,
@@ -205,6 +209,7 @@ static tri_status eval_text(const eval_arguments *given, const tri_corpus *corpu
                                .options = &given->model,
                                .sequence = given->sequence,
                                .batch = given->batch,
+                               .limit = given->limit,
                                .documents = given->documents,
                                .packing = given->packing,
                                .json = given->json};
@@ -224,6 +229,7 @@ static tri_status eval_preferences(const eval_arguments *given, const tri_corpus
                                       .options = &given->model,
                                       .sequence = given->sequence,
                                       .batch = given->batch,
+                                      .limit = given->limit,
                                       .json = given->json};
   if (given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->num_models > 1) {
     return tri_fail(TRI_BAD_USAGE,

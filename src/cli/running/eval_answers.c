@@ -105,7 +105,7 @@ static tri_status answers_set_up(session *s) {
                                         .tensor = asked->tensor,
                                         .model = *asked->options};
   memcpy(s->request.stops, asked->rule.until, (size_t)s->request.num_stops * sizeof *s->request.stops);
-  TRI_TRY(tri_asked_read(asked->file, &s->questions));
+  TRI_TRY(tri_asked_read(asked->file, asked->limit, &s->questions));
   TRI_TRY(tri_generation_open(&s->request, &s->generation));
   return begin_texts(s);
 }

@@ -349,7 +349,7 @@ static tri_status judge_all(session *s) {
 /* ---- several models ---------------------------------------------------------------------------------------------- */
 
 static tri_status open_session(session *s) {
-  TRI_TRY(tri_ranks_agree(s->asked->group, tri_questions_read(s->asked->file, &s->questions)));
+  TRI_TRY(tri_ranks_agree(s->asked->group, tri_questions_read(s->asked->file, s->asked->limit, &s->questions)));
   return tri_rank_device_create(s->asked->options->device, (int)s->asked->options->threads, &s->device);
 }
 

@@ -29,6 +29,7 @@ typedef struct session {
   int64_t sequence, batch;
   tri_preference_source source;
   double *reference;         /* [num_labels], doubled if the source has mismatched answers; NULL: none */
+  bool limited;              /* the corpus has more sequences than asked->limit */
   double *rows, *mismatched; /* log-probabilities [per_epoch, sequence] */
   tri_preference_unit *units;
   tri_preference_sums sums;
@@ -92,6 +93,7 @@ static tri_status create_source(session *s) {
       .vocab_size = s->model.vocab_size,
       .paired = s->rules.paired,
       .mismatched = s->rules.kl && s->rewards,
+      .max_samples = s->asked->limit,
       .weights = tri_objective_config_weights(&s->config->objective),
       .too_long = shortens ? TRI_TOO_LONG_TRUNCATE_PROMPT : TRI_TOO_LONG_DROP,
   };
@@ -100,6 +102,8 @@ static tri_status create_source(session *s) {
     memcpy(options.beginning, beginning, (size_t)options.num_beginning * sizeof *beginning);
   }
   TRI_TRY(tri_preference_source_create(s->asked->corpus, &options, &s->source));
+  s->limited = s->asked->limit > 0 && s->source.begins[s->source.per_epoch] < s->source.num_units - s->source.left_out;
+  if (s->limited) tri_log("the first %" PRId64 " sequences of answers (--limit)", s->asked->limit);
   if (s->source.left_out > 0) {
     tri_warn("%" PRId64 " of %" PRId64 " %s are longer than %" PRId64 " tokens and left out; --sequence takes more",
              s->source.left_out, s->source.num_units, s->rules.paired ? "pairs" : "answers", s->sequence);
@@ -229,6 +233,7 @@ static tri_status report(session *s) {
   };
   json_t *object = json_pack("{s:s, s:I, s:I}", "objective", s->rules.name, paired ? "pairs" : "answers",
                              (json_int_t)s->sums.pairs, "sequence", (json_int_t)s->sequence);
+  if (s->limited) json_object_set_new(object, "limit", json_integer(s->asked->limit));
   if (!s->asked->json) printf("%-18s  %" PRId64 "\n", paired ? "pairs" : "answers", s->sums.pairs);
   for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
     const figure *f = &figures[i];

@@ -15,6 +15,7 @@ typedef struct tri_eval_questions {
   int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one rank */
   const tri_model_options *options;
   int64_t batch; /* sequences per batch; 0: as many as fit into 2048 tokens */
+  int64_t limit; /* number of questions to evaluate, the first of the file; 0: all */
   bool json;
   bool chat;            /* whether questions go through the model's chat template */
   const char *system;   /* text of the system message, only if `chat`; NULL: no system message */

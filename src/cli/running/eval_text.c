@@ -39,6 +39,7 @@ typedef struct session {
   tri_document_use use;        /* whether documents attend to each other */
   tri_packing_use packing;     /* how documents become sequences */
   tri_too_long too_long;       /* handling of documents that are longer than a sequence */
+  bool limited;                /* the corpus has more sequences than asked->limit */
   const struct session *first; /* session of an ensemble's first model; NULL: this session is the first */
   tri_eval_windows windows;
   tri_model model;
@@ -173,7 +174,15 @@ static tri_status create_windows(session *s) {
       .documents = s->use,
       .packing = s->packing,
       .too_long = s->too_long};
-  return tri_eval_windows_create(s->asked->corpus, &options, &s->windows);
+  TRI_TRY(tri_eval_windows_create(s->asked->corpus, &options, &s->windows));
+  s->limited = s->asked->limit > 0 && s->asked->limit < s->windows.count;
+  if (!s->limited) return TRI_OK;
+  if (s->first == NULL) {
+    tri_log("the first %" PRId64 " of the %" PRId64 " sequences of %s (--limit)", s->asked->limit, s->windows.count,
+            s->asked->data);
+  }
+  s->windows.count = s->asked->limit;
+  return TRI_OK;
 }
 
 static tri_status open_data(session *s) {
@@ -258,7 +267,8 @@ static tri_status add_batch(void *context, const tri_scored_batch *batch) {
  * their labels occur twice. */
 static void settle_bytes(session *s) {
   const int64_t recorded = tri_corpus_text_bytes(s->asked->corpus);
-  const bool all = !is_packed(s) || (is_masked(s) && s->windows.packed.pieces.left_out == 0);
+  const bool whole = !is_packed(s) || (is_masked(s) && s->windows.packed.pieces.left_out == 0);
+  const bool all = whole && !s->limited;
   if (s->text.decoder == NULL) return;
   if (all && recorded > 0 && !tri_corpus_has_mask(s->asked->corpus)) {
     s->text.bytes = recorded > s->text.others ? recorded - s->text.others : 0;
@@ -266,9 +276,10 @@ static void settle_bytes(session *s) {
     tri_log("bits per byte are left out, because %" PRId64
             " labels are the tokenizer's unknown token, so their text is unknown%s",
             s->text.unknown,
-            recorded > 0 || tri_corpus_has_mask(s->asked->corpus) ? ""
-                                                                  : "; a corpus that `prepare` makes "
-                                                                    "anew records the bytes of its texts");
+            s->limited || recorded > 0 || tri_corpus_has_mask(s->asked->corpus)
+                ? ""
+                : "; a corpus that `prepare` makes "
+                  "anew records the bytes of its texts");
     s->text.bytes = 0;
   }
 }
@@ -340,6 +351,7 @@ static tri_status eval_print_json(const session *s, const results *r) {
                 (json_int_t)s->total.counted, "bytes", (json_int_t)s->text.bytes, "sequence", (json_int_t)s->sequence,
                 "documents", tri_run_config_documents(s->use), "packing", tri_run_config_packing(s->packing));
   if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the report of an evaluation");
+  if (s->limited) json_object_set_new(document, "limit", json_integer(s->asked->limit));
   if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", tri_json_number(r->bigram_loss));
   if (s->ensemble != NULL) json_object_set_new(document, "models", models_json(s));
   json_dumpf(document, stdout, JSON_INDENT(2));
