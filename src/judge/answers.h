@@ -22,10 +22,9 @@ typedef struct tri_asked_list {
   int64_t count, capacity;
 } tri_asked_list;
 
-/* LOCAL. Reads a file of JSON lines, {"prompt": TEXT, "answer": TEXT or [TEXT, ...]}; of more than `limit` lines
- * only the first `limit`, and 0 is no limit. Release *out with
- * tri_asked_release, also after a failure. Fails with TRI_BAD_FILE if a line is not valid; the message names the line
- * and the key that is missing or not valid. */
+/* LOCAL. Reads a file of JSON lines, {"prompt": TEXT, "answer": TEXT or [TEXT, ...]}, up to its first `limit` lines
+ * (0: all). Release *out with tri_asked_release, also after a failure. Fails with TRI_BAD_FILE if a line is not valid;
+ * the message names the line and the key that is missing or not valid. */
 tri_status tri_asked_read(const char *path, int64_t limit, tri_asked_list *out);
 void tri_asked_release(tri_asked_list *asked);
 

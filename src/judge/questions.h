@@ -23,9 +23,9 @@ typedef struct tri_questions {
 /* Puts the question's description before its context. */
 tri_status tri_question_join(tri_question *question);
 
-/* LOCAL. Reads a file of JSON lines with one question each; of more than `limit` questions only the first `limit`, and
- * 0 is no limit. Release *out with tri_questions_release, also after a failure. Fails with TRI_BAD_FILE if a line is
- * not valid; the message names the line and the key that is missing or not valid. */
+/* LOCAL. Reads a file of JSON lines with one question each, up to its first `limit` questions (0: all). Release *out
+ * with tri_questions_release, also after a failure. Fails with TRI_BAD_FILE if a line is not valid; the message names
+ * the line and the key that is missing or not valid. */
 tri_status tri_questions_read(const char *path, int64_t limit, tri_questions *out);
 void tri_questions_release(tri_questions *questions);
 
