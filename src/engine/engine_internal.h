@@ -69,8 +69,9 @@ typedef struct tri_program_part {
   int64_t first, end;
 } tri_program_part;
 
-/* Begins a step or a score: drops earlier gradients, and sets the results to zero. */
-tri_status tri_engine_begin(tri_engine *engine);
+/* Begins a step or a score: drops earlier gradients, and sets the results to zero. During a score the memory of the
+ * gradients keeps its contents (`keeps_gradients`): it may have the trained weights (tri_engine_swap_in). */
+tri_status tri_engine_begin(tri_engine *engine, bool keeps_gradients);
 
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,
                               tri_step_state *state);

@@ -538,13 +538,13 @@ static tri_status execute(tri_engine *engine, const tri_instruction *at, tri_ste
   return TRI_OK;
 }
 
-tri_status tri_engine_begin(tri_engine *engine) {
+tri_status tri_engine_begin(tri_engine *engine, bool keeps_gradients) {
   engine->staged = NULL;              /* the gradients' memory has gradients again */
   engine->step.phase = TRI_STEP_NONE; /* an unfinished step is dropped */
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->weights->parameters[i].gradient_written = false;
   tri_queue_at(engine->device->queue, "begin", -1, NULL);
-  TRI_TRY(tri_executor_reset_step(engine->executor));
+  TRI_TRY(tri_executor_reset_step(engine->executor, !keeps_gradients));
   TRI_TRY(tri_executor_clear_results(engine->executor));
   tri_routers_clear(engine->routers, engine->executor);
   return TRI_OK;

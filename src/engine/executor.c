@@ -304,10 +304,11 @@ static tri_status forget(const tri_executor *executor, int64_t chunk, const tri_
                                       at->frame_bytes);
 }
 
-tri_status tri_executor_reset_step(tri_executor *executor) {
+tri_status tri_executor_reset_step(tri_executor *executor, bool gradients) {
   const tri_memory_plan *plan = executor->plan;
   tri_queue *queue = executor->device->queue;
-  TRI_TRY(tri_queue_mark_uninitialised(queue, executor->arena + plan->gradient_values, plan->gradient_bytes));
+  if (gradients)
+    TRI_TRY(tri_queue_mark_uninitialised(queue, executor->arena + plan->gradient_values, plan->gradient_bytes));
   return tri_queue_mark_uninitialised(queue, executor->arena + plan->stage_buffers[0],
                                       plan->partial - plan->stage_buffers[0]);
 }

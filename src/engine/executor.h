@@ -63,9 +63,9 @@ tri_status tri_executor_prepare(tri_executor *executor);
 /* Returns whether the packed weights are those of the current version. Forward passes fail if they are not. */
 bool tri_executor_is_prepared(const tri_executor *executor);
 
-/* Marks gradients and stage buffers as uninitialised at the start of a step (tri_queue_mark_uninitialised), since their
- * contents are no longer needed. */
-tri_status tri_executor_reset_step(tri_executor *executor);
+/* Marks stage buffers, and gradients if `gradients` is set, as uninitialised at the start of a step or a score
+ * (tri_queue_mark_uninitialised), since their contents are no longer needed. */
+tri_status tri_executor_reset_step(tri_executor *executor, bool gradients);
 
 /* Run the forwards of all calls of a chunk's list, or of calls [first_call, end_call), in order. */
 tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *run);

@@ -44,7 +44,7 @@ tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, const
   }
   TRI_TRY(find_program(engine, micro_batches_for(engine, batch->count), &program));
   engine->step = (tri_step_state){.feed = feed, .program = program, .batch = *batch};
-  TRI_TRY(tri_engine_begin(engine));
+  TRI_TRY(tri_engine_begin(engine, false));
   engine->steps++;
   TRI_TRY(tri_engine_execute(engine, program, (tri_program_part){0, program->reduce_first}, &engine->step));
   engine->step.feed = NULL;
@@ -141,7 +141,7 @@ static tri_status forward(tri_engine *engine, tri_step_state *state, int64_t *mi
   *micro_batches = request.micro_batches;
   TRI_TRY(tri_program_create(&request, &program));
   const tri_program_part all = {0, program->num_instructions};
-  tri_status status = tri_engine_begin(engine);
+  tri_status status = tri_engine_begin(engine, true);
   if (status == TRI_OK) status = tri_engine_execute(engine, program, all, state);
   tri_program_destroy(program);
   return status;
