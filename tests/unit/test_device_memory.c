@@ -163,7 +163,7 @@ static void test_an_instruction_inherits_nothing(void **state) {
 static double after_forgetting(const small *s, void *memory) {
   double value = 1;
   CHECK_OK(tri_queue_upload_now(s->executor->device->queue, memory, &value, sizeof value));
-  CHECK_OK(tri_executor_reset_step(s->executor));
+  CHECK_OK(tri_executor_reset_step(s->executor, true));
   CHECK_OK(tri_queue_download_now(s->executor->device->queue, &value, memory, sizeof value));
   return value;
 }
