@@ -127,7 +127,7 @@ static double forward(const bench *b, int64_t frame, int64_t cut) {
 }
 
 static void begin_gradients(const bench *b) {
-  CHECK_OK(tri_executor_reset_step(b->executor));
+  CHECK_OK(tri_executor_reset_step(b->executor, true));
   for (int64_t i = 0; i < b->table->num_entries; i++) b->executor->weights->parameters[i].gradient_written = false;
 }
 
