@@ -31,8 +31,10 @@ static tri_status add_ids(const char *field, const json_t *list, int64_t vocab_s
     const json_t *value = json_array_get(list, i);
     const int64_t id = json_integer_value(value);
     if (!json_is_integer(value) || id < 0 || id >= vocab_size) {
+      char number[24];
+      snprintf(number, sizeof number, "%" PRId64, id);
       return tri_fail(TRI_BAD_USAGE, "element %zu of `%s` should be a token id, from 0 to %" PRId64 ", not %s", i,
-                      field, vocab_size - 1, json_is_integer(value) ? "one beyond them" : tri_json_kind(value));
+                      field, vocab_size - 1, json_is_integer(value) ? number : tri_json_kind(value));
     }
     TRI_TRY(tri_token_list_append(out, (int32_t)id));
   }
@@ -165,8 +167,7 @@ static tri_status render(tri_serve_front *front, const tri_serve_fields *fields,
 }
 
 tri_status tri_serve_encode_chat(tri_serve_front *front, const tri_serve_fields *fields, tri_serve_prompt *out) {
-  if (front->chat.session == NULL)
-    return tri_fail(TRI_BAD_USAGE, "the model has no chat template: %s", front->no_template);
+  if (front->chat.session == NULL) return tri_fail(TRI_BAD_USAGE, "no chats are served: %s", front->no_template);
   if (json_array_size(fields->messages) == 0) return tri_fail(TRI_BAD_USAGE, "`messages` is an empty list");
   pthread_mutex_lock(&front->encoding);
   const tri_status status = render(front, fields, out);

@@ -139,7 +139,7 @@ def test_tokens(server):
     assert server.json("/tokenize", dict(content="hi", add_special=True))["tokens"] == [104, 105]
     assert server.json("/detokenize", dict(tokens=[104, 195, 169]))["prompt"] == "hé"
     assert server.json("/detokenize", dict(tokens=[]))["prompt"] == "" == server.json("/detokenize", dict(tokens=[256]))["prompt"].strip("<|endoftext|>")
-    assert "element 1 of `tokens` should be a token id, from 0 to 256" in server.json("/detokenize", dict(tokens=[1, 257]), status=400)["error"]["message"]
+    assert "element 1 of `tokens` should be a token id, from 0 to 256, not 257" in server.json("/detokenize", dict(tokens=[1, 257]), status=400)["error"]["message"]
     echoed = server.complete(list("hé".encode()), max_tokens=0, echo=True)["choices"][0]["text"]
     assert echoed == "hé"
     info = server.json("/tokenizer_info")
