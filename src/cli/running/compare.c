@@ -33,8 +33,7 @@ static tri_status read_by(void *values, const char *text) {
 #define TRI_OPTION_VALUES compare_arguments
 static const tri_option compare_options[] = {
     {TRI_PATH("svg", svg), .help = "  --svg FILE          draw all losses in one picture\n"},
-    {TRI_READ("by", read_by),
-     .help = "  --by step           what lies along its lower axis: step, tokens, or time (of steps alone)\n"},
+    {TRI_READ("by", read_by), .help = "  --by step           the lower axis: step, tokens, or time (of steps alone)\n"},
     {TRI_PATH("html", html),
      .help = "  --html FILE         a page with that picture over all three, and the table; it fetches nothing\n"},
     {TRI_FLAG("json", json), .help = "  --json              the table as one JSON document on standard output\n"},

@@ -44,8 +44,8 @@ static tri_status read_seed(void *values, const char *text) {
 
 #define TRI_OPTION_VALUES tri_generate_arguments
 static const tri_option generate_options[] = {
-    {TRI_TEXT("prompt", prompt), .help = "  --prompt TEXT       what to begin with; - is standard input, which is read "
-                                         "too where it is a pipe or a file\n"},
+    {TRI_TEXT("prompt", prompt), .help = "  --prompt TEXT       text to continue; - is standard input, which is also "
+                                         "read if it is a pipe or a file\n"},
     {TRI_FLAG("chat", chat),
      .help =
          "  --chat              prompts are messages to a chat model, which go through its chat template. Without a "
@@ -54,11 +54,12 @@ static const tri_option generate_options[] = {
          "it\n"},
     {TRI_TEXT("system", system), .help = "  --system TEXT       system message of conversations that have none\n"},
     {TRI_INT("tokens", request.tokens, 1, 1 << 24),
-     .help = "  --tokens N          tokens to write at most (max_new_tokens of the folder, else 100, or what the model "
-             "has positions for;\n"
-             "                      of an answer 512)\n"},
+     .help =
+         "  --tokens N          maximum number of tokens of a text (max_new_tokens of the folder, else 100, or as many "
+         "as the model has\n"
+         "                      positions for; 512 for an answer)\n"},
     {TRI_DOUBLE("temperature", request.temperature, 0.0, 1e6),
-     .help = "  --temperature T     0 takes the most likely token each time, 1 draws as the model says (1)\n"},
+     .help = "  --temperature T     0: always the most likely token; 1: the probabilities of the model (1)\n"},
     {TRI_PATH("prompt-file", prompt_file),
      .help = "  --prompt-file FILE  the same from a file, without the newline at its end\n"},
     {TRI_PATH("prompts", prompts),
@@ -67,7 +68,7 @@ static const tri_option generate_options[] = {
          "{\"messages\":\n"
          "                      [...]}, which goes through the chat template; - is standard input\n"},
     {TRI_INT("samples", samples, 1, 1 << 20),
-     .help = "  --samples N         texts of each prompt, each drawn by itself (1)\n"},
+     .help = "  --samples N         independently sampled texts of each prompt (1)\n"},
     {TRI_INT("batch", batch, 1, 1 << 12),
      .help = "  --batch N           texts that are written side by side on each rank (8)\n"},
     {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
@@ -84,16 +85,18 @@ static const tri_option generate_options[] = {
      .help =
          "  --logprobs N        with --json, ids and log-probabilities of all tokens, in the model's own distribution "
          "and in\n"
-         "                      the one that was sampled from, and the N likeliest tokens of each place (0 to 20)\n"},
+         "                      the one that was sampled from, and the N likeliest tokens at each position (0 to "
+         "20)\n"},
     {TRI_BYTES("cache", cache_bytes),
      .help = "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"},
-    {TRI_FLAG("dry-run", dry_run), .help = "  --dry-run           print the memory that it takes, and write nothing\n"},
+    {TRI_FLAG("dry-run", dry_run),
+     .help = "  --dry-run           print the memory that is needed, and write nothing\n"},
     {TRI_GROUP(request, tri_generation_request, tri_guess_option_rows)},
-    {TRI_READ("stop", add_stop), .help = "  --stop TEXT         ends a text before TEXT; may be given again\n"},
+    {TRI_READ("stop", add_stop), .help = "  --stop TEXT         ends a text before TEXT; may be given several times\n"},
     {TRI_FLAG("unmerged", request.unmerged),
      .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
     {TRI_FLAG("ignore-end", request.ignore_end),
-     .help = "  --ignore-end        a text does not end with the token that ends one\n"},
+     .help = "  --ignore-end        a text continues after a token that would end it\n"},
     {TRI_LENGTH("context", context, 2, 1 << 30),
      .help = "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"},
     {TRI_GROUP(request, tri_generation_request, tri_sampling_option_rows)},
@@ -429,11 +432,11 @@ const tri_command tri_command_generate = {
         "\n"
         "Continues texts, or holds a conversation. CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging "
         "Face\n"
-        "folder, whose generation_config.json says what ends a text and, where it has do_sample, how tokens are drawn "
-        "unless\n"
-        "an option does. A text longer than the model's positions goes on from its last tokens. The exit status is not "
-        "0 where\n"
-        "no text came of it, or the model's logits are not numbers.\n"
+        "folder, whose generation_config.json has the tokens that end a text and, with do_sample, the settings of "
+        "sampling that\n"
+        "no option sets. A text longer than the model's positions goes on from its last tokens. The exit status is not "
+        "0 if no\n"
+        "text was written, or if the model's logits are not finite numbers.\n"
         "\n",
     .examples =
         "\n"

@@ -11,7 +11,7 @@ const tri_option tri_guess_option_rows[] = {
     {TRI_PATH("draft", draft),
      .help = "  --draft FOLDER      guess with a smaller model that has the same tokenizer: the text is the same\n"},
     {TRI_INT("draft-tokens", draft_tokens, 1, TRI_MOST_GUESSES),
-     .help = "  --draft-tokens N    that it guesses at a time (4)\n"},
+     .help = "  --draft-tokens N    tokens that the smaller model guesses at a time (4)\n"},
     {0}};
 
 const tri_option tri_sampling_option_rows[] = {
@@ -19,10 +19,12 @@ const tri_option tri_sampling_option_rows[] = {
     {TRI_DOUBLE("top-p", top_p, 1e-9, 1.0),
      .help = "  --top-p P           draw from the most likely that together have probability P (1)\n"},
     {TRI_DOUBLE("min-p", min_p, 0.0, 1.0),
-     .help = "  --min-p P           leave out what has less than P times the most likely one's probability (0)\n"},
+     .help =
+         "  --min-p P           leave out tokens with less than P times the probability of the most likely one (0)\n"},
     {TRI_DOUBLE("repetition-penalty", repetition_penalty, 1e-2, 1e2),
-     .help = "  --repetition-penalty R   divides the logits of tokens that were there already, where they are above 0 "
-             "(1)\n"},
+     .help =
+         "  --repetition-penalty R   divides the logits of tokens that are already in the text, if they are above 0 "
+         "(1)\n"},
     {0}};
 
 tri_status tri_check_guess_options(const char *command, const tri_generation_request *request) {

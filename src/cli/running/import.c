@@ -40,9 +40,8 @@ static tri_status refuse_exports(void *values, const char *text) {
 static const tri_option import_options[] = {
     {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
      .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
-    {TRI_FLAG("no-verify", no_verify),
-     .help =
-         "  --no-verify        where the folder is a checkpoint: do not compare it with its checksums, and say so\n"},
+    {TRI_FLAG("no-verify", no_verify), .help = "  --no-verify        if the folder is a checkpoint: do not compare it "
+                                               "with its checksums; a warning reports this\n"},
     {TRI_READ("precision", refuse_precision), .hidden = true},
     {TRI_READ("dtype", refuse_precision), .hidden = true},
     {TRI_READ("base", refuse_exports), .hidden = true},

@@ -37,7 +37,8 @@ const tri_option tri_model_option_rows[] = {
      .help = "  --device D          auto (the default), cpu, reference or gpu (gpu:2 ...)\n"},
     {TRI_INT("threads", threads, 1, 1 << 16), .help = "  --threads N         cores to use; all unless given\n"},
     {TRI_FLAG("no-verify", no_verify),
-     .help = "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"},
+     .help =
+         "  --no-verify         do not compare the files with the checkpoint's checksums; a warning reports this\n"},
     {0}};
 
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out) {

@@ -79,14 +79,15 @@ static const tri_option serve_options[] = {
     {TRI_BYTES("cache", cache_bytes),
      .help = "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"},
     {TRI_INT("max-tokens", limits.max_tokens, 1, 1 << 24),
-     .help = "  --max-tokens N      tokens of a chat's answer, unless the request says it (as many as there are "
+     .help = "  --max-tokens N      tokens of a chat's answer, unless the request sets them (as many as there are "
              "positions left)\n"},
     {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
      .help = "  -n, --ranks N       N processes share the texts, through this machine's mpiexec; the texts are the "
              "same\n"},
     {TRI_INT("tensor", request.tensor, 1, 1 << 16),
      .help = "  --tensor T          T of the N ranks hold one copy of the weights (1)\n"},
-    {TRI_FLAG("dry-run", dry_run), .help = "  --dry-run           print the memory that it takes, and serve nothing\n"},
+    {TRI_FLAG("dry-run", dry_run),
+     .help = "  --dry-run           print the memory that is needed, and serve nothing\n"},
     {TRI_INT("queue", limits.queue, 1, 1 << 20),
      .help = "  --queue N           requests that may wait (256); more are refused with 429\n"},
     {TRI_INT("max-n", limits.texts, 1, TRI_SERVE_MOST_TEXTS),
