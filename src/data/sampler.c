@@ -35,9 +35,9 @@ static tri_status shares_by_size(const tri_sampler *sampler, tri_mixture_shares 
   const tri_status status = tri_mixture_find_shares(weights, sampler->num_sources, out, &small);
   if (status != TRI_BAD_CONFIG) return status;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`data.train`: source %" PRId64
-                  " has %.0f sequences, too few beside the others for a mixture by size; give each source a weight",
-                  small + 1, weights[small]);
+                  "`data.train`: %.200s has %.0f sequences, too few beside the others for a mixture by size; give each "
+                  "source a weight",
+                  tri_corpus_name(sampler->sources[small].corpus), weights[small]);
 }
 
 tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixture_shares *shares,

@@ -1,6 +1,7 @@
 #include "files/json_kind.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 const char *tri_json_kind(const json_t *value) {
   if (value == NULL) return "missing";
@@ -27,3 +28,12 @@ void tri_json_drop_nulls(json_t *object) {
 }
 
 json_t *tri_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+tri_status tri_json_write_line(FILE *to, json_t *document, const char *what) {
+  char *text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT);
+  json_decref(document);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: %s as JSON", what);
+  fprintf(to, "%s\n", text);
+  free(text);
+  return TRI_OK;
+}

@@ -5,6 +5,7 @@
 #include "data/document_text.h"
 #include "data/documents.h"
 #include "files/file.h"
+#include "files/json_kind.h"
 #include "tokenizer/json_text.h"
 
 #include <inttypes.h>
@@ -114,12 +115,7 @@ static tri_status print_line(const show *s, const shown *document, const char *t
   json_t *line = json_pack("{s:I, s:o, s:o, s:o}", "document", (json_int_t)document->number, "text",
                            tri_json_text(text, bytes), "ids", list, "learnt", learnt);
   if (line != NULL && kind[0] != '\0') json_object_set_new(line, "preference", json_string(kind));
-  char *dumped = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
-  json_decref(line);
-  if (dumped == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a document as JSON");
-  printf("%s\n", dumped);
-  free(dumped);
-  return TRI_OK;
+  return tri_json_write_line(stdout, line, "a document");
 }
 
 static tri_status print_document(const show *s, const shown *document) {

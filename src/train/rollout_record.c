@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { LONGEST_LINE_BYTES = 64 << 20 };
@@ -100,11 +99,7 @@ tri_status tri_rollout_record_write(FILE *to, const tri_run_config *config, int6
                                     const tri_rollout_batch *batch) {
   for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
     json_t *line = print_completion(config, number, i / batch->size < config->rollout.log, &batch->list[i]);
-    char *text = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
-    json_decref(line);
-    if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a completion as JSON");
-    fprintf(to, "%s\n", text);
-    free(text);
+    TRI_TRY(tri_json_write_line(to, line, "a completion"));
   }
   if (fflush(to) == 0 && ferror(to) == 0) return TRI_OK;
   return tri_fail(TRI_IO_FAILED, "cannot write %s/rollouts.jsonl: %s", config->output, tri_write_fault(errno));

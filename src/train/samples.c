@@ -21,6 +21,7 @@
 #include "data/same_tokenizer.h"
 #include "engine/send_weights.h"
 #include "files/file.h"
+#include "files/json_kind.h"
 #include "files/lines.h"
 #include "files/write_fault.h"
 #include "generation/texts.h"
@@ -30,7 +31,6 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BATCH = 8 /* texts per batch, as in `generate` */, LONGEST_LINE_BYTES = 64 << 20 };
@@ -249,12 +249,7 @@ static tri_status write_line(const tri_samples *s, int64_t number, FILE *to) {
   json_t *line = tri_generation_json(&s->generation, &s->texts.list[number]);
   const char *message = s->prompts.messages[number];
   if (line != NULL && message != NULL) json_object_set_new(line, "message", json_string(message));
-  char *text = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
-  json_decref(line);
-  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a sample as JSON");
-  fprintf(to, "%s\n", text);
-  free(text);
-  return TRI_OK;
+  return tri_json_write_line(to, line, "a sample");
 }
 
 /* Appends the texts that are not in the file. there[i]: whether prompt i has its text. */

@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.parse
 
+import pytest
 from parity import trireme, words_of, yaml_of
 
 MODEL = dict(family="llama", num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=2, ffn_size=128, vocab_size=257, max_sequence=512, tied=True)
@@ -16,6 +17,12 @@ TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}{% if note is defined %}{{ note }}{% endif %}"
 )
+
+
+def skip_without_server():
+    done = subprocess.run(words_of("serve", "no-such-run", "--host", "no-such-host.invalid"), capture_output=True, text=True)
+    if "was built without libmicrohttpd" in done.stderr:
+        pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
 
 
 def make_model(folder):

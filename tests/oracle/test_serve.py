@@ -10,7 +10,7 @@ import time
 import pytest
 from browser import Browser, needs_chromium
 from parity import trireme, words_of
-from serving import Server, make_model, wait_for
+from serving import Server, make_model, skip_without_server, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +20,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(run):
-    done = subprocess.run(words_of("serve", run, "--host", "no-such-host.invalid"), capture_output=True, text=True)
-    if "was built without libmicrohttpd" in done.stderr:
-        pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
+    skip_without_server()
     with Server(run, "--chat-template", run.parent / "chat.jinja", "--batch", 4, "--cache", "256KiB") as server:
         yield server
 

@@ -9,14 +9,13 @@ import itertools
 import json
 import pathlib
 import random
-import subprocess
 import sys
 
 import choice_models
 import pytest
 from drawn import drawn_count, turn
-from parity import trireme, words_of
-from serving import Server, make_model
+from parity import trireme
+from serving import Server, make_model, skip_without_server
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "soak"))
 from serve_load import DEPARTURES, Client, Load, Request  # noqa: E402
@@ -314,9 +313,7 @@ def without_prompt_tops(choice):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    done = subprocess.run(words_of("serve", "no-such-run", "--host", "no-such-host.invalid"), capture_output=True, text=True)
-    if "was built without libmicrohttpd" in done.stderr:
-        pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
+    skip_without_server()
     run = make_model(tmp_path_factory.mktemp("serve"))
     (run.parent / "ord.jinja").write_text(TEMPLATE)
     return run

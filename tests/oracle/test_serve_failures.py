@@ -6,22 +6,19 @@ import pathlib
 import re
 import signal
 import socket
-import subprocess
 
 import numpy
 import pytest
-from parity import trireme, words_of, yaml_of
+from parity import trireme, yaml_of
 from safetensors.numpy import load_file, save_file
-from serving import Server, make_model, post, wait_for
+from serving import Server, make_model, post, skip_without_server, wait_for
 
 BAD_POSITION = 40  # its embedding is so large that the layer norms overflow
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    done = subprocess.run(words_of("serve", "no-such-run", "--host", "no-such-host.invalid"), capture_output=True, text=True)
-    if "was built without libmicrohttpd" in done.stderr:
-        pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
+    skip_without_server()
     return make_model(tmp_path_factory.mktemp("serve"))
 
 

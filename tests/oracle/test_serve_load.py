@@ -6,13 +6,11 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import sys
 import time
 
 import pytest
-from parity import words_of
-from serving import Server, make_model, post
+from serving import Server, make_model, post, skip_without_server
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "soak"))
 from serve_load import Client, Load, Request, check_end, check_held, held_by  # noqa: E402
@@ -20,9 +18,7 @@ from serve_load import Client, Load, Request, check_end, check_held, held_by  # 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    done = subprocess.run(words_of("serve", "no-such-run", "--host", "no-such-host.invalid"), capture_output=True, text=True)
-    if "was built without libmicrohttpd" in done.stderr:
-        pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
+    skip_without_server()
     return make_model(tmp_path_factory.mktemp("serve"))
 
 

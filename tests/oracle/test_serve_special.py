@@ -2,12 +2,11 @@
 `parse_special` the ids are equal; without it they are equal unless a message has the text of a special token, which never becomes its id."""
 import json
 import random
-import subprocess
 
 import pytest
 import tokenizers
-from parity import trireme, words_of, yaml_of
-from serving import MODEL, Server
+from parity import trireme, yaml_of
+from serving import MODEL, Server, skip_without_server
 from test_chat_functions import reference
 from tokenizer_families import FAMILIES, added, names, with_added
 
@@ -86,9 +85,7 @@ class Asked:
 
 @pytest.fixture(scope="module", params=TOKENIZERS)
 def asked(request, tmp_path_factory):
-    done = subprocess.run(words_of("serve", "nothing", "--host", "no-such-host.invalid"), capture_output=True, text=True)
-    if "was built without libmicrohttpd" in done.stderr:
-        pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
+    skip_without_server()
     known = FAMILIES[request.param]()
     present = {entry["content"] for entry in known["added_tokens"]}
     more = [token for token in [*names(*SPECIALS), *BESIDE] if token["content"] not in present]

@@ -10,6 +10,7 @@
 #include "cli/running/model_options.h"
 #include "cli/running/prompts.h"
 #include "cli/running/ranks.h"
+#include "files/json_kind.h"
 #include "files/write_fault.h"
 #include "generation/texts.h"
 #include "options/options.h"
@@ -17,7 +18,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -216,12 +216,7 @@ static tri_status print_json(const generate_texts *t, const tri_written *text) {
   const char *message = t->prompts.messages[text->number];
   json_t *line = tri_generation_json(&t->generation, text);
   if (line != NULL && message != NULL) json_object_set_new(line, "message", json_string(message));
-  char *dumped = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
-  json_decref(line);
-  if (dumped == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a text as JSON");
-  printf("%s\n", dumped);
-  free(dumped);
-  return TRI_OK;
+  return tri_json_write_line(stdout, line, "a text");
 }
 
 static tri_status print_text(const generate_texts *t, const tri_written *text) {

@@ -6,13 +6,13 @@
 #include "base/stop.h"
 #include "cli/running/chat_choice.h"
 #include "cli/running/generate.h"
+#include "files/json_kind.h"
 #include "files/lines.h"
 #include "files/write_fault.h"
 #include "tokenizer/json_text.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -91,12 +91,7 @@ static tri_status print_answer(const chat *c, const tri_written *answer) {
     return fflush(stdout) == 0 ? TRI_OK
                                : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
   }
-  json_t *line = tri_written_json(answer);
-  char *dumped = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
-  json_decref(line);
-  if (dumped == NULL) return out_of_memory();
-  printf("%s\n", dumped);
-  free(dumped);
+  TRI_TRY(tri_json_write_line(stdout, tri_written_json(answer), "an answer"));
   return fflush(stdout) == 0 ? TRI_OK
                              : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
