@@ -123,11 +123,11 @@ double tri_step_attention_fraction(const tri_simulation_request *request) {
   return tri_model_attention_fraction(request->model, request->sequence, masked_fraction(request));
 }
 
-/* Returns the fraction of the layers that full recompute recomputes: layers 0, recompute_every, 2 recompute_every ...
- */
+/* Returns the fraction of the layers that full recompute recomputes: those at multiples of recompute_every. */
 static double recomputed_share(const tri_simulation_request *request) {
   const int64_t layers = request->model->num_layers, every = request->layout->recompute_every;
-  return (double)((layers + every - 1) / every) / (double)layers;
+  const int64_t recomputed = (layers + every - 1) / every;
+  return (double)recomputed / (double)layers;
 }
 
 /* Returns the mean attention fraction of the layers that full recompute recomputes. */

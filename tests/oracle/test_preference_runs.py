@@ -560,7 +560,7 @@ def test_two_ranks_end_where_one_does(here):
 def test_what_changes_is_said(here):
     """Between the steps of a run: a setting of the loss, and other data, which are refused by their own key."""
     typed(here)
-    said = typed(here, "objective.beta=0.3", "optimizer.steps=3").stderr
+    said = typed(here, "objective.beta=0.3", "optimizer.steps=3", "allow_change=objective.beta").stderr
     assert "objective.beta was 0.1 and is 0.3 from here on" in said
     runs.write_lines(here / "pairs.jsonl", runs.records()[:20])
     step = "out/checkpoints/step-00000003"
@@ -574,7 +574,7 @@ def test_what_changes_is_said(here):
     runs.write_lines(here / "pairs.jsonl", runs.records())
     check(typed(here, "optimizer.steps=4", "data.max_samples=9", "allow_change=data.max_samples", status=3), "data.max_samples is 0 there and 9 in this run", gone)
     assert left == {name: (here / "out" / name).read_bytes() for name in left}
-    typed(here, "optimizer.steps=4")
+    typed(here, "optimizer.steps=4", "objective.beta=0.3")
     typed(here, f"init={step}", "output=next", "data.max_samples=9")
 
 
@@ -612,7 +612,7 @@ def test_another_objective_is_another_measure(tmp_path, made, changes, key):
     common = dict(data=dict(validation_preferences=str(made / "pairs.jsonl")), evaluation=dict(every=2, stop_after=2), checkpoint=dict(every=0, best=True))
     trireme("train", runs.write_run(tmp_path, made, DPO, optimizer=dict(steps=4), **common))
     objective = {**runs.run_of(tmp_path, made, DPO)["objective"], **changes["objective"]}
-    done = trireme("train", runs.write_run(tmp_path, made, objective, optimizer=dict(steps=10), **common))
+    done = trireme("train", runs.write_run(tmp_path, made, objective, optimizer=dict(steps=10), allow_change="objective.name objective.beta", **common))
     assert done.stderr.count(f"with another {key} validation losses do not compare: the lowest so far, ") == 1
     later = {line["step"]: line["validation_loss"] for line in lines_of(tmp_path / "run") if line["step"] > 4 and "validation_loss" in line}
     assert os.readlink(tmp_path / "run/checkpoints/best") == f"step-{min(later, key=later.get):08d}"
