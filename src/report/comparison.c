@@ -5,6 +5,7 @@
 #include "report/html.h"
 #include "report/loss_curve.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -194,7 +195,34 @@ static void write_row(const tri_compared *run, int64_t number, bool accuracies, 
   fputs("</tr>\n", to);
 }
 
-static void write_page(const tri_compared *runs, int64_t count, FILE *to) {
+/* Writes the table of the keys that differ: a row for each key, and a column for each run. */
+static void write_keys(const tri_compared *runs, int64_t count, json_t *keys, FILE *to) {
+  const char *key = NULL, *text = NULL;
+  json_t *values = NULL;
+  if (json_object_size(keys) == 0) return;
+  fputs("<h2>Keys that differ</h2>\n<div class=\"wide\"><table><tr><th>key</th>", to);
+  for (int64_t r = 0; r < count; r++) {
+    fputs("<th>", to);
+    tri_html_text(runs[r].name, to);
+    fputs("</th>", to);
+  }
+  fputs("</tr>\n", to);
+  json_object_foreach(keys, key, values) {
+    fputs("<tr><td class=\"name\">", to);
+    tri_html_text(key, to);
+    fputs("</td>", to);
+    for (int64_t r = 0; r < count; r++) {
+      fputs("<td>", to);
+      text = json_string_value(json_array_get(values, (size_t)r));
+      tri_html_text(text == NULL ? "" : text, to);
+      fputs("</td>", to);
+    }
+    fputs("</tr>\n", to);
+  }
+  fputs("</table></div>\n", to);
+}
+
+static void write_page(const tri_compared *runs, int64_t count, json_t *keys, FILE *to) {
   const bool accuracies = tri_comparison_has_accuracies(runs, count);
   tri_html_begin("Comparison of runs", to);
   for (int course = 0; course < TRI_NUM_COURSES; course++) {
@@ -215,14 +243,15 @@ static void write_page(const tri_compared *runs, int64_t count, FILE *to) {
   for (int64_t r = 0; r < count; r++) write_row(&runs[r], r, accuracies, to);
   fputs(
       "</table></div>\n<p>Curves are running means over a fortieth of a run's steps. Rates are medians over the steps "
-      "behind the first few; time is that of steps, without evaluations and saves.</p>\n",
+      "after the first few; time is that of steps, without evaluations and saves.</p>\n",
       to);
+  write_keys(runs, count, keys, to);
   tri_html_end(to);
 }
 
-tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, const char *path) {
+tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, json_t *keys, const char *path) {
   tri_page page;
   TRI_TRY(tri_page_open(&page, path));
-  write_page(runs, count, page.to);
+  write_page(runs, count, keys, page.to);
   return tri_page_close(&page, path);
 }

@@ -5,6 +5,8 @@
 #include "report/metrics.h"
 #include "report/summary.h"
 
+#include <jansson.h>
+
 /* Quantity on the x axis. */
 #define TRI_COURSES(X) X(STEP, step, "steps") X(TOKENS, tokens, "tokens") X(TIME, time, "time spent training")
 #define TRI_COURSE_VALUE(VALUE, name, title) TRI_COURSE_##VALUE,
@@ -26,9 +28,9 @@ typedef struct tri_compared {
  */
 tri_status tri_comparison_draw(const tri_compared *runs, int64_t count, tri_course course, const char *path);
 
-/* LOCAL. Writes a page with the picture of the losses over each course, and with a table; replaces the file at
- * `path`. */
-tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, const char *path);
+/* LOCAL. Writes a page with the picture of the losses over each course, a table of the runs, and one of the keys that
+ * differ (`keys` of tri_differing_keys); replaces the file at `path`. */
+tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, json_t *keys, const char *path);
 
 /* Returns whether any run trains on preference pairs and has accuracies. */
 bool tri_comparison_has_accuracies(const tri_compared *runs, int64_t count);

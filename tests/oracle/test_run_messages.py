@@ -9,6 +9,7 @@ import subprocess
 import xml.etree.ElementTree as xml
 
 import pytest
+import yaml
 from optimizer_runs import GPT2, LLAMA, corpus_of, lines_of, write_run
 from parity import TRIREME, trireme, words_of
 
@@ -164,13 +165,14 @@ def test_doctor_knows_the_best_peak(tmp_path, monkeypatch):
 
 
 def test_how_long_at_least(tmp_path, corpus):
-    """The least time of a run is logged before the first step, computed from the measured peak, and never longer than the run takes. Models with
-    small products have no such line."""
+    """The least time of a run, that of its FLOPs at the measured peak, is logged before the first step. Models with small products have no such
+    line."""
     assert not re.search(r"at that peak|% of peak", told(tmp_path / "small", corpus, keys=dict(steps=30)))
     model = dict(family="llama", num_layers=1, hidden_size=1024, num_heads=4, ffn_size=256, vocab_size=257, max_sequence=24)
     said = told(tmp_path, corpus, keys=dict(steps=3), model=model, layout=dict(micro_batch=6))
     assert re.search(r"3 steps of \S+ tokens in all: at least \S+, at that peak", said)
-    assert float(re.search(r"at least ([\d.]+)s", said)[1]) <= json.loads((tmp_path / "run/summary.json").read_text())["seconds"] + 0.1
+    at_peak = sum(line["mfu"] * line["step_s"] for line in lines_of(tmp_path / "run"))
+    assert float(re.search(r"at least ([\d.]+)s", said)[1]) == pytest.approx(at_peak, abs=0.051)
 
 
 def test_title(tmp_path, corpus):
@@ -202,7 +204,38 @@ def test_compared(runs):
         assert math.isclose(mine["tokens_per_s"], summary["tokens_per_s"], rel_tol=1e-12) and mine["model"] == summary["model"]
         assert statistics.median(line["tokens_per_s"] for line in lines[min(10, len(lines) // 10):]) == pytest.approx(mine["tokens_per_s"], rel=1e-12)
     table = trireme("compare", *runs).stdout.splitlines()
-    assert len(table) == 4 and all(str(run) in line for run, line in zip(runs, table[1:]))
+    assert table[4:6] == ["", "keys that differ"] and all(str(run) in line for run, line in zip(runs, table[1:]))
+
+
+def flat(value, name=""):
+    """The keys of a config.yaml by their full names."""
+    if not isinstance(value, dict):
+        return {name: value}
+    return {key: last for child, part in value.items() for key, last in flat(part, f"{name}.{child}" if name else child).items()}
+
+
+def test_keys_that_differ(tmp_path, runs):
+    """`compare runs/*` leaves out what is not a run, and shows the keys whose values differ, as PyYAML reads them."""
+    folder = runs[0].parent
+    (tmp_path / "refused").mkdir()
+    (tmp_path / "refused/failures.txt").write_text("refused\n")
+    (tmp_path / "study.db").write_text("")
+    done = trireme("compare", *runs, tmp_path / "refused", tmp_path / "study.db")
+    assert done.stdout == trireme("compare", *runs).stdout
+    for name in ("refused", "study.db"):
+        assert f"{tmp_path / name} is left out: it is not a run's output (no metrics.jsonl)" in done.stderr
+    assert sorted(run["run"] for run in json.loads(trireme("compare", folder, "--json").stdout)) == sorted(map(str, runs))
+    configs = [flat(yaml.safe_load((run / "config.yaml").read_text())) for run in runs]
+    differ = [key for key in configs[0] if key not in ("output", "model.name") and any(config[key] != configs[0][key] for config in configs)]
+    assert {"optimizer.steps", "optimizer.lr", "model.family"} <= set(differ)
+    for run, config in zip(json.loads(trireme("compare", *runs, "--json").stdout), configs):
+        assert list(run["differing_keys"]) == differ
+        assert {key: yaml.safe_load(text) for key, text in run["differing_keys"].items()} == {key: config[key] for key in differ}
+    table = done.stdout.split("keys that differ\n")[1]
+    rates = [config["optimizer.lr"] for config in configs]
+    assert re.search(rf"optimizer\.lr +{rates[0]}: {re.escape(f'{runs[0]} {runs[2]}')}\n +{rates[1]}: {re.escape(str(runs[1]))}\n", table) and rates[0] == rates[2]
+    for words, answer in ([[tmp_path / "refused"], "no folder below it has one with a step"], [[tmp_path / "refused", tmp_path / "study.db"], "none of these folders is the output of a run with a step"]):
+        assert answer in subprocess.run([TRIREME, "compare", *map(str, words)], capture_output=True, text=True).stderr
 
 
 @pytest.mark.parametrize("course,last", [("step", 30), ("tokens", 3600), ("time", None)])
@@ -242,7 +275,8 @@ def test_page(tmp_path, runs):
     page = Page()
     page.feed((tmp_path / "all.html").read_text())
     assert page.tags.count("svg") == 3 and "script" not in page.tags and not page.links
-    assert page.tags.count("tr") == 4 and all(str(run) in page.words for run in runs)
+    keys = json.loads(trireme("compare", *runs, "--json").stdout)[0]["differing_keys"]
+    assert page.tags.count("tr") == 4 + 1 + len(keys) and set(keys) <= set(page.words) and all(str(run) in page.words for run in runs)
 
 
 def test_while_a_run_goes_on(tmp_path, runs):
@@ -252,7 +286,7 @@ def test_while_a_run_goes_on(tmp_path, runs):
     (tmp_path / "half/metrics.jsonl").write_bytes(raw[:-20])
     assert json.loads(trireme("compare", tmp_path / "half", "--json").stdout)[0]["steps"] == 11
     (tmp_path / "none").mkdir()
-    for words, answer in (([tmp_path / "none"], "is not a run's output: it has no metrics.jsonl"), ([tmp_path / "nowhere"], "is not a run's output"),
+    for words, answer in (([tmp_path / "none"], "is not a run's output: it has no metrics.jsonl"), ([tmp_path / "nowhere"], "nowhere does not exist"),
                           ([], "which runs?"), ([tmp_path, "--by", "speed"], "--by is step, tokens or time, not `speed`")):
         done = subprocess.run([TRIREME, "compare", *map(str, words)], capture_output=True, text=True)
         assert done.returncode != 0 and answer in done.stderr
