@@ -93,6 +93,45 @@ static tri_status make_node(tri_yaml_tree *tree, const char *source, int line, t
   return TRI_OK;
 }
 
+static void write_quoted(const char *text, FILE *to) {
+  fputc('"', to);
+  for (; *text != '\0'; text++) {
+    if (*text == '"' || *text == '\\') fputc('\\', to);
+    fputc(*text, to);
+  }
+  fputc('"', to);
+}
+
+void tri_yaml_write_text(const char *text, FILE *to) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_-+=@";
+  if (text[0] != '-' && text[0] != '\0' && text[strspn(text, plain)] == '\0') {
+    fputs(text, to);
+  } else {
+    write_quoted(text, to);
+  }
+}
+
+/* The recursion is at most TRI_YAML_MAX_DEPTH deep. */
+/* NOLINTNEXTLINE(misc-no-recursion) */
+void tri_yaml_write_flow(const tri_yaml *node, FILE *to) {
+  const char *brackets = node->kind == TRI_YAML_LIST ? "[]" : "{}";
+  if (node->kind == TRI_YAML_SCALAR) {
+    if (node->quoted) {
+      write_quoted(node->text, to);
+    } else {
+      fputs(node->text, to);
+    }
+    return;
+  }
+  fputc(brackets[0], to);
+  for (const tri_yaml *child = node->first; child != NULL; child = child->next) {
+    if (child->key != NULL) fprintf(to, "%s: ", child->key);
+    tri_yaml_write_flow(child, to);
+    if (child->next != NULL) fputs(", ", to);
+  }
+  fputc(brackets[1], to);
+}
+
 tri_status tri_yaml_make(tri_yaml_tree *tree, const tri_yaml *like, const char *text, tri_yaml **out) {
   tri_yaml *node = NULL;
   TRI_TRY(make_node(tree, like->source, like->line, &node));

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 enum { TRI_YAML_MAX_BYTES = 1 << 20, TRI_YAML_MAX_DEPTH = 16, TRI_YAML_MAX_NODES = 32768 };
 
@@ -67,6 +68,13 @@ bool tri_yaml_is_null(const tri_yaml *node);
 /* Returns whether a text is valid UTF-8 of printable characters on one line, which can be written in double quotes and
  * read back the same. */
 bool tri_yaml_is_printable(const char *text);
+
+/* Writes a text as a scalar: as it is if it reads like a path, a name or a number, otherwise in double quotes. */
+void tri_yaml_write_text(const char *text, FILE *to);
+
+/* Writes a node in YAML's flow form: "[a, b]", "{path: a, weight: 1.0}"; a scalar as it is, in quotes if it had
+ * them. */
+void tri_yaml_write_flow(const tri_yaml *node, FILE *to);
 
 /* Records a failure as "SUBJECT at line 7 of FILE REST". For a node of an option it is "OPTION: SUBJECT REST", without
  * "OPTION: " if the source has no name. The format gives REST, and begins with a blank or a semicolon. Returns

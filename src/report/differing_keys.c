@@ -12,30 +12,13 @@ enum { KEY_BYTES = 256 };
 
 static bool is_left_out(const char *key) { return strcmp(key, "output") == 0 || strcmp(key, "model.name") == 0; }
 
-/* Writes a node as YAML's flow form: "[a, b]", "{path: a, weight: 1.0}". */
-/* NOLINTNEXTLINE(misc-no-recursion) */
-static void write_flow(const tri_yaml *node, FILE *to) {
-  const char *brackets = node->kind == TRI_YAML_LIST ? "[]" : "{}";
-  if (node->kind == TRI_YAML_SCALAR) {
-    fputs(node->text, to);
-    return;
-  }
-  fputc(brackets[0], to);
-  for (const tri_yaml *child = node->first; child != NULL; child = child->next) {
-    if (child->key != NULL) fprintf(to, "%s: ", child->key);
-    write_flow(child, to);
-    if (child->next != NULL) fputs(", ", to);
-  }
-  fputc(brackets[1], to);
-}
-
 /* Returns a node's flow form as a new string; NULL without memory, and if the text is not UTF-8. */
 static json_t *flow_text(const tri_yaml *node) {
   char *text = NULL;
   size_t bytes = 0;
   FILE *to = open_memstream(&text, &bytes);
   if (to == NULL) return NULL;
-  write_flow(node, to);
+  tri_yaml_write_flow(node, to);
   json_t *string = fclose(to) == 0 ? json_string(text) : NULL;
   free(text);
   return string;

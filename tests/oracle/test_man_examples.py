@@ -77,6 +77,8 @@ def copy(folder, *names):
 
 def a_llama(folder):
     """A folder as it is on the hub."""
+    if (folder / "models/Llama-3.2-1B").exists():
+        return
     config = dict(model=dict(family="llama", num_layers=1, hidden_size=16, num_heads=2, ffn_size=32, vocab_size=4096, max_sequence=64),
                   data=dict(train="corpus/train", sequence=16), optimizer=dict(global_batch=1, steps=1, lr=1e-3),
                   layout=dict(micro_batch=1), output="runs/llama")
@@ -112,7 +114,7 @@ def test_examples(pages, folder):
     commands = re.findall(r"^\.BR trireme\\-(\w+) \(1\)$", pages["trireme.1"], re.M)
     assert len(commands) > 15
     # What one example makes, others take.
-    before = {"prepare --chat": a_tokenizer_with_a_template, "prepare --preferences": some_preferences, "import": a_llama, "export": lambda f: copy(f, "runs/gpt2-124m"),
+    before = {"prepare --chat": a_tokenizer_with_a_template, "prepare --preferences": some_preferences, "import": a_llama, "new second": lambda f: (a_llama(f), some_preferences(f)), "export": lambda f: copy(f, "runs/gpt2-124m"),
               "merge": lambda f: copy(f, "runs/code", "runs/maths"), "compare": lambda f: copy(f, "runs/first", "runs/second"),
               "board": lambda f: copy(f, "out/run")}
     first = ["prepare", "train"]

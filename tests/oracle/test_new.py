@@ -23,6 +23,10 @@ def made(tmp_path_factory):
     (folder / "chat.jinja").write_text((ROOT / "examples/finetuning/chat_template.jinja").read_text())
     trireme("prepare", "--chat", "--chat-template", folder / "chat.jinja", "--tokenizer", folder / "model", "--validation", 0.1, "--out", folder / "tuning",
             ROOT / "examples/finetuning/facts.jsonl")
+    record = lambda i: dict(prompt=f"What is {i}?", chosen=f" It is {i}.", rejected=f" Oar {i * 7 % 10}")
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(record(i)) + "\n" for i in range(40)))
+    (folder / "labels.jsonl").write_text("".join(json.dumps(dict(prompt=f"Is {i} odd?", completion=" Yes" if i % 2 else " No", label=i % 3 > 0)) + "\n" for i in range(40)))
+    trireme("prepare", "--preferences", "--tokenizer", folder / "model", "--validation", 0.2, "--out", folder / "pairs", folder / "pairs.jsonl")
     return folder
 
 
@@ -44,6 +48,34 @@ def test_the_file_runs_as_it_is(made, tmp_path, words, data, there):
     assert len((tmp_path / "runs/first/metrics.jsonl").read_text().splitlines()) == 2
     again = trireme("new", "first", *words, "--data", f"{data}/train", cwd=tmp_path, status=2).stderr
     assert "first.yaml exists already; choose another name, or remove it" in again and (tmp_path / "first.yaml").read_text() == text
+
+
+@pytest.mark.parametrize("words, data, there", [
+    (["--lora"], "pairs/train", ["objective: dpo ", "  preferences: pairs/train\n  validation_preferences: pairs/validation\n", "adapter:\n  rank: 16 ", "lr: 2e-05 "]),
+    ([], "pairs/train", ["objective: dpo ", "lr: 2e-06 ", "epochs: 1 "]),
+    (["--qlora"], "pairs.jsonl", ["objective: dpo ", "  preferences: pairs.jsonl\n  sequence:", "  quantise: nf4 "]),
+    (["--objective", "simpo"], "pairs.jsonl", ["objective: simpo "]),
+    ([], "labels.jsonl", ["objective: kto "]),
+])
+def test_preferences(made, tmp_path, words, data, there):
+    for name in ("model", "pairs", "pairs.jsonl", "labels.jsonl"):
+        (tmp_path / name).symlink_to(made / name)
+    trireme("new", "first", "--model", "model", "--data", data, *words, cwd=tmp_path)
+    text = (tmp_path / "first.yaml").read_text()
+    assert all(part in text for part in there) and "  train:" not in text and "samples" not in text, text
+    trireme("train", "first.yaml", "--set", "optimizer.steps=2", "--set", "device=cpu", cwd=tmp_path)
+    assert len((tmp_path / "runs/first/metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_vocabulary_of_the_corpus(made, tmp_path):
+    """A preset with a larger vocabulary gets the corpus's; one with the same or a smaller vocabulary stays a name."""
+    trireme("new", tmp_path / "a.yaml", "--model", "llama-demo", "--data", made / "corpus/train")
+    text = (tmp_path / "a.yaml").read_text()
+    assert "# llama-demo with the vocabulary of the corpus; its own has 4096 tokens\n  family: llama\n" in text and "  vocab_size: 257\n" in text
+    said = trireme("train", tmp_path / "a.yaml", "--set", "optimizer.steps=1", "--set", f"output={tmp_path / 'run'}", "--set", "optimizer.global_batch=1", "--set",
+                   "layout.micro_batch=1").stderr
+    config = json.loads(next((tmp_path / "run/checkpoints").glob("step-*")).joinpath("config.json").read_text())
+    assert config["vocab_size"] == 257 and config["num_hidden_layers"] == 6 and config["tie_word_embeddings"] and "never occur" not in said
 
 
 def test_names_with_blanks(made, tmp_path):
@@ -83,6 +115,11 @@ def test_the_micro_batch_is_the_largest_that_fits(made, tmp_path, layers):
     (["a", "--model", "gpt3-demo", "--data", "corpus/train"], 3, "`gpt3-demo` is not a model preset; did you mean `gpt2-demo`?"),
     (["a", "--model", "gpt2-demo", "--data", "corpus/train", "--lora"], 2, "new: --lora is for the folder of a trained model, but gpt2-demo has no weights"),
     (["a", "--model", "frontier-1t", "--data", "corpus/train"], 6, "frontier-1t does not fit: a rank takes"),
+    (["a", "--model", "gpt2-demo", "--data", "pairs.jsonl"], 2, "new: pairs.jsonl has preferences, from which a trained model learns; --model gpt2-demo has no weights"),
+    (["a", "--model", "model", "--data", "chat.jsonl"], 2, "new: the first record of chat.jsonl is not a preference (`chosen` and `rejected`, or `completion` and `label`)"),
+    (["a", "--model", "model", "--data", "none.jsonl"], 4, "none.jsonl"),
+    (["a", "--model", "model", "--data", "corpus/train", "--objective", "dpo"], 2, "new: --objective dpo is for preferences, and corpus/train has none"),
+    (["a", "--model", "model", "--data", "pairs.jsonl", "--objective", "dppo"], 3, "did you mean `dpo`?"),
     (["a", "b", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: name one run"),
     (["..", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: `..` is not a name; name a run"),
     (["", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: `` is not a name; name a run"),
@@ -90,6 +127,8 @@ def test_the_micro_batch_is_the_largest_that_fits(made, tmp_path, layers):
     (["nowhere/a", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "there is no folder nowhere for the run file"),
 ])
 def test_refused(made, tmp_path, words, status, message):
-    (tmp_path / "corpus").symlink_to(made / "corpus")
+    for name in ("corpus", "pairs.jsonl", "model"):
+        (tmp_path / name).symlink_to(made / name)
+    (tmp_path / "chat.jsonl").symlink_to(ROOT / "examples/finetuning/facts.jsonl")
     assert message in trireme("new", *words, cwd=tmp_path, status=status).stderr
     assert not (tmp_path / "a.yaml").exists()

@@ -282,7 +282,9 @@ SMALL_PLAN = ["plan", "--cluster", "dgx-h100", "--devices", 8, "--global-batch",
 ], ids=lambda words: " ".join(map(str, words))[:40])
 def test_names_and_units_as_people_write_them(typed, plain):
     done, expected = (subprocess.run(words_of(*SMALL_PLAN, *words), capture_output=True, text=True) for words in (typed, plain))
-    assert (done.returncode, done.stdout) == (expected.returncode, expected.stdout) and done.stderr.splitlines()[-1:] == expected.stderr.splitlines()[-1:]
+    assert (done.returncode, done.stdout) == (expected.returncode, expected.stdout)
+    messages = [[line for line in one.stderr.splitlines() if not line.startswith("searching: ")] for one in (done, expected)]  # a busy machine prints progress
+    assert messages[0][-1:] == messages[1][-1:]
 
 
 def test_lengths_of_run_files(tmp_path):

@@ -4,16 +4,22 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system.h"
+#include "chat/preference_forms.h"
 #include "checkpoint/model_source.h"
 #include "cli/cli.h"
+#include "config/yaml.h"
 #include "data/corpus.h"
+#include "data/text_input.h"
 #include "files/file.h"
 #include "files/hub.h"
+#include "files/json_kind.h"
 #include "files/machine.h"
 #include "files/shell_word.h"
 #include "plan/simulate.h"
+#include "run/preference_keys.h"
 #include "train/trainer.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +28,8 @@
 enum { LONGEST_SEQUENCE = 1024, LARGEST_MICRO_BATCH = 16, GLOBAL_BATCH = 16, USUAL_RANK = 16, MOST_RANKS = 64 };
 
 typedef struct new_arguments {
-  const char *name, *model, *data;
-  bool lora;
+  const char *name, *model, *data, *objective; /* objective: NULL if not given */
+  bool lora, qlora;
 } new_arguments;
 
 /* Contents of the file, computed before it is written. */
@@ -32,6 +38,8 @@ typedef struct plan {
   tri_model model;
   tri_machine machine;
   bool fine_tunes, has_mask, bf16, recompute;
+  tri_preferences preferences; /* kind of the data, if these are preferences */
+  int64_t usual_vocab_size;    /* the preset's vocabulary, if `model` has the smaller one of the corpus; otherwise 0 */
   int64_t ranks, sequence, micro_batch;
   size_t bytes, available; /* bytes: predicted memory of one rank; available: memory of the machine */
   char validation[TRI_PATH_BYTES], path[TRI_PATH_BYTES], output[TRI_PATH_BYTES];
@@ -43,8 +51,14 @@ static const tri_option new_options[] = {
      .help =
          "  --model M      a preset, which is trained from the start; or the folder of a trained model, also by its\n"
          "                 name on the Hugging Face hub, which is fine-tuned\n"},
-    {TRI_PATH("data", data), .help = "  --data PREFIX  the prefix of a corpus: corpus/train\n"},
+    {TRI_PATH("data", data),
+     .help =
+         "  --data PREFIX  the prefix of a corpus: corpus/train; with a corpus of preferences, or a .jsonl file of\n"
+         "                 them, the run learns by DPO, or by KTO if single answers have labels\n"},
+    {TRI_TEXT("objective", objective),
+     .help = "  --objective N  another loss of preferences: ipo, simpo, orpo, ... (trireme help objective.name)\n"},
     {TRI_FLAG("lora", lora), .help = "  --lora         train an adapter instead of all parameters\n"},
+    {TRI_FLAG("qlora", qlora), .help = "  --qlora        the same, with the frozen matrices in 4 bits (NF4)\n"},
     {0}};
 
 static tri_status new_parse(int count, char **arguments, new_arguments *out) {
@@ -55,6 +69,7 @@ static tri_status new_parse(int count, char **arguments, new_arguments *out) {
     return tri_fail(TRI_BAD_USAGE, "new: name one run, whose file is NAME.yaml; see trireme new --help");
   }
   out->name = arguments[first];
+  out->lora = out->lora || out->qlora;
   if (out->model == NULL) {
     return tri_fail(TRI_BAD_USAGE, "new: --model is missing, for example --model gpt2-124m or --model Qwen/Qwen3-0.6B");
   }
@@ -97,17 +112,49 @@ static tri_status find_names(plan *p) {
   return tri_fail(TRI_BAD_USAGE, "%s exists already; choose another name, or remove it", p->path);
 }
 
-/* Checks that the training corpus is one of text, and finds the corpus `validation` in the same folder, if there is
- * one. */
+/* Finds which kind of preferences the first record of a JSON file has. */
+static tri_status find_form(plan *p) {
+  const char *path = p->given->data;
+  tri_text_input *input = NULL;
+  tri_text_block block = {0};
+  const tri_preference_form *form = NULL;
+  json_t *record = NULL;
+  TRI_TRY(tri_text_input_create(&path, 1, TRI_DOCUMENT_FILE, &input));
+  tri_text_input_limit(input, 1);
+  tri_status status = tri_text_input_next(input, &block);
+  if (status == TRI_OK && block.num_pieces > 0) {
+    record = json_loadb(block.text + block.pieces[0].offset, block.pieces[0].bytes, JSON_ALLOW_NUL, NULL);
+  }
+  if (status == TRI_OK) tri_json_drop_nulls(record);
+  if (status == TRI_OK && (!json_is_object(record) || tri_preference_form_of(record, &form) != TRI_OK)) {
+    status = tri_fail(TRI_BAD_USAGE,
+                      "new: the first record of %s is not a preference (`chosen` and `rejected`, or `completion` and "
+                      "`label`); texts and conversations become a corpus first: trireme prepare, with --chat for "
+                      "conversations",
+                      path);
+  }
+  if (status == TRI_OK) p->preferences = form->answers[1] == NULL ? TRI_PREFERENCES_LABELS : TRI_PREFERENCES_PAIRS;
+  json_decref(record);
+  tri_text_input_destroy(input);
+  return status;
+}
+
+/* Finds what the data are: text, conversations or preferences. Also finds the corpus `validation` in the same folder,
+ * if there is one. */
 static tri_status find_corpus(plan *p) {
   tri_corpus *corpus = NULL;
   char index[TRI_PATH_BYTES];
   const char *slash = strrchr(p->given->data, '/');
+  if (tri_preferences_are_text(p->given->data)) return find_form(p);
   TRI_TRY(tri_corpus_open(p->given->data, &corpus));
   p->has_mask = tri_corpus_has_mask(corpus);
-  const tri_status status = tri_corpus_want_text(corpus);
+  p->preferences = tri_corpus_preferences(corpus);
+  const int64_t vocab_size = tri_corpus_vocab_size(corpus);
+  if (!p->fine_tunes && vocab_size > 0 && vocab_size < p->model.vocab_size) {
+    p->usual_vocab_size = p->model.vocab_size;
+    p->model.vocab_size = vocab_size;
+  }
   tri_corpus_close(corpus);
-  TRI_TRY(status);
   snprintf(p->validation, sizeof p->validation, "%.*svalidation", slash == NULL ? 0 : (int)(slash - p->given->data) + 1,
            p->given->data);
   TRI_TRY(tri_path_with(index, p->validation, ".idx"));
@@ -128,6 +175,24 @@ static tri_status find_model(plan *p) {
   return TRI_OK;
 }
 
+/* Checks that the model, the data and --objective go together. */
+static tri_status check_objective(const plan *p) {
+  const char *objective = p->given->objective;
+  if (p->preferences != TRI_PREFERENCES_NONE && !p->fine_tunes) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "new: %s has preferences, from which a trained model learns; --model %s has no weights, so name "
+                    "the folder of a model",
+                    p->given->data, p->given->model);
+  }
+  if (p->preferences == TRI_PREFERENCES_NONE && objective != NULL && strcmp(objective, "cross_entropy") != 0) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "new: --objective %s is for preferences, and %s has none; `trireme prepare --preferences` makes a "
+                    "corpus of them, and --data also takes their .jsonl file",
+                    objective, p->given->data);
+  }
+  return TRI_OK;
+}
+
 static tri_status find_machine(plan *p) {
   TRI_TRY(tri_machine_read("/", &p->machine));
   p->available = tri_system_memory_of_node();
@@ -140,6 +205,7 @@ static tri_status find_machine(plan *p) {
 /* Returns the learning rate. For training from scratch it is that of Kaplan et al. 2020 (appendix D.6), 0.003239 -
  * 0.0001395 ln N, where N is the number of parameters; for fine-tuning it is a usual one. */
 static double rate_of(const plan *p) {
+  if (p->preferences != TRI_PREFERENCES_NONE) return p->given->lora ? 2e-5 : 2e-6;
   if (p->given->lora) return 2e-4;
   if (p->fine_tunes) return 1e-5;
   const double rate = 0.003239 - 0.0001395 * log(tri_model_num_parameters(&p->model));
@@ -159,34 +225,72 @@ static void write_head(const plan *p, FILE *to) {
   fprintf(to, "#\n# `trireme help run` says every key; --set KEY=VALUE changes one for a run.\n");
 }
 
-/* Writes a key and its value. The value is in quotes if it has characters that are special in YAML. */
+/* Writes a key and its value. */
 static void write_value(const char *key, const char *value, FILE *to) {
-  const bool plain = value[0] != '-' && strspn(value,
-                                               "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                               "./_-+=@") == strlen(value);
-  fprintf(to, "%s: %s", key, plain ? "" : "\"");
-  for (const char *at = value; *at != '\0'; at++) {
-    if (*at == '"' || *at == '\\') fputc('\\', to);
-    fputc(*at, to);
-  }
-  fprintf(to, plain ? "\n" : "\"\n");
+  fprintf(to, "%s: ", key);
+  tri_yaml_write_text(value, to);
+  fputc('\n', to);
 }
 
-static void write_file(const plan *p, FILE *to) {
-  const double rate = rate_of(p);
-  write_head(p, to);
-  write_value(p->fine_tunes ? "init" : "model", p->given->model, to);
+/* Writes the keys of a preset with the corpus's vocabulary in place of its own. */
+static tri_status write_smaller_model(const plan *p, FILE *to) {
+  tri_yaml_tree *tree = NULL;
+  tri_yaml *mapping = NULL;
+  const tri_yaml reference = {.kind = TRI_YAML_SCALAR, .text = p->given->model, .source = "--model"};
+  TRI_TRY(tri_yaml_create(&tree));
+  const tri_status status = tri_model_source_expand(tree, &reference, &mapping);
+  fprintf(to, "model:                             # %s with the vocabulary of the corpus; its own has %ld tokens\n",
+          p->given->model, (long)p->usual_vocab_size);
+  for (const tri_yaml *key = status == TRI_OK ? mapping->first : NULL; key != NULL; key = key->next) {
+    if (strcmp(key->key, "name") == 0) continue;
+    fprintf(to, "  %s: ", key->key);
+    if (strcmp(key->key, "vocab_size") == 0) {
+      fprintf(to, "%ld", (long)p->model.vocab_size);
+    } else {
+      tri_yaml_write_flow(key, to);
+    }
+    fputc('\n', to);
+  }
+  tri_yaml_destroy(tree);
+  return status;
+}
+
+static void write_data(const plan *p, FILE *to) {
+  const bool preferences = p->preferences != TRI_PREFERENCES_NONE;
+  if (preferences) {
+    const char *usual = p->preferences == TRI_PREFERENCES_LABELS ? "kto" : "dpo";
+    fprintf(to, "\nobjective: %-24s # the loss of preferences; `trireme help objective.name` lists the others\n",
+            p->given->objective == NULL ? usual : p->given->objective);
+  }
   fprintf(to, "\ndata:\n");
-  write_value("  train", p->given->data, to);
-  if (p->validation[0] != '\0') write_value("  validation", p->validation, to);
-  fprintf(to, "  sequence: %-22ld # tokens of a sample; the model has at most %ld\n\n", (long)p->sequence,
+  write_value(preferences ? "  preferences" : "  train", p->given->data, to);
+  if (p->validation[0] != '\0') {
+    write_value(preferences ? "  validation_preferences" : "  validation", p->validation, to);
+  }
+  fprintf(to, "  sequence: %-22ld # tokens of a sample; the model has at most %ld\n", (long)p->sequence,
           (long)p->model.max_sequence);
+  if (preferences)
+    fprintf(to, "  too_long: truncate_prompt        # longer pairs lose the beginning of their prompts\n");
+}
+
+static tri_status write_file(const plan *p, FILE *to) {
+  const double rate = rate_of(p);
+  const bool preferences = p->preferences != TRI_PREFERENCES_NONE;
+  write_head(p, to);
+  if (p->usual_vocab_size > 0) {
+    TRI_TRY(write_smaller_model(p, to));
+  } else {
+    write_value(p->fine_tunes ? "init" : "model", p->given->model, to);
+  }
+  write_data(p, to);
   if (p->given->lora) {
-    fprintf(to, "adapter:\n  rank: %-26d # LoRA beside all matrices of the layers\n  alpha: %d\n\n", USUAL_RANK,
+    fprintf(to, "\nadapter:\n  rank: %-26d # LoRA beside all matrices of the layers\n  alpha: %d\n", USUAL_RANK,
             2 * USUAL_RANK);
   }
+  if (p->given->qlora)
+    fprintf(to, "  quantise: nf4                    # the frozen matrices of the layers in 4 bits\n");
   fprintf(to,
-          "layout:\n  micro_batch: %-19ld # sequences of one forward pass: the most that fits, up to global_batch\n",
+          "\nlayout:\n  micro_batch: %-19ld # sequences of one forward pass: the most that fits, up to global_batch\n",
           (long)p->micro_batch);
   if (p->recompute)
     fprintf(to, "  recompute: full                  # activations are computed twice, to save memory\n");
@@ -195,13 +299,15 @@ static void write_file(const plan *p, FILE *to) {
           "  epochs: %-24d # passes over the corpus; or `steps:` in its place\n"
           "  lr: %-28.2g # the highest rate; if the loss rises, a lower one\n"
           "  warmup: %-24d # steps in which the rate rises\n  min_lr: %.2g\n",
-          GLOBAL_BATCH, p->fine_tunes ? 3 : 1, rate, p->fine_tunes ? 10 : 100, rate / 10);
+          GLOBAL_BATCH, p->fine_tunes && !preferences ? 3 : 1, rate, p->fine_tunes ? 10 : 100, rate / 10);
   if (p->fine_tunes) fprintf(to, "  weight_decay: 0.0\n");
   fprintf(to, "\nprecision: %s\n", p->bf16 ? "bf16" : "fp32");
   if (p->validation[0] != '\0') fprintf(to, "evaluation: {every: 50, sequences: 64}\n");
   fprintf(to, "checkpoint: {every: 100, keep: 2%s}\n", p->validation[0] != '\0' ? ", best: true" : "");
-  if (p->has_mask) fprintf(to, "# samples: {chat: [\"Hello!\"]}        # what each checkpoint answers\n");
+  if (p->has_mask && !preferences)
+    fprintf(to, "# samples: {chat: [\"Hello!\"]}        # what each checkpoint answers\n");
   write_value("output", p->output, to);
+  return TRI_OK;
 }
 
 /* ---- what fits --------------------------------------------------------------------------------------------------- */
@@ -211,12 +317,9 @@ static tri_status print_file(const plan *p, char **out) {
   size_t bytes = 0;
   FILE *to = open_memstream(&text, &bytes);
   if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a run file");
-  write_file(p, to);
-  if (fclose(to) != 0) {
-    free(text);
-    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a run file");
-  }
-  const tri_status status = tri_strdup(text, out);
+  tri_status status = write_file(p, to);
+  if (fclose(to) != 0) status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a run file");
+  if (status == TRI_OK) status = tri_strdup(text, out);
   free(text);
   return status;
 }
@@ -264,6 +367,7 @@ static tri_status new_run(int count, char **arguments) {
   tri_status status = find_names(p);
   if (status == TRI_OK) status = find_model(p);
   if (status == TRI_OK) status = find_corpus(p);
+  if (status == TRI_OK) status = check_objective(p);
   if (status == TRI_OK) status = find_machine(p);
   if (status == TRI_OK) status = find_micro_batch(p);
   if (status == TRI_OK) status = print_file(p, &text);
@@ -282,14 +386,16 @@ const tri_command tri_command_new = {
     .name = "new",
     .summary = "write a run file for this machine",
     .usage =
-        "usage: trireme new NAME --model M --data PREFIX [--lora]\n"
+        "usage: trireme new NAME --model M --data PREFIX [--lora | --qlora] [--objective N]\n"
         "\n"
         "Writes NAME.yaml, a commented run file to begin with. Its micro-batch is the largest that fits into this\n"
-        "machine's memory, by the memory plan; nothing is measured. A file that exists is not replaced.\n"
+        "machine's memory, by the memory plan; nothing is measured. If a preset has a larger vocabulary than the\n"
+        "corpus, the run has that of the corpus. A file that exists is not replaced.\n"
         "\n",
     .examples =
         "\n"
-        "example: trireme new first --model gpt2-demo --data corpus/train\n",
+        "example: trireme new first --model gpt2-demo --data corpus/train\n"
+        "         trireme new second --model models/Llama-3.2-1B --data pairs.jsonl --qlora\n",
     .options = new_options,
     .run = new_run,
 };
