@@ -81,10 +81,10 @@ static const other_name_row rows[] = {
     {"steps", "max_steps num_steps total_steps training_steps train_steps train_iters max_iters iterations iters"},
     {"optimizer.epochs", "num_epochs num_train_epochs epoch max_epochs"},
     {"lr", "learning_rate max_lr peak_lr base_lr"},
+    {"min_lr_ratio", "min_lr_rate cosine_min_lr_ratio min_lr_factor lr_min_ratio min_lr_fraction"},
+    {"warmup_ratio", "lr_warmup_fraction warmup_fraction lr_warmup_ratio"},
     {"min_lr", "min_learning_rate lr_min minimum_lr final_lr"},
-    {"warmup",
-     "warmup_steps warmup_iters num_warmup_steps lr_warmup_steps lr_warmup_iters warmup_ratio "
-     "lr_warmup_fraction"},
+    {"warmup", "warmup_steps warmup_iters num_warmup_steps lr_warmup_steps lr_warmup_iters"},
     {"optimizer.decay", "lr_scheduler lr_scheduler_type lr_schedule lr_decay_style scheduler schedule"},
     {"decay_fraction", "decay_ratio"},
     {"optimizer.name", "optim optimizer_type type algorithm"},

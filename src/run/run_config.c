@@ -24,6 +24,7 @@
 #include "run/named_metrics.h"
 #include "run/preference_keys.h"
 #include "run/rollout_keys.h"
+#include "run/run_length.h"
 #include "schedule/layout_config.h"
 
 #include <assert.h>
@@ -68,10 +69,16 @@ static const tri_config_key optimizer_keys[] = {
      .help = "instead of steps: passes over the samples of data.train, such as 3 or 0.5; steps are rounded up"},
     {NUMBER("lr", optimizer.lr), NOT_NEGATIVE, .example = "6.0e-4", .help = "highest learning rate"},
     {COUNT("warmup", optimizer.warmup, 0, MOST_STEPS), .fallback = "0",
+     .follows = offsetof(tri_run_config, optimizer.warmup_ratio),
      .help = "warm-up: steps in which the learning rate rises to `lr`"},
+    {NUMBER("warmup_ratio", optimizer.warmup_ratio), .range = {.low = 0, .high = 1, .open_low = true},
+     .derived = "(warmup)", .optional = true, .help = "instead of warmup: the fraction of all steps, rounded up"},
     {CHOICE("decay", optimizer.decay, decays), .fallback = "cosine",
      .help = "learning-rate schedule after the warm-up"},
-    {NUMBER("min_lr", optimizer.min_lr), NOT_NEGATIVE, .fallback = "0.0", .help = "learning rate at the end"},
+    {NUMBER("min_lr", optimizer.min_lr), NOT_NEGATIVE, .fallback = "0.0",
+     .follows = offsetof(tri_run_config, optimizer.min_lr_ratio), .help = "learning rate at the end"},
+    {NUMBER("min_lr_ratio", optimizer.min_lr_ratio), .range = {.low = 0, .high = 1, .open_low = true},
+     .derived = "(min_lr)", .optional = true, .help = "instead of min_lr: the rate at the end as a fraction of `lr`"},
     {NUMBER("decay_fraction", optimizer.decay_fraction), .fallback = "0.2",
      .range = {.low = 0, .high = 1, .open_low = true},
      .help = "wsd: fraction of the steps, at the end, in which the rate falls"},
@@ -556,77 +563,6 @@ static void untie(bool tied_is_said, tri_run_config *c) {
   }
 }
 
-/* Returns a count as it is written in the file; 0 if it is missing or not a count. */
-static int64_t number_in(const tri_yaml *section, const char *key) {
-  const tri_yaml *value = section == NULL || section->kind != TRI_YAML_MAPPING ? NULL : tri_yaml_find(section, key);
-  if (value == NULL || value->kind != TRI_YAML_SCALAR) return 0;
-  int64_t number = 0;
-  return tri_whole_number(value->text, &number) && number > 0 && number < MOST_STEPS ? number : 0;
-}
-
-/* The length of a run as written in its file, before options are applied. */
-typedef struct written_length {
-  const tri_yaml *steps_node, *epochs_node;
-  int64_t steps, warmup;
-} written_length;
-
-static tri_yaml *optimizer_of(const tri_yaml *root) {
-  if (root->kind != TRI_YAML_MAPPING) return NULL; /* tri_config_read reports this */
-  tri_yaml *optimizer = tri_yaml_find(root, "optimizer");
-  if (optimizer == NULL || optimizer->kind != TRI_YAML_MAPPING) return NULL;
-  return optimizer;
-}
-
-static const tri_yaml *given(const tri_yaml *section, const char *key) {
-  const tri_yaml *value = section == NULL ? NULL : tri_yaml_find(section, key);
-  return value == NULL || tri_yaml_is_null(value) ? NULL : value;
-}
-
-static written_length length_written(const tri_yaml *root) {
-  const tri_yaml *optimizer = optimizer_of(root);
-  return (written_length){given(optimizer, "steps"), given(optimizer, "epochs"), number_in(optimizer, "steps"),
-                          number_in(optimizer, "warmup")};
-}
-
-/* Checks that steps and epochs are not both given. If an option sets one of them, it replaces the other one, which is
- * from the file. */
-static tri_status choose_length(const tri_yaml *root, const written_length *written) {
-  tri_yaml *optimizer = optimizer_of(root);
-  const tri_yaml *steps = given(optimizer, "steps"), *epochs = given(optimizer, "epochs");
-  if (steps == NULL || epochs == NULL) return TRI_OK;
-  const bool old_steps = steps == written->steps_node, old_epochs = epochs == written->epochs_node;
-  if (old_steps != old_epochs) {
-    tri_yaml_remove(optimizer, old_steps ? "steps" : "epochs");
-    return TRI_OK;
-  }
-  return tri_yaml_fail(epochs, "`optimizer.epochs`",
-                       " and optimizer.steps both set the length of the run; keep one of them");
-}
-
-static tri_status check_length(const tri_yaml *root, const tri_run_config *c) {
-  if (c->optimizer.steps > 0 || c->optimizer.epochs > 0) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`optimizer.steps` is missing from %s; add `steps:` under `optimizer:`, for example `steps: 500`, or "
-                  "`epochs:`, for example `epochs: 3`",
-                  root->source);
-}
-
-/* Sets warmup_share. It applies if an option or epochs make the run shorter than the warm-up in its file. It is the
- * fraction of the file's steps that are warm-up, or a tenth if the file has no steps. */
-static void find_warmup_share(const written_length *written, tri_run_config *c) {
-  const bool shortened =
-      written->epochs_node != NULL || c->optimizer.epochs > 0 || written->steps != c->optimizer.steps;
-  if (!shortened || written->warmup == 0 || c->optimizer.warmup != written->warmup) return;
-  if (written->steps > 0 && written->warmup > written->steps) return;
-  c->optimizer.warmup_share = written->steps > 0 ? (double)written->warmup / (double)written->steps : 0.1;
-}
-
-static void shorten_warmup(tri_run_config *c) {
-  if (c->optimizer.warmup <= c->optimizer.steps || c->optimizer.warmup_share == 0) return;
-  c->optimizer.warmup_asked = c->optimizer.warmup;
-  c->optimizer.warmup = (int64_t)(c->optimizer.warmup_share * (double)c->optimizer.steps);
-}
-
 /* Computes the number of steps of the whole run. If all steps had the same batch, the result does not depend on the
  * current step, to the last bit. */
 static double steps_of_epochs(const tri_run_config *c, int64_t samples, int64_t step, int64_t seen) {
@@ -644,11 +580,7 @@ tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples, int64_
                     "`optimizer.epochs` %g of %" PRId64 " samples are %.0f steps; at most %d can be made",
                     c->optimizer.epochs, samples, steps, MOST_STEPS);
   }
-  c->optimizer.steps = (int64_t)steps;
-  /* Undo the scaling to an earlier number of steps. */
-  if (c->optimizer.warmup_asked > 0) c->optimizer.warmup = c->optimizer.warmup_asked;
-  c->optimizer.warmup_asked = 0;
-  shorten_warmup(c);
+  tri_run_length_set_steps(c, (int64_t)steps);
   TRI_TRY(check_rates(c));
   return check_sizes(c);
 }
@@ -668,21 +600,20 @@ static tri_status pin_names(tri_run_config *c) {
 
 static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *const *overrides, int64_t num_overrides,
                             tri_run_config *out) {
-  const written_length written = length_written(root);
+  const tri_written_length written = tri_run_length_written(root);
   for (int64_t i = 0; i < num_overrides; i++) TRI_TRY(tri_config_set(&run_table, tree, root, overrides[i]));
-  TRI_TRY(choose_length(root, &written));
+  TRI_TRY(tri_run_length_choose(root, &written));
   const bool tied_is_said = says_tied(root);
   TRI_TRY(set_model_of_init(tree, root));
   TRI_TRY(tri_rollout_keys_prepare(tree, root));
   TRI_TRY(tri_preference_keys_stand_in(tree, root));
   tri_objective_config_begin(&out->objective);
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
-  TRI_TRY(check_length(root, out));
+  TRI_TRY(tri_run_length_check(root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
   untie(tied_is_said, out);
   TRI_TRY(pin_names(out));
-  find_warmup_share(&written, out);
-  if (out->optimizer.steps > 0) shorten_warmup(out);
+  tri_run_length_finish(&written, out);
   TRI_TRY(tri_config_blame(root, finish_sources(out)));
   if (out->data.sequence == 0) {
     const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";

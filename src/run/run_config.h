@@ -89,7 +89,9 @@ typedef struct tri_run_config {
     double epochs;         /* passes over the samples of the only corpus; 0: `steps` is given */
     int64_t epoch_samples; /* number of samples of an epoch; 0 until tri_run_config_count_steps */
     double lr, min_lr;
+    double min_lr_ratio; /* min_lr / lr as given; 0: min_lr is given */
     int64_t warmup;
+    double warmup_ratio;  /* warmup / steps as given; 0: warmup is given */
     double warmup_share;  /* fraction of the steps that is warm-up if the warm-up is longer than the run; 0: such a
                              warm-up is refused */
     int64_t warmup_asked; /* warm-up before it was scaled to a shortened run; 0: not scaled */
