@@ -61,7 +61,7 @@ static tri_status read_normalizer(const char *where, const json_t *object, int d
   return TRI_OK;
 }
 
-/* Older files have add_prefix_space; false means prepend_scheme "never". */
+/* Also reads add_prefix_space of older files; false means prepend_scheme "never". */
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out) {
   const char *mark = NULL, *scheme = NULL;
   bool prefix = true;
