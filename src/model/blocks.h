@@ -106,11 +106,12 @@ tri_status tri_blocks_check(const tri_model *model);
 double tri_blocks_layer_weights(const tri_model *model, int64_t layer);
 /* Appends the parameters of a model to a table, except layers that the table leaves out (tri_parameter_table_lacks). */
 tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *table);
-/* Append calls to a list. tri_blocks_begin computes the input of the first layer from the tokens and sets *x to its
- * slot. tri_blocks_append computes one layer from slot *x and sets *x to the slot of its output. tri_blocks_end
- * computes the input of the output projection from slot x. `positions`: maximum number of tokens of a sequence. */
+/* Appends the calls that compute the input of the first layer from the tokens, and sets *x to its slot. `positions`:
+ * maximum number of tokens of a sequence. */
 tri_status tri_blocks_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x);
+/* Appends the calls that compute one layer from slot *x, and sets *x to the slot of its output. */
 tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x);
+/* Appends the calls that compute the input of the output projection from slot x. */
 tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, tri_blocks_head *out);
 
 #endif

@@ -11,7 +11,8 @@
 #define TRI_PREFERENCE_LABEL_SMOOTHING 0.0
 #define TRI_PREFERENCE_SIMPO_GAMMA 0.5
 #define TRI_PREFERENCE_DISCOPOP_TAU 0.05
-#define TRI_PREFERENCE_WEIGHT 1.0 /* weight of desirable completions, and of undesirable ones */
+#define TRI_PREFERENCE_WEIGHT                                                                                          \
+  1.0 /* both the weight of desirable completions and the weight of undesirable completions */
 
 typedef struct tri_preference_rules {
   const char *name; /* name in run files                                                                  */

@@ -282,7 +282,7 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
 }
 
 /* Sets the flags of an added token of tokenizer.json to those of added_tokens_decoder if they differ, because
- * transformers adds the token a second time with the latter. */
+ * transformers adds the token a second time with the flags of added_tokens_decoder. */
 static tri_status set_flags(const char *file, const extra *one, json_t *root, bool *changed) {
   static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
   const json_t *list = json_object_get(root, "added_tokens");

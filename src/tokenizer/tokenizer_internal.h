@@ -17,8 +17,8 @@ struct tri_tokenizer {
   tri_pretokenizer pretokenizer;
   tri_added_token *added;
   int64_t added_count;
-  tri_added_matcher raw, normal; /* raw: matcher of the added tokens that are searched before normalization; normal: of
-                                    those searched after it */
+  tri_added_matcher raw, normal; /* raw: matcher of the added tokens that are searched before normalization; normal:
+                                    matcher of the added tokens that are searched after normalization */
   tri_text_steps normalizer;     /* changes text between the two searches */
   tri_text_steps spaces;         /* changes the remaining plain text: Metaspace */
   tri_joins joins;               /* used with a vocabulary of characters */

@@ -1,5 +1,5 @@
-/* The normalizer and the pre-tokenizer of a tokenizer.json, as steps and stages. The ones of usual BPE
- * vocabularies are supported; others are refused by name, because ignoring them would give wrong ids. */
+/* The normalizer and the pre-tokenizer of a tokenizer.json, as steps and stages. The kinds that usual BPE vocabularies
+ * have are supported; other kinds are refused by name, because ignoring them would give wrong ids. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "tokenizer/utf8.h"
