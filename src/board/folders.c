@@ -74,7 +74,7 @@ static unsigned char type_of(int folder, const struct dirent *entry) {
   return IFTODT(found.st_mode);
 }
 
-/* The recursion is at most TRI_FOUND_MOST_DEPTH deep. */
+/* Adds the items in a folder and below it. The recursion is at most TRI_FOUND_MOST_DEPTH deep. */
 /* NOLINTNEXTLINE(misc-no-recursion) */
 static tri_status search_folder(const char *root, const char *folder, int depth, tri_found_list *out) {
   int file = -1;

@@ -66,8 +66,9 @@ void tri_board_unlock(tri_board *board);
 typedef enum tri_board_state { TRI_BOARD_STATES(TRI_BOARD_STATE) TRI_NUM_BOARD_STATES } tri_board_state;
 #undef TRI_BOARD_STATE
 
-/* Return the state of a run, and the name of a state. */
+/* Returns the state of a run. */
 tri_board_state tri_board_state_of(const tri_board_item *run);
+/* Returns the name of a state, such as "ended early". */
 const char *tri_board_state_name(tri_board_state state);
 
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */

@@ -60,7 +60,8 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
 }
 
 /* Returns whether the value has an attribute in Python that this program does not support. Jinja's sandbox hides
- * attributes that change a value, so they are undefined in Jinja, too. Those of dicts are listed nevertheless, because
+ * attributes that change a value, so they are undefined in Jinja, too. Such attributes of dicts are listed
+ * nevertheless, because
  * `.pop` of a dict usually means a key. */
 static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   static const char strings[] =
@@ -199,7 +200,8 @@ static tri_status slice_bound(tri_chat_renderer *renderer, const tri_chat_node *
   return TRI_OK;
 }
 
-/* Returns a slice's bound as Python's slice.indices: a negative one counts from the end; one outside is clamped. */
+/* Returns a slice's bound by the rules of Python's slice.indices: a negative bound counts from the end, and a bound
+ * outside the list is clamped. */
 static int64_t bound_of(bool given, int64_t bound, int64_t otherwise, int64_t count, bool backwards) {
   int64_t least = backwards ? -1 : 0, most = backwards ? count - 1 : count;
   if (!given) return otherwise;

@@ -21,7 +21,7 @@ typedef struct tri_chat_form {
   const char *name;
   const char *keys[TRI_CHAT_FORM_KEYS + 1];     /* keys of a record of this form; NULL after the last */
   const char *optional[TRI_CHAT_FORM_KEYS + 1]; /* keys that a record of this form may also have */
-  /* Reads a record that has the keys. `key` is tri_chat_reading.key. */
+  /* Reads a record that has the keys. `key`: tri_chat_reading.key, or keys[0] if that is NULL. */
   tri_status (*read)(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out);
   bool takes_key; /* tri_chat_reading.key may be given */
   /* Finds the question of a record, without its answer: the user's text, or messages. NULL: not supported. */
@@ -36,7 +36,8 @@ const char *tri_chat_form_names(void);
 /* Finds the form of a record, which must be an object. If how->form is given, it is that form. Else, if how->key is
  * given, it is prompt-completion for the key "prompt", and messages for any other key. Else it is the only form whose
  * keys the record has. Fails with TRI_BAD_FILE if the record lacks the form's keys, or if no form or several forms
- * match. Error messages name keys; the caller adds file and line. */
+ * match, and with TRI_UNSUPPORTED for a record of preferences (`chosen` and `rejected`). Error messages name keys; the
+ * caller adds file and line. */
 tri_status tri_chat_form_of(const json_t *root, const tri_chat_reading *how, const tri_chat_form **out);
 
 /* Finds the form whose question (keys[0]) a record has, with any key for the answer. Sets *out to NULL if there is no

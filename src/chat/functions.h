@@ -49,9 +49,10 @@ tri_status tri_chat_run(const tri_chat_call *call, tri_chat_value *out);
 
 /* Returns argument number `index`, by position or name; `otherwise` if it is not given. */
 tri_chat_value tri_chat_argument(const tri_chat_call *call, int32_t index, tri_chat_value otherwise);
-/* Return an argument that must be a string (made flat), or an integer. */
+/* Returns an argument that must be a string, as a flat string. */
 tri_status tri_chat_argument_text(const tri_chat_call *call, int32_t index, tri_chat_value otherwise,
                                   tri_chat_value *out);
+/* Returns an argument that must be an integer. */
 tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t *out);
 /* Returns a flag of one of Python's own functions; false if it is not given. It must be true, false or a small integer,
  * since versions of Python differ in the other values that they accept. */

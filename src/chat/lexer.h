@@ -31,7 +31,8 @@ typedef struct tri_chat_lexer {
   int32_t line, column;
   tri_chat_arena *arena;
   bool in_tag, in_block;
-  bool line_starts; /* the last tag removed the newline after it */
+  bool line_starts; /* the text at `at` begins a line: at the beginning of the source, or behind a tag that removed the
+                       newline after it */
   int32_t brackets;
 } tri_chat_lexer;
 

@@ -86,7 +86,8 @@ static tri_status check_last(const tri_chat_conversation *c, const char *key) {
 /* ---- conversations ----------------------------------------------------------------------------------------------- */
 
 /* Adds the record's `system` to the conversation of the answer `key`. tri_chat_messages_add_system replaces the member
- * by a message, so this moves the message to another key of the tree and restores the member for the other answer. */
+ * by a message, so this function moves the message to another key of the tree and restores the member for the other
+ * answer. */
 static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *first, const char *key,
                              tri_chat_conversation *to) {
   char keep[80];
@@ -178,7 +179,7 @@ static tri_status same_answers(void) {
   return tri_fail(TRI_BAD_FILE, "`chosen` and `rejected` are the same answer, which is not a preference" OR_SKIP);
 }
 
-/* Reads two texts or two conversations with a common begin. */
+/* Reads two texts or two conversations with a common beginning. */
 static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                               tri_preference *out) {
   json_t *chosen = json_object_get(root, "chosen"), *rejected = json_object_get(root, "rejected");

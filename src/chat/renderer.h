@@ -38,9 +38,11 @@ struct tri_chat_renderer {
   tri_chat_flow flow;
 };
 
-/* Evaluate an expression; execute a statement; and call a macro, whose printed text is *out. */
+/* Evaluates an expression. */
 tri_status tri_chat_evaluate(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out);
+/* Executes a statement. */
 tri_status tri_chat_execute(tri_chat_renderer *renderer, const tri_chat_node *node);
+/* Calls a macro. *out is the text that it printed. */
 tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node *macro, const tri_chat_call *call,
                                tri_chat_value *out);
 

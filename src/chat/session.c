@@ -16,13 +16,14 @@
 struct tri_chat_session {
   const tri_chat_format *format;
   tri_chat_renderer *renderer, *tools_renderer;
-  tri_chat_rendered whole, before, behind; /* whole: all messages; before: the messages before an answer; behind: those
-                                              up to and including the answer */
+  tri_chat_rendered whole, before, behind; /* whole: all messages; before: the messages before an answer; behind: the
+                                              messages up to and including the answer */
   tri_chat_arena arena;
   tri_chat_value *variables;
   int32_t variable_room;
   int64_t work; /* number of bytes rendered for this conversation */
-  /* Parts of the last found answer in `whole`: before, and after, the bytes that were copied from its message. */
+  /* before_last: part of the last found answer in `whole` before the bytes that were copied from its message;
+   * behind_last: part after these bytes. */
   tri_chat_span before_last, behind_last;
   bool has_pattern;
   tri_chat_span *answers;

@@ -43,7 +43,7 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
                                  const char *text, size_t bytes, tri_chat_answered *out);
 
 /* Renders the prompt for an answer to {"messages": [...]} (add_generation_prompt). The session owns the text until the
- * next call. */
+ * next call. Fails with TRI_BAD_USAGE if the format has no template. */
 tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes);
 
 /* How tri_chat_session_prompt_as renders messages, with the names of transformers' apply_chat_template. */
@@ -58,7 +58,8 @@ typedef struct tri_chat_prompt {
   const tri_chat_span *given; /* byte ranges that come from `root`, not from the template, in order [num_given] */
   int64_t num_given;
 } tri_chat_prompt;
-/* Renders the prompt as tri_chat_session_prompt does. `root` may also have "chat_template_kwargs". */
+/* Renders the prompt as tri_chat_session_prompt does, but `how` decides about add_generation_prompt. `root` may also
+ * have "tools" and "chat_template_kwargs". */
 tri_status tri_chat_session_prompt_as(tri_chat_session *session, json_t *root, const tri_chat_prompting *how,
                                       tri_chat_prompt *out);
 

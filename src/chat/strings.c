@@ -1,5 +1,5 @@
-/* Flat strings, and a writer that makes them. Each byte of a string is known to be given, by a message or another part
- * of the request, or to be the template's. */
+/* Flat strings, and a writer that makes them. For each byte of a string it is recorded whether the byte is given, by a
+ * message or another part of the request, or is the template's. */
 #include "chat/value.h"
 #include "tokenizer/utf8.h"
 

@@ -17,8 +17,9 @@ void tri_chat_template_destroy(tri_chat_template *template);
 
 /* Returns whether the template marks the model's answers with `{% generation %}`. */
 bool tri_chat_template_marks_answers(const tri_chat_template *template);
-/* Return the source [*bytes], with normalized newlines; and the name for messages. */
+/* Returns the source [*bytes], with normalized newlines. The template owns it. */
 const char *tri_chat_template_source(const tri_chat_template *template, size_t *bytes);
+/* Returns the name for messages. The template owns it. */
 const char *tri_chat_template_name(const tri_chat_template *template);
 
 /* Limits of a rendering: an untrusted template must neither hang nor exhaust memory. */

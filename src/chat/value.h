@@ -140,8 +140,9 @@ bool tri_chat_is_whole(tri_chat_value value);
 /* Returns the value of a boolean or an integer. */
 int64_t tri_chat_as_whole(tri_chat_value value);
 
-/* Return whether Python treats the value as true; and the name of its type for messages ("str", "dict"). */
+/* Returns whether Python treats the value as true. */
 bool tri_chat_truth(tri_chat_value value);
+/* Returns the name of the value's type for messages ("str", "dict"). Static. */
 const char *tri_chat_type(tri_chat_value value);
 
 /* Returns the work of one pass over a value: number of bytes of a string, number of items of a list or a dict, else
@@ -165,7 +166,7 @@ tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat
 /* Computes ==; fails with TRI_BAD_FILE for values that are nested too deeply. */
 tri_status tri_chat_equal(tri_chat_arena *arena, tri_chat_value a, tri_chat_value b, bool *out);
 
-/* Return str(value), which a template prints; repr(value), which lists print. */
+/* Computes str(value), which a template prints. A string is returned unchanged, but is not marked as safe. */
 tri_status tri_chat_str(tri_chat_arena *arena, tri_chat_value value, tri_chat_value *out);
 
 /* Style of json.dumps in transformers' filter tojson. */

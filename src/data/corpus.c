@@ -117,8 +117,9 @@ static void unmap_file(mapped_file *file) {
   tri_free(file->path);
 }
 
-/* Checks a .bin that is longer than its index describes. Such an index may describe a part of the .bin on purpose, or
- * may belong to another file. If the corpus has a record, the file was changed after it was made. */
+/* Checks whether a .bin is longer than its contiguous index describes. If the corpus has a record, the file was changed
+ * after it was made, and the function fails. Otherwise it logs a warning: the index may describe a part of the .bin on
+ * purpose, or may belong to another file. */
 static tri_status check_rest(const tri_corpus *corpus) {
   const tri_corpus_index *index = &corpus->index;
   int64_t end = index->first_byte + index->num_tokens * index->id_bytes;
@@ -196,9 +197,9 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
 
 /* A side file of a corpus: a mask, or labels. */
 typedef struct side_file {
-  const char *has, *suffix,
-      *option;        /* name ("a mask"); suffix of the file; option of `trireme prepare` that makes it */
-  const char *values; /* meaning of 0 and 1 */
+  const char *has, *suffix, *option; /* has: name ("a mask"); suffix: suffix of the file's name; option: option of
+                                        `trireme prepare` that makes the file */
+  const char *values;                /* meaning of 0 and 1 */
 } side_file;
 static const side_file mask_file = {"a mask", TRI_CORPUS_MASK_SUFFIX, "--chat",
                                     "a mask has only 0 (context) and 1 (learnt)"};
@@ -386,7 +387,7 @@ int64_t tri_corpus_num_learnt(const tri_corpus *corpus) { return corpus->num_lea
 
 /* ---- preferences ------------------------------------------------------------------------------------------------- */
 
-/* A corpus without a record is recognised by its labels. */
+/* Recognises labels without a record. Pairs are known from the record only. */
 tri_preferences tri_corpus_preferences(const tri_corpus *corpus) {
   return corpus->labels.data != NULL ? TRI_PREFERENCES_LABELS : corpus->record.preferences;
 }

@@ -1,5 +1,5 @@
 /* A tokenized corpus in Megatron-LM's format: PREFIX.bin has the ids of all documents one after the other,
- * PREFIX.idx their type and the begins of documents. Existing Megatron-LM corpora work unchanged. `trireme prepare`
+ * PREFIX.idx their type and the beginnings of documents. Existing Megatron-LM corpora work unchanged. `trireme prepare`
  * also writes PREFIX.corpus.json, which names the tokenizer (corpus_record.h). A corpus of conversations also has
  * PREFIX.mask: a byte for each token in the order of the stream, 1 if it is learnt as a label, 0 if it is context only.
  * A corpus of preferences is one of conversations whose documents belong together (tri_preferences). */
@@ -40,10 +40,11 @@ int64_t tri_corpus_num_documents(const tri_corpus *corpus);
  * the corpus was opened. */
 const char *tri_corpus_fingerprint(const tri_corpus *corpus);
 
-/* Return the fingerprint of .bin and .idx only, that of the mask ("": no mask) and that of the labels ("": no labels),
- * as in PREFIX.corpus.json. */
+/* Returns the fingerprint of .bin and .idx only, as in PREFIX.corpus.json. */
 const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus);
+/* Returns the fingerprint of the mask, as in PREFIX.corpus.json; "" if there is no mask. */
 const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus);
+/* Returns the fingerprint of the labels, as in PREFIX.corpus.json; "" if there are no labels. */
 const char *tri_corpus_labels_fingerprint(const tri_corpus *corpus);
 
 /* Returns the fingerprint of the tokenizer that made the ids, from the record; "" if unknown. */
@@ -70,8 +71,8 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
 bool tri_corpus_log_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
 /* Returns whether the texts of the corpus lack the tokens with which the tokenizer (NULL: none) begins a text; if so,
- * logs a line. The record shows this. The reason may be an older corpus or a changed tokenizer.json. False for a corpus
- * with a mask. */
+ * logs a line. The record shows this. The reason may be an older corpus or a changed tokenizer.json. Returns false for
+ * a corpus that has a mask or lacks a record. */
 bool tri_corpus_log_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer);
 
 /* Copies tokens [first, first + count) of the stream of all documents. Fails with TRI_BAD_FILE for an id
@@ -82,7 +83,8 @@ tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t coun
 /* ---- mask -------------------------------------------------------------------------------------------------------- */
 
 bool tri_corpus_has_mask(const tri_corpus *corpus);
-/* Returns the mask of tokens [first, first + count), in the corpus's memory; NULL: no mask, all are learnt. */
+/* Returns the mask of tokens [first, first + count), in the corpus's memory. Returns NULL if there is no mask, so that
+ * all tokens are learnt, or if the range is outside the corpus. */
 const uint8_t *tri_corpus_mask(const tri_corpus *corpus, int64_t first, int64_t count);
 /* Sets labels[count], which are tokens [first, first + count), to -1 if their mask is 0, so that they do not count. */
 void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t count, int32_t *labels);
@@ -95,9 +97,9 @@ tri_preferences tri_corpus_preferences(const tri_corpus *corpus);
 /* Returns a byte for each document, in the corpus's memory: 1 if its answer is desirable, else 0. NULL: no labels. */
 const uint8_t *tri_corpus_labels(const tri_corpus *corpus);
 
-/* Fail with TRI_BAD_FILE, with advice in the message. The first function fails if the corpus has preferences, the
- * second if it has none. */
+/* Fails with TRI_BAD_FILE, with advice in the message, if the corpus has preferences. */
 tri_status tri_corpus_want_text(const tri_corpus *corpus);
+/* Fails with TRI_BAD_FILE, with advice in the message, if the corpus has no preferences. */
 tri_status tri_corpus_want_preferences(const tri_corpus *corpus);
 
 /* ---- documents --------------------------------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ typedef struct tri_corpus_index {
   /* Each sequence begins at the end of the sequence before it, so all tokens are contiguous in PREFIX.bin. */
   bool contiguous;
   int64_t first_byte;                       /* offset of the tokens in PREFIX.bin, if contiguous */
-  int64_t num_empty;                        /* documents without tokens */
+  int64_t num_empty;                        /* number of documents without tokens */
   const char *sizes, *pointers, *documents; /* the arrays of the file, unaligned; use the functions below */
 } tri_corpus_index;
 
@@ -55,8 +55,9 @@ typedef struct tri_corpus_index {
 tri_status tri_corpus_index_parse(const char *path, const void *data, size_t bytes, const char *bin_path,
                                   int64_t bin_bytes, tri_corpus_index *out);
 
-/* Return the number of tokens of a sequence, and its byte offset in PREFIX.bin. */
+/* Returns the number of tokens of a sequence. */
 int64_t tri_corpus_index_size(const tri_corpus_index *index, int64_t sequence);
+/* Returns the byte offset of a sequence in PREFIX.bin. */
 int64_t tri_corpus_index_pointer(const tri_corpus_index *index, int64_t sequence);
 
 /* Returns the sequence with which a document begins; for num_documents, the number of sequences. */

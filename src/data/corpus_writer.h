@@ -15,8 +15,9 @@ tri_status tri_corpus_writer_create(const char *prefix, int64_t vocab_size, tri_
 /* Closes the files, and removes them if they were not committed. */
 void tri_corpus_writer_destroy(tri_corpus_writer *writer);
 
-/* Add tokens to the current document; end the document. Ids must be in [0, vocab_size). */
+/* Adds tokens to the current document. Ids must be in [0, vocab_size). */
 tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, int64_t count);
+/* Ends the current document, which may be empty. */
 tri_status tri_corpus_writer_end_document(tri_corpus_writer *writer);
 
 /* Makes the writer also write PREFIX.mask, with a byte for each token: 1 if the token is learnt as a label, 0 if it is
@@ -44,10 +45,11 @@ tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t c
  * same vocabulary. A document that is cut ends at the cut. In both writers the last document must be ended. */
 tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens);
 
-/* Put a corpus in place in two steps, so that several corpora can be put in place together. `finish` writes the index
- * and flushes everything to the disk (and fails if the disk is full); `commit` renames the files. An older PREFIX.idx
- * is removed first, so that an index never coexists with the .bin of another corpus. */
+/* Writes the index, and flushes all files to the disk. Fails if the disk is full. The files keep their temporary names
+ * until tri_corpus_writer_commit, so that several corpora can be put in place together. */
 tri_status tri_corpus_writer_finish(tri_corpus_writer *writer);
+/* Renames the files of a finished corpus. An older PREFIX.idx is removed first, so that an index never coexists with
+ * the .bin of another corpus. */
 tri_status tri_corpus_writer_commit(tri_corpus_writer *writer);
 
 #endif

@@ -36,7 +36,7 @@ static void positions_by_index(const tri_corpus *corpus, int64_t first, int64_t 
   int64_t document = find_document(corpus, first), end = tri_corpus_document(corpus, document + 1);
   int32_t position = 0;
   for (int64_t i = 0; i < count; i++) {
-    while (first + i == end) { /* empty documents end at their begin */
+    while (first + i == end) { /* an empty document ends where it begins */
       document++;
       end = tri_corpus_document(corpus, document + 1);
       position = 0;

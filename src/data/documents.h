@@ -1,5 +1,5 @@
-/* The documents of a corpus: those of its index or, if the index has only one, the texts between end-of-text tokens.
- * Documents without tokens are ignored. */
+/* The documents of a corpus: the documents of its index or, if the index has only one and the corpus has no mask, the
+ * texts between end-of-text tokens. Documents without tokens are ignored. */
 #ifndef TRI_DATA_DOCUMENTS_H
 #define TRI_DATA_DOCUMENTS_H
 
@@ -32,9 +32,10 @@ tri_status tri_documents_check_lengths(const tri_documents *documents);
 void tri_documents_positions(const tri_documents *documents, int64_t first, int64_t count, const int32_t *ids,
                              int32_t *positions, bool *ends);
 
-/* Calls `take` for every document, in order, with its first token and its length. Reads all tokens of the corpus if
- * documents are not from the index. */
+/* Called for a document, with the position of its first token in the stream, and its number of tokens. */
 typedef tri_status tri_documents_visit(void *context, int64_t first, int64_t length);
+/* Calls `take` for every document, in order, until a call fails; returns that failure. Reads all tokens of the corpus
+ * if documents are not from the index. */
 tri_status tri_documents_walk(const tri_documents *documents, tri_documents_visit *take, void *context);
 
 #endif

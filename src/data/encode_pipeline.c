@@ -4,8 +4,8 @@
  *      accepted <= claimed <= read <= accepted + size
  *
  * [accepted, claimed) is being encoded or done, [claimed, read) waits for an encoder. One mutex guards the three counts
- * and the `done` of each slot; a slot's contents belong to one thread at a time. A block is about a mebibyte of
- * text, so the lock is taken some hundred times a second and hardly contended.
+ * and the `done` of the slots in [accepted, read); the other contents of a slot belong to one thread at a time. A block
+ * is about a mebibyte of text, so the lock is taken some hundred times a second and hardly contended.
  *
  * A failure is kept in the slot of its block with its message (tri_fail keeps messages per thread), and reported when
  * the block would be accepted, so that the reported error does not depend on the speed of threads. */
@@ -37,7 +37,8 @@ typedef struct slot {
 typedef struct ring {
   const tri_encode_pipeline *pipeline;
   pthread_mutex_t lock;
-  pthread_cond_t room, work, done; /* signals to the reader; to the encoders; to the caller */
+  pthread_cond_t room, work,
+      done; /* room: signal to the reader; work: signal to the encoders; done: signal to the caller */
   slot *slots;
   int64_t size;
   int64_t read, claimed, accepted;

@@ -12,10 +12,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An encoded piece. An empty or skipped document has no tokens; any other text ends with the end-of-text token. */
+/* An encoded piece. A skipped document and an empty text of a JSON record have no tokens. The last piece of any other
+ * text ends with the end-of-text token; a conversation or preference ends with the last token of its rendered text. */
 typedef struct tri_encoded_piece {
-  int64_t tokens, text_bytes;
-  int64_t document; /* index over all inputs */
+  int64_t tokens, text_bytes; /* tokens: number of tokens; text_bytes: number of bytes of the text that was encoded */
+  int64_t document;           /* index over all inputs */
   bool ends_document;
   bool skipped; /* the piece is part of a bad document that was skipped */
   int64_t line; /* line of the record, for messages; only with preferences */
@@ -49,8 +50,8 @@ typedef struct tri_encode_pipeline {
   void *context;
 } tri_encode_pipeline;
 
-/* Encodes all blocks, and returns after `accept` was called for the last. If the input has several errors, the first
- * one in the order of the input is returned. */
+/* Encodes all blocks, and returns after `accept` was called for the last block. If the input has several errors, the
+ * first one in the order of the input is returned. */
 tri_status tri_encode_pipeline_run(const tri_encode_pipeline *pipeline);
 
 #endif

@@ -23,8 +23,8 @@ typedef struct tri_preference_line {
 
 typedef struct tri_encoded_preference {
   int num_documents;     /* 2: chosen, then rejected; 1: an answer with a label */
-  int64_t tokens[2];     /* tokens of each document: prompt and answer */
-  int64_t prompt_tokens; /* tokens of the prompt, with which each document begins */
+  int64_t tokens[2];     /* number of tokens of each document, prompt and answer together */
+  int64_t prompt_tokens; /* number of tokens of the prompt, with which each document begins */
   int64_t text_bytes;    /* bytes of all documents */
   bool desirable;        /* label of the answer, if num_documents is 1 */
 } tri_encoded_preference;
@@ -34,7 +34,7 @@ typedef struct tri_encoded_preference {
 tri_status tri_preference_encoder_add(tri_preference_encoder *encoder, const tri_preference_line *line,
                                       tri_token_list *ids, tri_encoded_preference *out);
 
-/* Sets the mask of all tokens: 1 on tokens of answers. */
+/* Sets the mask of all tokens of a record: 1 for the tokens of answers, 0 for the tokens of prompts. */
 void tri_preference_mark(const tri_encoded_preference *encoded, uint8_t *mask);
 
 #endif

@@ -95,8 +95,9 @@ static tri_status read_sequence(const void *from, int64_t index, const tri_sampl
 
 tri_feed tri_eval_windows_feed(const tri_eval_windows *windows) { return (tri_feed){read_sequence, windows}; }
 
-/* A token begins a document if its position is 0. The range begins one token before the window, because the position of
- * the first token of a range is 0 in any case. The corpus's last token is only a label, so it has no place. */
+/* Finds the places of a window's tokens. A token begins a document if its position is 0. The range that is read begins
+ * one token before the window, because the position of the first token of a range is 0 in any case. The corpus's last
+ * token is only a label, so it has no place. */
 static tri_status place_window(const tri_eval_windows *w, int64_t index, tri_token_place *out) {
   const int64_t sequence = w->options.sequence, first = index * sequence, count = labels_of(w, first);
   const int64_t begin = first > 0 ? first - 1 : 0, tokens = first + count + 1 - begin;

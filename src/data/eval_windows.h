@@ -22,7 +22,7 @@ typedef struct tri_eval_windows {
   tri_documents documents;
   tri_source packed; /* unused if sequences are windows */
   int64_t count;     /* number of sequences; the last window has only as many labels as tokens remain */
-  int32_t *scratch;  /* [2, sequence + 2] */
+  int32_t *scratch;  /* [2, sequence + 2]: tokens, and their positions */
 } tri_eval_windows;
 
 /* Creates the sequences. The corpus must outlive *out. Release with tri_eval_windows_release, also after a failure. */
@@ -34,7 +34,7 @@ void tri_eval_windows_release(tri_eval_windows *windows);
 tri_feed tri_eval_windows_feed(const tri_eval_windows *windows);
 
 /* Sets out[0 .. sequence - 1] to the places of a sequence's tokens. For a window, also sets out[sequence], the place of
- * the token after the window. */
+ * the token after the window (TRI_TOKEN_NONE for the corpus's last token and for padding). */
 tri_status tri_eval_windows_places(const tri_eval_windows *windows, int64_t index, tri_token_place *out);
 
 #endif

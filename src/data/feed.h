@@ -6,8 +6,8 @@
 #include "base/status.h"
 #include "mesh/batch_columns.h"
 
-/* A feed is a function of the index: sample `index` depends only on it. Each rank reads the samples that it needs of a
- * step's batch (engine/engine.h). */
+/* A feed is a function of the index: nothing else decides the content of sample `index`. Each rank reads the samples
+ * that it needs of a step's batch (engine/engine.h). */
 typedef struct tri_feed {
   /* Fills the columns of *out that are not NULL. */
   tri_status (*read)(const void *from, int64_t index, const tri_sample *out);

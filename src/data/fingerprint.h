@@ -11,10 +11,11 @@
 /* 32 hexadecimal digits and a NUL. */
 #define TRI_FINGERPRINT_BYTES 33
 
-/* Computes the fingerprint of a tokenizer: everything that affects the ids of a text, and the text of an id. It does
- * not depend on the file: a vocabulary that was read from encoder.json and vocab.bpe has the fingerprint of the
- * tokenizer.json that tri_tokenizer_save writes for it, and white space and the order of keys do not matter. Patterns
- * count as they are written, but patterns that are known to match the same are equal. */
+/* Computes the fingerprint of a tokenizer: the tokens and everything that affects the ids of a text, except the tokens
+ * with which the post_processor begins texts. The decoder does not count. The fingerprint does not depend on the file:
+ * a vocabulary that was read from encoder.json and vocab.bpe has the fingerprint of the tokenizer.json that
+ * tri_tokenizer_save writes for it, and white space and the order of keys do not matter. Patterns count as they are
+ * written, but patterns that are known to match the same are equal. */
 tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
 /* Computes the fingerprint of a tokenizer by the rules of older versions, which did not include the version of Unicode

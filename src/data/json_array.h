@@ -12,7 +12,7 @@
 /* Starts as {.path = ...}. */
 typedef struct tri_json_array {
   const char *path;    /* for messages */
-  bool opened, closed; /* the opening bracket has been read; the closing bracket has been read */
+  bool opened, closed; /* opened: the opening bracket has been read; closed: the closing bracket has been read */
   bool has_element;    /* an element has been read, and no comma after it */
   bool has_comma;      /* a comma has been read, and no element after it */
   int64_t lines;       /* number of newlines so far */
@@ -21,13 +21,13 @@ typedef struct tri_json_array {
 
 typedef struct tri_json_element {
   size_t begin, end; /* byte range in the text */
-  int64_t line;      /* line of its begin, from 1 */
+  int64_t line;      /* line on which the element begins, from 1 */
 } tri_json_element;
 
 /* Finds the next element of text[*at, bytes), and moves *at to its end. `ended`: the text reaches to the end of the
- * file. *found is false at the end of the array, or if the text ends inside an element: then call again with *at
- * and more text. Fails with TRI_BAD_FILE if the array does not end, if a comma is missing between elements,
- * or if text follows the array. */
+ * file. *found is false at the end of the array, or if the text ends before the end of the next element; then the
+ * caller must call again with this *at and more text. Fails with TRI_BAD_FILE if the array does not end, if a comma is
+ * missing between elements, or if text follows the array. */
 tri_status tri_json_array_next(tri_json_array *array, const char *text, size_t bytes, bool ended, size_t *at,
                                tri_json_element *element, bool *found);
 

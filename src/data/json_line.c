@@ -36,7 +36,7 @@ static bool accept_json_char(cursor *c, char wanted) {
 
 #define EACH_BYTE(value) (UINT64_C(0x0101010101010101) * (value))
 
-/* Moves to the next quote, backslash or control character. */
+/* Returns the address of the next quote, backslash or control character; `end` if there is none. */
 static const char *skip_plain(const char *at, const char *end) {
   while (end - at >= 8) {
     uint64_t word = 0;

@@ -18,7 +18,8 @@ typedef struct tri_lengths {
   tri_length_bucket buckets[TRI_LENGTH_BUCKETS];
 } tri_lengths;
 
-/* Returns the shortest length of a bucket; for a bucket to which no length belongs, the next power of two. */
+/* Returns the shortest length of a bucket; for a bucket to which no length belongs, the next power of two; for
+ * TRI_LENGTH_BUCKETS, INT64_MAX. */
 int64_t tri_length_bucket_from(int bucket);
 
 /* Counts the lengths of all documents. */

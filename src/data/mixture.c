@@ -1,8 +1,8 @@
 /* The order is R. Tijdeman's ("The chairman assignment problem", Discrete Mathematics 32, 1980): among the sources that
  * lag behind their share by at least 1 / (2K - 2), where K is the number of sources, the next sample is from the source
  * that would first lag by 1 - 1 / (2K - 2). After any number of samples every source then differs from its share by at
- * most that, so by less than one sample, which is the best possible bound for all weights. With random sources the
- * difference would be of the order of the square root of the number of samples.
+ * most 1 - 1 / (2K - 2), so by less than one sample, which is the best possible bound for all weights. With random
+ * sources the difference would be of the order of the square root of the number of samples.
  *
  * The choice needs the counts so far, but every rank must find any sample without the others. So shares are integers of
  * a period: after each period every source has its exact share, and the order repeats. Usual weights have short periods
@@ -20,8 +20,8 @@
  * rounding of weights that are written in decimal. */
 static const double exact = 1e-9;
 
-/* Returns the largest error of a share with this period, if it is below `limit` and the counts sum to the period; else
- * INFINITY. */
+/* Returns the largest error of a share with this period, if it is below `limit`, each source has a sample and the
+ * counts sum to the period; else INFINITY. */
 static double share_error(const double *shares, int64_t num_sources, int64_t period, double limit) {
   double worst = 0;
   int64_t sum = 0;

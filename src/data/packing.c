@@ -21,12 +21,12 @@ enum { LEVELS = 6 }; /* 6 levels of 64: up to 64^6 lengths */
  * number first + r * times. */
 typedef struct entry {
   int64_t length, times, first;
-  int64_t before, before_row; /* contents of row 0 before these pieces: an entry, and the row in that entry; -1: the
-                                 sequence was empty */
+  int64_t before, before_row; /* before: entry with the contents of row 0 before these pieces, -1 if the sequence was
+                                 empty; before_row: the row in that entry */
 } entry;
 
 typedef struct group {
-  int64_t entry, row; /* entry and row of its first sequence */
+  int64_t entry, row; /* entry: newest entry of the group's sequences; row: row of the first sequence in that entry */
   int64_t count;      /* number of sequences */
   int64_t next;       /* next group with the same room; -1: none */
 } group;
@@ -37,7 +37,7 @@ struct tri_packing {
   int64_t num_entries, entries_room;
   group *groups; /* count 0: unused */
   int64_t num_groups, groups_room;
-  int64_t *ends; /* [num_groups]: number of sequences in all groups up to this one */
+  int64_t *ends; /* [num_groups]: number of sequences in all groups up to and including this one */
 };
 
 /* Groups by their room, with a hierarchical bit set of the rooms that have a group. */

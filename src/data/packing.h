@@ -20,9 +20,9 @@ typedef struct tri_packing tri_packing;
 tri_status tri_packing_create(int64_t sequence, const int64_t *counts, tri_packing **out);
 void tri_packing_destroy(tri_packing *packing);
 
-/* Return the number of sequences into which best-fit decreasing packs the pieces; and the number of tokens of all
- * pieces. */
+/* Returns the number of sequences into which best-fit decreasing packs the pieces. */
 int64_t tri_packing_sequences(const tri_packing *packing);
+/* Returns the number of tokens of all pieces. */
 int64_t tri_packing_tokens(const tri_packing *packing);
 
 /* An iteration over the pieces of one sequence. packing.c uses the members. */
@@ -32,7 +32,8 @@ typedef struct tri_packing_cursor {
 } tri_packing_cursor;
 
 tri_packing_cursor tri_packing_at(const tri_packing *packing, int64_t sequence);
-/* Moves to the next piece; returns false after the last one. */
+/* Moves to the next piece: *length is its length, *number its number among the pieces of this length. Returns false
+ * after the last piece. */
 bool tri_packing_next(tri_packing_cursor *cursor, int64_t *length, int64_t *number);
 
 #endif

@@ -1,7 +1,7 @@
 /* A Feistel network over 2h bits is a bijection of [0, 4^h) for any round function (Luby and Rackoff, 1988). The
  * smallest such domain with at least `count` values is used, and values outside of [0, count) are mapped again until
  * one is inside, which gives a bijection of [0, count) ("cycle walking", Black and Rogaway, 2002). The domain is at
- * most four times `count`, so that takes at most four passes on average. */
+ * most four times `count`, so the search takes at most four passes on average. */
 #include "data/permutation.h"
 #include "base/random.h"
 

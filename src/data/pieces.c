@@ -13,9 +13,9 @@ typedef struct counter {
   tri_too_long rule;
   int64_t documents, too_long, left_out, unlearnt;
   int64_t *counts;         /* number of pieces of each length [sequence + 1] */
-  double windows_fraction; /* number of (query, key) pairs that attend in windows of `sequence` tokens, cut into
-                              documents; the first window begins at the first token; tri_packing_look divides the
-                              number by that of all pairs */
+  double windows_fraction; /* number of (query, key) pairs that attend in windows of `sequence` tokens with document
+                              masks. The first window begins at the first token of the corpus. tri_packing_look divides
+                              this number by the number of pairs without document masks */
 } counter;
 
 static double triangle(int64_t length) { return 0.5 * (double)length * ((double)length + 1); }

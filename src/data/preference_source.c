@@ -15,12 +15,13 @@
 
 /* A text of a sample: a prompt and an answer. */
 typedef struct text {
-  int64_t prompt, prompt_tokens; /* position of the prompt's first token in the corpus; its tokens after cutting */
-  int64_t beginning,
-      cut; /* number of tokens at the prompt's begin that are kept; number of tokens after them that are cut */
-  int64_t answer, answer_tokens;
-  int64_t document; /* document of the answer */
-  int side;         /* 0 chosen or desirable, 1 rejected or undesirable */
+  int64_t prompt, prompt_tokens; /* prompt: position of the prompt's first token in the corpus; prompt_tokens: number of
+                                    its tokens after cutting */
+  int64_t beginning, cut; /* beginning: number of tokens at the beginning of the prompt that are kept; cut: number of
+                             tokens after them that are cut */
+  int64_t answer, answer_tokens; /* answer: position of the answer's first token; answer_tokens: number of its tokens */
+  int64_t document;              /* document of the answer */
+  int side;                      /* 0 chosen or desirable, 1 rejected or undesirable */
 } text;
 
 static int64_t rows_of(const text *t) { return t->prompt_tokens + t->answer_tokens - 1; }
@@ -62,7 +63,8 @@ static void find_text(const tri_corpus *corpus, int64_t document, text *out) {
   out->document = document;
 }
 
-/* Finds text `which` of a unit; mismatched: the answer of this text with the prompt of the next line. */
+/* Finds text `which` of a unit. `mismatched`: the answer of this text, with the prompt of the next line (after the last
+ * line, of the first). */
 static void text_of(const tri_preference_source *source, int64_t unit, int64_t which, bool mismatched, text *out) {
   int side = 0, other_side = 0;
   const int64_t document = document_of(source, unit, which, &side);
@@ -92,7 +94,8 @@ static int64_t beginning_of(const tri_preference_source *source, const text *t) 
 }
 
 /* Cuts the beginning of the prompts of a unit that is too long: the same number of tokens from each, since both answers
- * of a pair have the same prompt. At least one token of each prompt remains; if that is not enough, nothing is cut. */
+ * of a pair have the same prompt. In addition to the tokens of beginning_of, at least one token of each prompt remains;
+ * if the unit is still too long, nothing is cut. */
 static void shorten(const tri_preference_source *source, text *texts, int64_t count) {
   const int64_t over = sum_rows(texts, count) - source->options.sequence, cut = (over + count - 1) / count;
   int64_t beginnings[2] = {0, 0};

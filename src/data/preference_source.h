@@ -28,18 +28,19 @@ typedef struct tri_preference_source {
                          first, then all rejected ones */
   int64_t per_epoch;  /* number of sequences in an epoch */
   int64_t most_units; /* maximum number of units in a sequence */
-  int64_t *begins, *units; /* [sequences + 1], [num_units]: sequence s has units[begins[s] .. begins[s + 1]) */
-  int64_t *label_begins;   /* [documents + 1]: index of each answer's first label in `reference` */
-  int64_t num_labels;      /* number of labels of all answers */
-  int64_t left_out;        /* number of units that are dropped */
-  int64_t shortened;       /* number of units whose prompts are cut */
+  int64_t *begins,
+      *units;            /* begins[sequences + 1], units[num_units]: sequence s has units[begins[s] .. begins[s + 1]) */
+  int64_t *label_begins; /* [documents + 1]: index of each answer's first label in `reference` */
+  int64_t num_labels;    /* number of labels of all answers */
+  int64_t left_out;      /* number of units that are dropped */
+  int64_t shortened;     /* number of units whose prompts are cut */
   const double *reference; /* log-probabilities under the reference [num_labels], owned by the caller; if `mismatched`,
                               followed by as many for mismatched answers. NULL: samples have zeros */
 } tri_preference_source;
 
 /* Creates a source. Fails with TRI_BAD_CONFIG if pairs are needed and the corpus has labels, if a unit is too long and
- * too_long is TRI_TOO_LONG_REFUSE, or if no unit is left. Release with tri_preference_source_destroy; the corpus must
- * outlive *out. */
+ * too_long is TRI_TOO_LONG_REFUSE, or if no unit is left, and with TRI_BAD_FILE if the corpus has no preferences, or a
+ * text has no prompt or no answer. Release with tri_preference_source_destroy; the corpus must outlive *out. */
 tri_status tri_preference_source_create(const tri_corpus *corpus, const tri_preference_source_options *options,
                                         tri_preference_source *out);
 void tri_preference_source_destroy(tri_preference_source *source);

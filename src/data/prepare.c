@@ -40,7 +40,7 @@ typedef struct prepare {
   tri_tokenizer *tokenizer;
   tri_split_writer *writer;
   tri_file_transaction *generation;
-  tri_chat_format format; /* format of conversations */
+  tri_chat_format format; /* format of conversations or preferences */
   char tokenizer_path[TRI_PATH_BYTES];
   double start_s, shown_s;
   int64_t tokens, text_bytes; /* number of tokens, and of bytes of text, encoded so far */
@@ -118,8 +118,8 @@ static bool same_file(const char *a, const char *b) {
          facts_a.st_ino == facts_b.st_ino;
 }
 
-/* Returns whether `path` is a file of the tokenizer, or has the same name in its folder. Such files are written
- * again. */
+/* Returns whether `path` is the file `tokenizer`, or is in the folder of the tokenizer. Such files are written again.
+ */
 static bool is_of_tokenizer(const char *path, const char *tokenizer) {
   char beside[TRI_PATH_BYTES];
   const char *slash = strrchr(tokenizer, '/'), *name = strrchr(path, '/');
@@ -513,8 +513,8 @@ static tri_status write_records(const prepare *p) {
   return TRI_OK;
 }
 
-/* Writes the tokenizer's files for models that learn from the corpus: the token that ends a text, and the chat
- * template. */
+/* Writes the tokenizer's files for models that learn from the corpus: tokenizer.json, and tokenizer_config.json with
+ * the token that ends a text and the chat template. */
 static tri_status write_tokenizer(const prepare *p) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES], *text = NULL;
   const char *slash = strrchr(p->tokenizer_path, '/');

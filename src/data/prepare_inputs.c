@@ -24,7 +24,7 @@ bool tri_prepare_learns(const tri_prepare_options *options) {
   return tri_prepare_learns_characters(options) || strncmp(options->tokenizer, "train:", 6) == 0;
 }
 
-/* Warns of a table, which is read as plain text, usually by mistake. */
+/* Logs that a table is read as plain text, usually by mistake. */
 static void log_table(const char *path) {
   if (!tri_table_is_named(path)) return;
   tri_log(
@@ -33,7 +33,7 @@ static void log_table(const char *path) {
       path);
 }
 
-/* Warns of a page of HTML, which may be a server's error page instead of a text. */
+/* Logs that a page of HTML is read as plain text: it may be a server's error page. */
 static void log_page(const char *path) {
   const tri_file_kind *kind = tri_file_kind_find(path);
   if (kind == NULL || kind->never_text) return;
@@ -44,8 +44,8 @@ static void log_page(const char *path) {
 
 enum { LOOK_BYTES = 1 << 16 };
 
-/* Warns of a file of JSON lines with another extension, recognised by its first line. Without the warning, its keys and
- * quotes would be learnt. */
+/* Logs that a file of JSON lines with another extension, recognised by its first line, is read as plain text, so that
+ * its keys and quotes are learnt. */
 static tri_status warn_of_json(const char *path, const char *key) {
   char *text = NULL;
   size_t got = 0;

@@ -4,8 +4,8 @@
  *   {"prompt": "2 + 3 =", "answer": "5", ...}
  *   {"prompt": [{"role": "user", "content": "What is 2 + 3?"}], "answer": "5", ...}
  *
- * A list of messages goes through the chat template. `answer` is a string or a number; it may be missing. Rewards by a
- * command receive the whole line. */
+ * A list of messages goes through the chat template; its key may also be `messages`. `answer` is a string or a number;
+ * it may be missing. Rewards by a command receive the whole line. */
 #ifndef TRI_DATA_PROMPT_SOURCE_H
 #define TRI_DATA_PROMPT_SOURCE_H
 
@@ -34,7 +34,7 @@ typedef struct tri_prompt_source {
   int64_t longest;                   /* number of tokens of the longest prompt */
   char turn_end[TRI_TURN_END_BYTES]; /* text that the chat template prints after an answer; "": none, or no template is
                                         used */
-  int64_t skipped;                   /* prompts that were too long */
+  int64_t skipped;                   /* number of prompts that were left out because they were too long */
   char fingerprint[TRI_FINGERPRINT_BYTES]; /* fingerprint of the file */
   char *file;                              /* content of the file */
 } tri_prompt_source;
@@ -48,8 +48,9 @@ typedef struct tri_prompt_source_options {
   bool skip_long;  /* longer prompts are left out; else they are errors */
 } tri_prompt_source_options;
 
-/* LOCAL. Reads a file. TRI_BAD_FILE, with file and line, for a line that is not valid, for a prompt that is too long or
- * has no tokens, and for a file without prompts. Release with tri_prompt_source_release, also after a failure. */
+/* LOCAL. Reads a file. Fails with TRI_BAD_FILE, with file and line in the message, for a line that is not valid, for a
+ * prompt that is too long (unless skip_long), for a prompt without tokens if the tokenizer has no end-of-text token,
+ * and for a file without prompts. Release with tri_prompt_source_release, also after a failure. */
 tri_status tri_prompt_source_open(const char *path, const tri_prompt_source_options *options, tri_prompt_source *out);
 void tri_prompt_source_release(tri_prompt_source *source);
 

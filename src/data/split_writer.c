@@ -132,8 +132,8 @@ static tri_status add_preference(tri_split_writer *writer, const char *path, con
   return tri_corpus_writer_end_document(to);
 }
 
-/* Checks that both desirable and undesirable answers exist, since KTO's loss compares them. `what`: name of the records
- * in the message. */
+/* Checks that both desirable and undesirable answers exist, since KTO's loss compares them. `what`: restriction of the
+ * records in the message ("": none); `cure`: advice in the message. */
 static tri_status check_both(const char *what, int64_t desirable, int64_t documents, const char *cure) {
   if (desirable > 0 && desirable < documents) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
@@ -241,7 +241,8 @@ static int64_t documents_of_a_record(tri_preferences preferences) {
   return 1;
 }
 
-/* Moves the last conversation or pair to the corpus that has no documents. A conversation or pair cannot be divided. */
+/* Moves the last record (a conversation, a pair, or an answer with a label) to the corpus that has no documents. A
+ * record cannot be divided. */
 static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
   tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
   tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;

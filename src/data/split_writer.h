@@ -32,22 +32,23 @@ tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_bloc
 
 typedef struct tri_split_counts {
   int64_t documents, tokens, text_bytes; /* sums over both corpora; a document that is cut between them counts once */
-  int64_t empty_documents;               /* not in the corpora */
+  int64_t empty_documents;               /* number of documents without tokens, which are not in the corpora */
   int64_t learnt_tokens;                 /* sum over both corpora; only with masks */
   int64_t skipped_documents;   /* number of skipped documents: bad ones, or records of preferences of the wrong kind */
-  int64_t desirable;           /* documents with a desirable answer */
+  int64_t desirable;           /* number of documents with a desirable answer */
   tri_preferences preferences; /* kind of the documents */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
   int64_t validation_bytes; /* part of text_bytes */
-  bool from_tail; /* validation is the end of the text, because the hash chose no document for one of the corpora */
+  bool from_tail; /* the stream of tokens is divided at one position, because the hash chose no document for one of the
+                     corpora. The end of the stream is the corpus for which none was chosen */
 } tri_split_counts;
 
 void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out);
 
 /* Completes the corpora after the last block, and flushes everything to the disk. If one of the corpora would be empty,
- * the end of the stream of tokens becomes the validation corpus instead (with masks: the last document or pair). Fails
- * with TRI_BAD_FILE if there is no text, or if all labels are equal. */
+ * the end of the stream of tokens becomes this corpus (with masks: the last document or pair). Fails with TRI_BAD_FILE
+ * if there is no text, or if all labels are equal. */
 tri_status tri_split_writer_finish(tri_split_writer *writer);
 /* Renames the files to their final names. */
 tri_status tri_split_writer_commit(tri_split_writer *writer);

@@ -12,11 +12,12 @@
 /* Starts as {.path = path of the file, .json = ...}. */
 typedef struct tri_text_check {
   const char *path;
-  bool json;          /* check only the kind of the file, since a parser checks the rest */
-  int64_t bytes;      /* bytes so far */
-  int64_t bad;        /* bytes that are not UTF-8 */
-  int64_t first_bad;  /* offset of the first bad byte */
-  int begun, missing; /* unfinished character at the end: number of its bytes so far; number of its missing bytes */
+  bool json;               /* check only the kind of the file, since a parser checks the rest */
+  int64_t bytes;           /* number of bytes so far */
+  int64_t bad;             /* number of bytes that are not UTF-8 */
+  int64_t first_bad;       /* offset of the first bad byte */
+  int begun, missing;      /* unfinished character at the end; begun: number of its bytes so far; missing: number of its
+                              missing bytes */
   unsigned char low, high; /* valid range of the next byte of that character */
 } tri_text_check;
 

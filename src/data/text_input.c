@@ -43,15 +43,18 @@ struct tri_text_input {
   tri_text_stream *stream; /* stream of the current file; NULL: none */
   char *carry;             /* text that was read but is not in a block yet */
   size_t carried, carry_capacity;
-  int64_t lines;             /* lines of the current file in earlier blocks; JSON only */
-  bool is_array, form_known; /* JSON: the file is an array of records, not lines; this is known for the file */
+  int64_t lines; /* number of lines of the current file so far; in an array, line on which the last element begins. Not
+                    for documents that are files or paragraphs */
+  bool is_array, form_known; /* JSON; is_array: the current file is an array of records, not lines; form_known: is_array
+                                was determined for this file */
   tri_json_array array;
   int64_t documents;         /* number of complete documents so far */
   int64_t most_documents;    /* maximum number of documents; 0: no limit */
   bool in_document;          /* the carried text continues a document */
   int64_t finished_position; /* number of bytes of the files before the current one */
   int64_t rough_cuts;
-  bool binary, leaves_bad;  /* files that are not text are read as bytes; the caller skips bad documents */
+  bool binary,
+      leaves_bad; /* binary: files that are not text are read as bytes; leaves_bad: the caller skips bad documents */
   tri_text_check quality;   /* check of the current file */
   tri_text_cut_check check; /* NULL: none */
   void *check_context;
@@ -125,7 +128,7 @@ static bool is_wide_space(const unsigned char *c) {
 
 static bool is_narrow_space(const unsigned char *c) { return c[0] == 0xC2 && (c[1] == 0x85 || c[1] == 0xA0); }
 
-/* Return whether the character that begins at `at`, or that ends before it, is certainly not white space. */
+/* Returns whether the character that begins at `at` is certainly not white space. */
 static bool solid_from(const char *text, size_t bytes, size_t at) {
   const unsigned char *c = (const unsigned char *)text + at;
   if (at >= bytes) return false;
@@ -133,6 +136,7 @@ static bool solid_from(const char *text, size_t bytes, size_t at) {
   return at + 3 <= bytes && !is_narrow_space(c) && !is_wide_space(c);
 }
 
+/* Returns whether the character that ends at `at` is certainly not white space. */
 static bool solid_until(const char *text, size_t at) {
   const unsigned char *c = (const unsigned char *)text + at;
   if (at == 0) return false;
@@ -206,7 +210,8 @@ static tri_status add_piece(tri_text_input *input, tri_text_block *block, size_t
   return TRI_OK;
 }
 
-/* Adds a part of a document that is longer than the block. *consumed stays 0 if there is no position for a cut yet. */
+/* Adds a part of a document that is longer than the block. *consumed is unchanged if there is no position for a cut
+ * yet. */
 static tri_status cut_document(tri_text_input *input, tri_text_block *block, size_t begin, size_t *consumed) {
   const char *text = block->text + begin;
   size_t bytes = block->bytes - begin;
@@ -354,7 +359,7 @@ static tri_status line_too_long(const tri_text_input *input, const tri_text_bloc
                   block->path, input->lines + 1, tri_format_bytes(LINE_BYTES, limit, sizeof limit));
 }
 
-/* Reads one block of the current file, which may have no pieces (blank lines, an empty file). */
+/* Reads one block of the current file. The block may have no pieces (blank lines, an empty file). */
 static tri_status read_block(tri_text_input *input, tri_text_block *block) {
   size_t consumed = 0;
   bool ended = false;

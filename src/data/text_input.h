@@ -20,7 +20,7 @@ typedef enum tri_document_rule {
 typedef struct tri_text_piece {
   size_t offset, bytes; /* range in the block's text; JSON: the whole record */
   int64_t document;     /* index over all inputs */
-  int64_t line;         /* line of its begin, from 1; JSON only */
+  int64_t line;         /* line on which the piece begins, from 1; JSON only */
   int64_t element;      /* index of the record in the file's array, from 1; 0: not in an array */
   bool begins_document, ends_document;
 } tri_text_piece;
@@ -49,19 +49,20 @@ void tri_text_input_destroy(tri_text_input *input);
 /* Reads the next block; num_pieces is 0 at the end. */
 tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
-/* Change the checks of files, which by default fail for files that are not text (text_check.h). After `allow_binary`
- * nothing is checked. After `leave_bad` only the kind of a file is checked; the caller checks each document and skips
- * bad ones (tri_piece_text_get_clean). */
+/* Turns off the checks of files, which by default fail for files that are not text (text_check.h). */
 void tri_text_input_allow_binary(tri_text_input *input);
+/* Restricts these checks to the kind of a file. The caller checks each document and skips bad ones
+ * (tri_piece_text_get_clean). */
 void tri_text_input_leave_bad(tri_text_input *input);
 
-/* Reads only the first `documents` documents of all inputs; 0: all. */
+/* Limits the input to its first `documents` documents, counted over all files; 0: no limit. */
 void tri_text_input_limit(tri_text_input *input, int64_t documents);
 
 /* Checks a cut before a document is cut there. Returns whether text[0, bytes), a part of a document, has the same ids
  * as a whole and as two parts divided at `cut`. Only cuts that are safe with the usual patterns are tried; the check is
  * still needed, because a tokenizer.json may have any patterns. */
 typedef bool (*tri_text_cut_check)(void *context, const char *text, size_t bytes, size_t cut);
+/* Sets the check of cuts. Without a check, all cuts that are safe with the usual patterns are made. */
 void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, void *context);
 
 /* Returns the number of cuts at which ids may differ from those of the whole document, because there was no safe

@@ -23,7 +23,7 @@ struct tri_text_stream {
   int file;
   int64_t position;
   ZSTD_DStream *zstd;
-  char *compressed; /* READ_BYTES */
+  char *compressed; /* [READ_BYTES] */
   ZSTD_inBuffer pending;
   bool frame_open; /* a frame has begun and not ended: the file must not end here */
   bool holds_more; /* zstd filled the buffer and may have more without further input */

@@ -228,7 +228,8 @@ tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t 
 
 /* ---- ends -------------------------------------------------------------------------------------------------------- */
 
-/* Returns the scale of the embedding, rounded to the activations' type if the family (Gemma) was trained so. */
+/* Returns the factor of the embedding. In families with scales_embedding (Gemma) it is rounded to bf16 if the
+ * activations have that type. */
 static double embedding_scale(const tri_model *model, tri_dtype type) {
   if (!tri_blocks_of(model)->scales_embedding || type != TRI_BF16) return model->embedding_scale;
   const uint32_t bits = (uint32_t)tri_bf16_of((float)model->embedding_scale) << 16;

@@ -33,7 +33,7 @@ typedef enum tri_qkv_order {
 typedef enum tri_biases {
   TRI_BIASES_NONE,
   TRI_BIASES_QKV,         /* q, k and v if attention_bias; attention's output projection if output_bias */
-  TRI_BIASES_ATTENTION,   /* q, k and v if attention_bias; attention's output projection if output_bias */
+  TRI_BIASES_ATTENTION,   /* all GEMMs of attention if attention_bias */
   TRI_BIASES_AND_FFN,     /* all GEMMs of attention if attention_bias; GEMMs of feed-forward parts always (GPT-NeoX) */
   TRI_BIASES_ALL_OR_NONE, /* all GEMMs of a layer if attention_bias */
   TRI_BIASES_ALL,         /* always all GEMMs of a layer */
@@ -104,13 +104,14 @@ typedef struct tri_blocks_head {
 tri_status tri_blocks_check(const tri_model *model);
 /* Returns the number of elements of a layer's matrices by which one token is multiplied. */
 double tri_blocks_layer_weights(const tri_model *model, int64_t layer);
-/* Appends the parameters of a model to a table. */
+/* Appends the parameters of a model to a table, except layers that the table leaves out (tri_parameter_table_lacks). */
 tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *table);
-/* Append calls to a list. tri_blocks_begin computes the input of the first layer from the tokens and sets *x to its
- * slot. tri_blocks_append computes one layer from slot *x and sets *x to the slot of its output. tri_blocks_end
- * computes the input of the output projection from slot x. `positions`: maximum number of tokens of a sequence. */
+/* Appends the calls that compute the input of the first layer from the tokens, and sets *x to its slot. `positions`:
+ * maximum number of tokens of a sequence. */
 tri_status tri_blocks_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x);
+/* Appends the calls that compute one layer from slot *x, and sets *x to the slot of its output. */
 tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x);
+/* Appends the calls that compute the input of the output projection from slot x. */
 tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, tri_blocks_head *out);
 
 #endif

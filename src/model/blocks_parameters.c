@@ -43,7 +43,7 @@ static bool has_output_bias(const tri_model *model) {
   return true;
 }
 
-/* Returns whether layers with experts, or without, have a row. */
+/* Returns whether a layer has a row. `experts`: the layer has experts. */
 static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
   const tri_blocks *blocks = tri_blocks_of(model);
   switch (row) {
@@ -87,8 +87,8 @@ static int32_t rows_before(const tri_model *model, bool experts, int end) {
   return count;
 }
 
-/* Returns the number of a layer's first parameter. After the embedding come the layers without experts, then those with
- * experts. For num_layers: the number of the first parameter after the layers. */
+/* Returns the number of a layer's first parameter; if `layer` is num_layers, the number of the first parameter after
+ * the layers. The layers without experts follow the embeddings, and the layers with experts follow them. */
 static int32_t first_of(const tri_model *model, int64_t layer) {
   const int64_t dense = tri_model_has_experts(model, layer - 1) ? model->dense_layers : layer;
   const int64_t before = tri_blocks_of(model)->positions == NULL ? 1 : 2;
@@ -139,16 +139,17 @@ static tri_parameter qk_norm_weight(const tri_model *model, int64_t width) {
     }
     case TRI_QK_NORM_WHOLE: break;
   }
-  /* Every tensor rank applies it to all rows, unlike norms of the residual stream. */
+  /* Every tensor rank applies this norm to all rows, unlike norms of the residual stream. */
   weight.part = TRI_PART_ATTENTION;
   return weight;
 }
 
-/* Return gate or up [ffn, width], and down [width, ffn]. Gate and up are adjacent in memory. */
+/* Returns gate or up [ffn, width]. */
 static tri_parameter ffn_in(int64_t ffn, int64_t width, double std) {
   return tri_parameter_matrix(TRI_PART_MLP, ffn, width, tri_split_elements(0, ffn), std);
 }
 
+/* Returns down [width, ffn]. */
 static tri_parameter ffn_out(int64_t ffn, int64_t width, double std) {
   return tri_parameter_matrix(TRI_PART_MLP, width, ffn, tri_split_elements(1, ffn), std);
 }

@@ -1,6 +1,7 @@
-/* dots.llm1 (2025, arXiv 2506.05767): the router of DeepSeek-V3 (2024, arXiv 2412.19437), with ordinary attention and
- * norms of its heads. Each expert has a sigmoid score; the best few by score and bias are chosen within the best
- * groups, and the bias follows the load. The first layers have no experts, and some experts are shared by all tokens.
+/* dots.llm1 (2025, arXiv 2506.05767): the router of DeepSeek-V3 (2024, arXiv 2412.19437), with ordinary attention and a
+ * norm of each head of q and k. Each expert has a sigmoid score; the best few by score and bias are chosen within the
+ * best groups, and the bias follows the load. The first layers have no experts, and some experts are shared by all
+ * tokens.
  */
 #include "model/family.h"
 

@@ -118,7 +118,8 @@ static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index
                             .joined = entry->joined};
 }
 
-/* Numbers the parameters: the family's in its order, then the factors. */
+/* Numbers the parameters: first those of the family, in its order, then the factors. Sets number_of[i] to the number of
+ * entry i of the table, and facts[number] [num_entries]. */
 static void number_parameters(const tri_parameter_table *table, int32_t *number_of, tri_op_parameter *facts) {
   int32_t next = 0;
   for (int factors = 0; factors < 2; factors++) {
@@ -216,7 +217,8 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   return status;
 }
 
-/* Numbers of dense and of other layers, with the matrix elements by which one token is multiplied in such a layer. */
+/* Number of layers without experts (dense) and with experts (others), and the number of matrix elements by which one
+ * token is multiplied in a layer of each kind. */
 typedef struct layer_kinds {
   int64_t dense, others;
   double dense_weights, other_weights;
@@ -239,8 +241,8 @@ static double met_weights(const tri_model *model, const tri_parameter *entry) {
   return entry->placement.has_holders ? all * (double)model->experts_per_token / (double)model->num_experts : all;
 }
 
-/* Counts the FLOPs for one token of the products of factors, and those that are saved because frozen matrices have no
- * gradient. */
+/* Sets *factors to the FLOPs of one token in the GEMMs of factors, and *spared to the FLOPs that are saved because
+ * frozen matrices have no gradient. Both are 0 if the parameter table cannot be made. */
 static void count_tuned(const tri_model *model, double *factors, double *spared) {
   tri_parameter_table *table = NULL;
   *factors = *spared = 0;

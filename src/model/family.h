@@ -32,16 +32,16 @@ typedef struct tri_family_table {
 
 #define TRI_FAMILY_KEYS(...)                                                                                           \
   (const char *const[]) { __VA_ARGS__, NULL }
-/* The keys of families with rotary embeddings, and of those with sliding windows. */
+/* Keys of families with rotary embeddings, and keys of families with sliding windows. */
 #define TRI_FAMILY_ROPE_KEYS "rope_theta", "rope_scaling"
 #define TRI_FAMILY_WINDOW_KEYS "window", "window_layers"
 
 /* Keys of a model that only some families may set. */
 extern const char *const tri_family_optional_keys[];
 
-/* Helpers for the `check` of a family. The first fails unless head_dim is hidden_size / num_heads, the second unless
- * num_kv_heads is num_heads. */
+/* Helper for the `check` of a family: fails unless head_dim is hidden_size / num_heads. */
 tri_status tri_family_check_head_dim(const tri_model *model);
+/* Helper for the `check` of a family: fails unless num_kv_heads is num_heads. */
 tri_status tri_family_check_kv_heads(const tri_model *model);
 /* Helper for the `check` of a family: fails unless num_heads divides hidden_size, whatever head_dim is. Some
  * configurations of transformers require this. */
@@ -70,7 +70,7 @@ void tri_list_parameters_release(tri_list_parameters *parameters);
 typedef struct tri_list_request {
   tri_list_purpose purpose;
   const tri_train_objective *objective; /* for a list that ends in a loss; NULL: cross entropy */
-  int64_t batch, sequence;              /* number of sequences of a micro-batch; length of each */
+  int64_t batch, sequence;              /* number of sequences of a micro-batch, and their length in tokens */
   int64_t positions;                    /* maximum number of tokens of a sequence; above `sequence` when generating */
   int64_t prompt;                       /* generating: number of tokens of a sequence's prompt */
   int64_t slots, logit_rows; /* generating: maximum number of sequences, and of rows with logits, of one execution */

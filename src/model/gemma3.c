@@ -55,8 +55,8 @@ static tri_status check_local_theta(const tri_model *m) {
                   m->rope_theta);
 }
 
-/* Refuses `rope_scaling.truncate: false`: our keys are written into the objects for kinds of layers, where transformers
- * does not read `truncate`. */
+/* Checks the heads and the local base. Refuses `rope_scaling.truncate: false`: keys of rope_scaling are written into
+ * the objects for kinds of layers, where transformers does not read `truncate`. */
 static tri_status gemma3_check(const tri_model *m) {
   TRI_TRY(tri_family_check_divides(m));
   TRI_TRY(check_local_theta(m));

@@ -10,7 +10,8 @@ static tri_status gpt2_check(const tri_model *m) {
   return tri_family_check_head_dim(m);
 }
 
-/* Checks the heads; an incomplete model may have other values. */
+/* Fails if config.json cannot describe the heads. gpt2_check refuses such heads too, but this model may not have been
+ * completed. */
 static tri_status gpt2_check_words(const tri_model *m) {
   if (m->num_heads * m->head_dim == m->hidden_size && m->num_kv_heads == m->num_heads) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,

@@ -17,10 +17,12 @@ bool tri_layer_set_is_all(const char *set);
 bool tri_layer_set_has(const char *set, int64_t num_layers, int64_t layer);
 
 /* Checks the value of `key` and converts it to its canonical form: equal sets become equal texts. Fails with
- * TRI_BAD_CONFIG; the message names the key. */
+ * TRI_BAD_CONFIG for an invalid set, and with TRI_UNSUPPORTED if the canonical text does not fit into
+ * TRI_LAYER_SET_BYTES; the message names the key. */
 tri_status tri_layer_set_complete(char set[TRI_LAYER_SET_BYTES], const char *key, int64_t num_layers);
 
-/* Writes the canonical text of the set of layers i with chosen[i] [num_layers]. Error messages name `key`. */
+/* Writes the canonical text of the set of layers i with chosen[i] [num_layers]. Fails with TRI_UNSUPPORTED if the text
+ * does not fit into TRI_LAYER_SET_BYTES; the message names `key`. */
 tri_status tri_layer_set_print(const bool *chosen, const char *key, int64_t num_layers, char out[TRI_LAYER_SET_BYTES]);
 
 #endif

@@ -49,7 +49,7 @@ typedef enum tri_residual {
 } tri_residual;
 
 typedef struct tri_model {
-  char name[64]; /* name of the preset, or "inline" */
+  char name[64]; /* name of the preset or of the model file, or "inline" */
   tri_family family;
   char model_type[32]; /* model_type of its config.json; "": found from the model's numbers (tri_hf_keys.is) */
   int64_t num_layers, hidden_size, num_heads;

@@ -14,8 +14,8 @@ extern const tri_config_table tri_model_table;
  * name of a preset, or the path of a YAML file (it has a slash or ends in .yaml; relative to the current directory). */
 tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
-/* Must be called after tri_config_read of the table. Sets defaults that depend on the family, and calls
- * tri_model_complete. Messages name file and line of the mapping's key. */
+/* Sets defaults that depend on the family, and calls tri_model_complete. Must be called after tri_config_read of the
+ * table. Messages name file and line of the key in the mapping. */
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model);
 
 /* Returns whether a key of a complete model has the value that it would get from other keys if it were left out. */

@@ -19,7 +19,8 @@ struct tri_train_objective {
       columns; /* columns that this objective needs besides those that every objective has, as bits (TRI_COLUMN_BIT) */
   double label_scale; /* factor of the cross entropy, which is a weighted mean over the labels of the global batch */
   /* Loss of completions. A loss of preferences is a mean over the pairs of the global batch, or over its completions if
-   * they are not paired. A policy-gradient loss is a sum over labels, each divided by its normaliser. */
+   * they are not paired. A policy-gradient loss is a sum over labels, each multiplied by its normaliser
+   * (device/policy.h). */
   tri_label_loss loss;
   double temperature; /* temperature of sampling, by which a policy-gradient loss divides the logits; 0 counts as 1 */
   /* Appends the calls that follow the last layer. `hidden`: slot of its output [rows, hidden_size]; `head_weight`:

@@ -44,7 +44,7 @@ static inline tri_objective_kind tri_objective_kind_of(const tri_objective_confi
   if (config->name == TRI_OBJECTIVE_GRPO) return TRI_OBJECTIVE_OF_ROLLOUTS;
   return config->name >= TRI_OBJECTIVE_FIRST_PREFERENCE ? TRI_OBJECTIVE_OF_PREFERENCES : TRI_OBJECTIVE_OF_TEXT;
 }
-/* Return whether the objective is a loss of preferences, and which loss it is. */
+/* Returns whether the objective is a loss of preferences. */
 static inline bool tri_objective_is_preference(const tri_objective_config *config) {
   switch (tri_objective_kind_of(config)) {
     case TRI_OBJECTIVE_OF_TEXT:
@@ -53,16 +53,17 @@ static inline bool tri_objective_is_preference(const tri_objective_config *confi
   }
   return true;
 }
+/* Returns the loss of an objective for which tri_objective_is_preference returns true. */
 tri_preference_loss tri_objective_preference_loss(const tri_objective_config *config);
 
 /* Returns the name of the objective in run files. */
 const char *tri_objective_config_name(const tri_objective_config *config);
 
-/* Must be called before the keys are read. Marks the keys whose defaults depend on the objective. */
+/* Marks the keys whose defaults depend on the objective. Must be called before the keys are read. */
 static inline void tri_objective_config_begin(tri_objective_config *config) { config->beta = -1; }
 
-/* Must be called after the keys are read. Sets `trained`. Fails with TRI_BAD_CONFIG for a key that the objective does
- * not have. */
+/* Sets `trained`, and defaults that depend on the objective. Must be called after the keys are read. Fails with
+ * TRI_BAD_CONFIG for a key that the objective does not have, and for values that it cannot use. */
 tri_status tri_objective_config_finish(tri_objective_config *config);
 
 /* Sets `trained` of a grpo objective, for completions that are sampled at `temperature`. */

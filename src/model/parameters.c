@@ -226,8 +226,8 @@ bool tri_parameter_has_gradient(const tri_parameter *parameter) {
   return true;
 }
 
-/* Returns whether a rank computes the gradient from only some of the rows: norms if rows are split between layers, and
- * routers. */
+/* Returns whether each rank of `parts` computes a parameter's gradient from only some of the rows. That is so for norms
+ * if rows are split between the layers (sequence_parallel), and for routers. */
 static bool sees_slices(const tri_parameter *entry, const tri_model_share *share) {
   switch (entry->part) {
     case TRI_PART_NORM: return share->sequence_parallel;
@@ -435,8 +435,8 @@ static int64_t run_unit(const tri_parameter *tensor) {
   return (tensor->even ? tensor->num_units : 1) * unit * (split->dim == 0 ? tensor->shape[1] : 1);
 }
 
-/* The number of blocks of a row depends on widths and on values that are equal on all ranks; no rank has more than the
- * first. */
+/* Computes the number of blocks of a row from widths and from values that are equal on all ranks, so that no rank has
+ * more blocks than the first. */
 tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter) {
   const tri_rows_within *within = &parameter->within;
   const int64_t columns = parameter->shape[1];

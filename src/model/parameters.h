@@ -66,13 +66,14 @@ typedef struct tri_parameter_placement {
   tri_domain holders;
 } tri_parameter_placement;
 
-/* Return the placement of parameters other than experts, and the placement of experts. */
+/* Returns the placement of parameters other than experts. */
 tri_parameter_placement tri_parameter_placed_dense(void);
+/* Returns the placement of experts. */
 tri_parameter_placement tri_parameter_placed_experts(void);
 
-/* How the ranks of a domain hold a parameter, and what the backward leaves on each of them as its gradient. Over
- * `holders` it is always SPLIT, over `replicas` always PARTIAL; over `parts` it depends on the parameter
- * (tri_parameter.over_parts). Sums of gradients, the gradient norm and prices read this. */
+/* How the ranks of a domain hold a parameter, and the gradient of it that each of them has after the backward. The
+ * holding over `holders` is always SPLIT, and over `replicas` always PARTIAL; over `parts` it depends on the parameter
+ * (tri_parameter.over_parts). Sums of gradients, the gradient norm and the planner's prices depend on it. */
 typedef enum tri_holding {
   TRI_HOLDING_SPLIT,   /* each rank holds a different part, and has the whole gradient of this part */
   TRI_HOLDING_COPIES,  /* each rank holds the whole parameter, and has its whole gradient */
@@ -158,8 +159,8 @@ typedef struct tri_parameter {
   int64_t count;                     /* elements; 0 if another stage holds it */
   int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type
                                         (first byte in 4 bits) */
-  int64_t gradient_offset;           /* the same in the array of gradients; differs only for an alias */
-  bool alias;                        /* this rank also holds tied_to, whose values and moments it uses */
+  int64_t gradient_offset; /* first element in the array of gradients; differs from `offset` only for an alias */
+  bool alias;              /* this rank also holds tied_to, whose values and moments it uses */
   bool counted; /* norms and saves count this rank's copy; of equal copies on several ranks of placement.parts or
                    stages, only one is counted */
   tri_holding over_parts; /* how the ranks of placement.parts hold the parameter and its gradient */
@@ -227,18 +228,22 @@ tri_parameter tri_parameter_on_disk(const tri_parameter *tensor);
 /* Computes the units of a dimension on rank `rank` of `ranks`. */
 void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count);
 
-/* Return the length of the runs of a tensor in elements, and the global element at which run i begins. The local part
- * of a tensor consists of runs of equal length, and each run is also contiguous in the tensor on disk. Run i begins at
- * local element i * length. */
+/* Returns the length of the runs of a tensor in elements; 0 if this rank has no part of the tensor. The local part of a
+ * tensor consists of runs of equal length, and each run is also contiguous in the tensor on disk. Run i begins at local
+ * element i * length. */
 int64_t tri_parameter_run_length(const tri_parameter *tensor);
+/* Returns the element of the tensor on disk at which run i begins. */
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 /* Returns the number of elements of the whole parameter, with all matrices of a stack. */
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
-/* For a parameter in 4 bits, return the number of its matrices on this rank, each a cut of a matrix on disk that is
- * quantised separately; that cut; the bytes from one matrix to the next, which are largest on the rank at {0}. */
+/* Returns the number of matrices of a parameter in 4 bits on this rank. Each is a cut of a matrix on disk and is
+ * quantised separately. */
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter);
+/* Returns the cut of the matrix on disk that a matrix of a parameter in 4 bits has on this rank. */
 tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter);
+/* Returns the number of bytes from one matrix of a parameter in 4 bits to the next. It is largest on the rank at {0}.
+ */
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
 /* Returns whether a parameter has a gradient, from which the optimizer updates it. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);
@@ -258,9 +263,11 @@ const char *tri_parameter_group_name(tri_parameter_group group);
 
 /* ---- for the families -------------------------------------------------------------------------------------------- */
 
-/* Return the splits: not split; along a dimension by its elements; along a dimension by heads. */
+/* Returns the split of a parameter that every rank holds whole. */
 tri_split tri_split_none(void);
+/* Returns a split along a dimension by its elements. `length`: length of the dimension. */
 tri_split tri_split_elements(int dim, int64_t length);
+/* Returns a split along a dimension by heads. `heads`: number of heads of each segment. */
 tri_split tri_split_heads(int dim, int64_t segments, int64_t heads);
 
 /* Returns the weight or bias of a norm. */
@@ -270,10 +277,12 @@ tri_parameter tri_parameter_head_norm(int64_t width);
 tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split);
 /* Returns a matrix with normal initial values of standard deviation `std`. */
 tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std);
-/* Return `parameter` with `joined` set; and `parameter` as rows of a larger tensor on disk. */
+/* Returns `parameter` with `joined` set. */
 tri_parameter tri_parameter_joined(tri_parameter parameter);
+/* Returns `parameter` as rows of a larger tensor on disk. */
 tri_parameter tri_parameter_within(tri_parameter parameter, tri_rows_within within);
-/* Returns a stack of experts with `kinds` matrices each, split along a dimension over the expert tensor ranks. */
+/* Returns a stack of experts with `kinds` matrices [rows, columns] each, split along dimension `split_dim` over the
+ * expert tensor ranks. The initial values are normal, with standard deviation `std`. */
 tri_parameter tri_parameter_experts(int64_t experts, int64_t kinds, int64_t rows, int64_t columns, int split_dim,
                                     double std);
 /* Returns a router's bias, which TRI_RULE_BALANCE updates. */

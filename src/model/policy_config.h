@@ -5,8 +5,8 @@
 #include "config/config.h"
 #include "device/policy.h"
 
-/* How the loss weighs labels: the normaliser of a label of completion i, which has |i| counted labels, in a batch of N
- * completions. */
+/* The normaliser of a label, by which the label's loss is multiplied. The label is one of the |i| counted labels of
+ * completion i, in a batch of N completions. */
 typedef enum tri_loss_type {
   TRI_LOSS_TYPE_DAPO,    /* 1 / counted labels of the batch */
   TRI_LOSS_TYPE_GRPO,    /* 1 / (N |i|) */
@@ -109,8 +109,9 @@ extern const tri_config_word tri_loss_type_words[], tri_ratio_level_words[], tri
 /* The default of every key. */
 extern const tri_policy_config tri_policy_usual;
 
-/* Replaces `recipe` in the mapping of an objective by the keys for which the recipe stands. Keys that the mapping
- * already has are not changed. Fails with TRI_BAD_CONFIG for an unknown recipe; the message lists all recipes. */
+/* Replaces `recipe` in the mapping of an objective by `name: grpo` and the keys for which the recipe stands. Keys that
+ * the mapping already has are not changed. Fails with TRI_BAD_CONFIG for an unknown recipe; the message lists all
+ * recipes. */
 tri_status tri_policy_lay_recipe(tri_yaml_tree *tree, tri_yaml *objective);
 
 /* Checks combinations of the keys of a grpo objective. Messages begin with the key. */

@@ -11,20 +11,21 @@
 #define TRI_PREFERENCE_LABEL_SMOOTHING 0.0
 #define TRI_PREFERENCE_SIMPO_GAMMA 0.5
 #define TRI_PREFERENCE_DISCOPOP_TAU 0.05
-#define TRI_PREFERENCE_WEIGHT 1.0 /* weight of desirable completions, and of undesirable ones */
+#define TRI_PREFERENCE_WEIGHT                                                                                          \
+  1.0 /* both the weight of desirable completions and the weight of undesirable completions */
 
 typedef struct tri_preference_rules {
   const char *name; /* name in run files                                                                  */
   bool paired;      /* the loss is of pairs of a chosen and a rejected completion; false: of single completions, each
                        desirable or undesirable */
-  bool reference;   /* it uses log probabilities of the reference model                                   */
-  bool label_smoothing;       /* it has label_smoothing, in [0, 1/2)                                                */
+  bool reference;   /* the loss uses log probabilities of the reference model                                   */
+  bool label_smoothing; /* the loss has label_smoothing, in [0, 1/2)                                                */
   bool needs_label_smoothing; /* label_smoothing must be above 0: the loss is infinite for 0                        */
-  bool simpo_gamma;           /* it has simpo_gamma                                                                 */
-  bool discopop_tau;          /* it has discopop_tau                                                                */
-  bool kl;                    /* it uses the KL of the batch's mismatched completions                               */
-  bool averaged;              /* it uses means over labels, not sums                                                */
-  bool averaged_rewards;      /* the metrics rewards/ and logps/ also use means over labels, not sums               */
+  bool simpo_gamma;      /* the loss has simpo_gamma                                                                 */
+  bool discopop_tau;     /* the loss has discopop_tau                                                                */
+  bool kl;               /* the loss uses the KL of the batch's mismatched completions                               */
+  bool averaged;         /* the loss uses means over labels, not sums                                                */
+  bool averaged_rewards; /* the metrics rewards/ and logps/ also use means over labels, not sums               */
 } tri_preference_rules;
 
 /* Labels with a weight in the cross entropy: none, labels of chosen answers, or labels of chosen answers and their
@@ -37,8 +38,11 @@ typedef enum tri_preference_weights {
 
 tri_preference_rules tri_preference_rules_of(tri_preference_loss loss);
 
-/* Return the values of one completion for the metrics rewards/ and logps/, which are means. */
+/* Returns the reward of one completion, for the metrics rewards/: beta times the difference between tri_preference_logp
+ * and the reference's log probability, or beta times tri_preference_logp for a loss without reference. */
 double tri_preference_reward(const tri_preference_settings *settings, const tri_completion_sums *sums);
+/* Returns the log probability of one completion, for the metrics logps/: a mean over labels if the loss has
+ * averaged_rewards, else a sum. */
 double tri_preference_logp(const tri_preference_settings *settings, const tri_completion_sums *sums);
 
 #endif

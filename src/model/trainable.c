@@ -33,7 +33,7 @@ static bool tells_layers(const tri_trainable_words *words) {
   return false;
 }
 
-/* Returns whether patterns distinguish layers; in regular expressions a dot may match a digit. */
+/* Returns whether patterns may distinguish layers by their numbers. In a regular expression a dot may match a digit. */
 static bool distinguish_layers(const tri_adapter_patterns *patterns) {
   for (int64_t i = 0; i < patterns->count; i++) {
     if (strpbrk(patterns->entries[i].pattern, "0123456789.?*+[\\{") != NULL) return true;
@@ -108,7 +108,8 @@ bool tri_trainable_is_read_narrow(const tri_parameter *entry) {
   return false;
 }
 
-/* Returns the key that has the patterns: with an adapter those of trained parameters, else those of frozen ones. */
+/* Returns the key whose patterns are in use: with an adapter `adapter.train` (trained parameters), else `freeze`
+ * (frozen parameters). */
 static const char *key_of(const tri_trainable *tuning) {
   return tri_trainable_has_adapter(tuning) ? "adapter.train" : "freeze";
 }
@@ -141,8 +142,9 @@ static tri_status mark_frozen(const tri_trainable *tuning, tri_parameter_table *
   return TRI_OK;
 }
 
-/* Splits dimension `dim` of a factor like the matrix's inputs or outputs. If these are not split, the factor is whole,
- * and each rank has the part of its gradient that comes from its shard of the other factor. */
+/* Splits dimension `dim` of a factor like dimension `from` of its matrix. If the matrix is split along its other
+ * dimension, the factor is whole, and each rank has the part of the factor's gradient that comes from its shard of the
+ * other factor. */
 static void split_like(const tri_parameter *matrix, int from, int dim, tri_parameter *factor) {
   factor->split = tri_split_none();
   factor->by_heads = matrix->split.dim >= 0 && matrix->split.dim != from;

@@ -26,8 +26,8 @@ typedef struct tri_parameter_table tri_parameter_table;
 
 enum { TRI_TRAINABLE_WORDS = 128, TRI_TRAINABLE_WORD_BYTES = 96 };
 
-/* A pattern of tensors' names on disk, with * and ?; or a target: the end of a module's name, "q_proj", or a pattern of
- * it, "*_proj". */
+/* A pattern of tensors' names on disk, with *, ? and sets ([0-3]); or a target: the end of a module's name, "q_proj",
+ * or a pattern of it, "*_proj". */
 typedef struct tri_trainable_word {
   char text[TRI_TRAINABLE_WORD_BYTES];
 } tri_trainable_word;
@@ -49,11 +49,12 @@ typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
   X("rslora", TRI_SCALING_RSLORA)
 typedef enum tri_scaling { TRI_SCALING_LORA, TRI_SCALING_RSLORA } tri_scaling;
 
-/* Initial values of A; B is zero, except with pissa (PiSSA, Meng et al. 2024). There A and B are the first singular
- * vectors of their matrix W, each times the root of its singular value (checkpoint/principal.h), and W is not changed:
- * the initial factors A0 and B0 are frozen parameters, and y = x W^T + scale (x A^T B^T - x A0^T B0^T). PEFT subtracts
- * scale B0 A0 from W instead, which gives the same function. So the base keeps its bits, every layout splits A0 and B0
- * like factors, and A, B, A0 and -B0 are LoRA of twice the rank over the base. */
+/* Initial values of A; B is zero. A table of tokens has zeros in A and normal values in B instead. With pissa (PiSSA,
+ * Meng et al. 2024) A and B are the first singular vectors of their matrix W, each times the root of its singular value
+ * (checkpoint/principal.h), and W is not changed: the initial factors A0 and B0 are frozen parameters, and y = x W^T +
+ * scale (x A^T B^T - x A0^T B0^T). PEFT subtracts scale B0 A0 from W instead, which gives the same function. So the
+ * base keeps its bits, every layout splits A0 and B0 like factors, and A, B, A0 and -B0 are LoRA of twice the rank over
+ * the base. */
 #define TRI_ADAPTER_INITS(X)                                                                                           \
   X("kaiming", TRI_ADAPTER_KAIMING)   /* uniform, as in torch.nn.Linear */                                             \
   X("gaussian", TRI_ADAPTER_GAUSSIAN) /* normal, of deviation 1 / rank */                                              \
@@ -87,8 +88,8 @@ typedef struct tri_adapter {
   tri_quantise quantise;    /* storage of frozen matrices of layers */
   bool ensure_weight_tying; /* tied model: embedding and output projection share factors */
   tri_adapter_patterns rank_pattern, alpha_pattern;
-  tri_trainable_words targets; /* modules with factors, such as "q_proj"; empty or "all-linear": all modules except
-                                  experts, which may be added (model/trainable_experts.h) */
+  tri_trainable_words targets; /* modules with factors, such as "q_proj"; empty or "all-linear": all matrices of layers
+                                  except experts, which may be added (model/trainable_experts.h) */
   tri_trainable_words train;   /* patterns of other parameters that are trained */
 } tri_adapter;
 
@@ -107,8 +108,8 @@ bool tri_adapter_is_principal(const tri_adapter *adapter);
 /* Returns whether a pattern or target may distinguish layers by their numbers, so that layers may train differently. */
 bool tri_trainable_distinguishes_layers(const tri_trainable *tuning);
 
-/* Writes the words as "a, b"; truncated if `out` is too short. */
 enum { TRI_TRAINABLE_TEXT_BYTES = TRI_TRAINABLE_WORDS * (TRI_TRAINABLE_WORD_BYTES + 2) };
+/* Writes the words as "a, b"; truncated if `out` is too short. */
 void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t out_bytes);
 
 /* Settings of the factors of one module. */
@@ -131,8 +132,9 @@ bool tri_trainable_is_read_narrow(const tri_parameter *entry);
 /* Marks frozen parameters, and inserts the factors into the table, which must not have been laid out yet. */
 tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *table);
 
-/* Find the lowest layer with a trained parameter (tri_parameter.layer: -1 for the embeddings). */
+/* Sets *out to the lowest layer of a model with a trained parameter (tri_parameter.layer: -1 for the embeddings). */
 tri_status tri_trainable_lowest_layer(const tri_model *model, int64_t *out);
+/* Returns the lowest layer of a table with a trained parameter; INT64_MAX if all parameters are frozen. */
 int64_t tri_trainable_lowest_of(const tri_parameter_table *table);
 
 /* Checks `tuning` of a complete model: every pattern and target must match, the rank must not be above a target's

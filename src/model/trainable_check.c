@@ -66,7 +66,8 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
                   some);
 }
 
-/* Checks shared factors of an output projection and an embedding. PEFT ties them under the same conditions. */
+/* Checks factors of an output projection and an embedding that are tied, and ensure_weight_tying. PEFT shares the
+ * factors under the same conditions. */
 static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_table *table) {
   const tri_parameter *head = NULL;
   for (int64_t i = 0; i < table->num_entries && head == NULL; i++) {
@@ -228,8 +229,8 @@ static tri_status check_something_trained(const tri_parameter_table *table) {
   return tri_fail(TRI_BAD_CONFIG, "`freeze` leaves nothing to train; leave some pattern out");
 }
 
-/* Checks patterns that name only the output projection of a tied model, which is trained or frozen with the embedding.
- */
+/* Refuses patterns that name only the output projection of a tied model, because it is trained or frozen with the
+ * embedding. */
 static tri_status check_tied_patterns(const tri_parameter_table *table, const char *key,
                                       const tri_trainable_words *patterns) {
   for (int64_t i = 0; i < table->num_entries; i++) {

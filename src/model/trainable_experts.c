@@ -65,7 +65,8 @@ void tri_trainable_stack_factor(const tri_adapter *adapter, const tri_parameter 
            wrapped ? ".base_layer" : "", "AB"[which]);
 }
 
-/* Refuses dropout, because PEFT merges factors of a parameter into it before each GEMM, and PiSSA. */
+/* Refuses dropout, because PEFT adds the product of the factors to the experts' parameter before each GEMM. Refuses
+ * PiSSA as well. */
 tri_status tri_trainable_check_experts(const tri_adapter *adapter, const tri_parameter_table *table) {
   char name[TRI_PARAMETER_NAME_BYTES];
   for (int64_t i = 0; i < table->num_entries; i++) {

@@ -1,4 +1,4 @@
-/* Factors of experts: a pair for each expert, whose gate and up share one.
+/* Factors of experts. Each expert has one pair of factors for gate and up together, and one pair for down.
  *
  * In transformers 5 the experts of a layer are two parameters, `mlp.experts.gate_up_proj` [experts, 2 * ffn, width],
  * gate above up, and `mlp.experts.down_proj` [experts, width, ffn], independent of the names of the experts' tensors on

@@ -28,7 +28,7 @@ bool tri_trainable_is_pattern(const char *target);
  * pattern, matches them. */
 bool tri_trainable_is_module(const char *target, const char *name);
 
-/* Returns whether a matrix is a table of tokens. */
+/* Returns whether a matrix is a table of tokens or of learned positions. */
 bool tri_trainable_is_table(const tri_parameter *matrix);
 /* Returns whether the rows of a matrix correspond to inputs. In a table of tokens the inputs are ids. */
 bool tri_trainable_is_in_out(const tri_parameter *matrix);
@@ -36,8 +36,9 @@ bool tri_trainable_is_in_out(const tri_parameter *matrix);
  * table of tokens, as in PEFT, "embed_tokens.lora_embedding_A". */
 void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *out, size_t out_bytes);
 
-/* Return whether the adapter's targets are all linear matrices; and whether an entry is one of the targets. */
+/* Returns whether the adapter's targets include all linear matrices ("all-linear", or no targets). */
 bool tri_trainable_is_for_all(const tri_adapter *adapter);
+/* Returns whether an entry is one of the adapter's targets. */
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry);
 
 /* Returns whether a target names a module whose name makes PEFT tie factors: embed_tokens or lm_head. */

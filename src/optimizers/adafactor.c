@@ -30,7 +30,8 @@ enum { ROWS, COLUMNS, ALL };
 
 static bool is_vector(const tri_parameter *tensor) { return tensor->num_dims < 2; }
 
-/* The first part of a tensor on disk keeps the states of the whole tensor. */
+/* Returns the shape of state ROWS. The first part of a tensor on disk keeps all states of the whole tensor, and the
+ * other parts none. */
 static tri_state_shape rows_shape(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
   (void)settings;
   if (is_vector(tensor) || tri_parameter_continues(tensor)) return (tri_state_shape){0};
@@ -102,7 +103,7 @@ static scratch lay_out(const tri_update_call *call) {
   return at;
 }
 
-/* Returns whether this call is of a further part, which is updated with the first. */
+/* Returns whether the call's tensor is a part after the first, which is updated by the call of the first part. */
 static bool is_updated_before(const tri_update_call *call) { return call->num_parts == 0; }
 
 static tri_status adafactor_workspace(const tri_update_call *call, const tri_device_description *device,
@@ -177,7 +178,8 @@ static bool is_copy(const adafactor *u, const tri_parameter *part) {
 
 /* ---- copies between this rank's shard and the whole -------------------------------------------------------------- */
 
-/* Copies `rows` ranges of `width` elements; `here` and `whole` are the distances of ranges in the two arrays. */
+/* Copies `rows` ranges of `width` elements from of_here to of_whole if `into_whole` is true, else from of_whole to
+ * of_here. `here` and `whole`: distance of two ranges in of_here and in of_whole, in elements. */
 static tri_status copy_ranges(const adafactor *u, int64_t rows, int64_t width, int64_t here, int64_t whole,
                               char *of_here, char *of_whole, bool into_whole) {
   const tri_dtype wide = tri_dtype_wide(u->call->type);

@@ -6,7 +6,7 @@
  * Fira adds the rest of the gradient, G - scale R P, which includes the component that P does not span. Each of its
  * rows is scaled as Adam scaled that row of R, and its norm may grow by at most 1 % from one update to the next.
  *
- * Matrices are whole, as in Muon: ranks that have shards of one gather its gradient and compute the same step. */
+ * Matrices are whole, as in Muon: ranks that have shards of a matrix gather its gradient and compute the same step. */
 #include "optimizers/low_rank.h"
 
 #include "base/memory.h"
@@ -113,7 +113,8 @@ static products products_of(const sides *s, int64_t rank, tri_dtype wide) {
   return p;
 }
 
-/* Numbers that later kernels of a step read from earlier ones: squared norm of the rest, and its factor. */
+/* Results of kernels of a step that later kernels of the step read: the squared norm of the rest, and the factor of the
+ * rest. */
 typedef struct rest_values {
   double squares, factor;
 } rest_values;

@@ -14,13 +14,15 @@ tri_status tri_low_rank_check(const tri_low_rank_settings *settings, const char 
 tri_status tri_low_rank_check_model(const tri_optimizer_settings *settings, const tri_low_rank_settings *own,
                                     const tri_optimizer *optimizer, const tri_parameter_table *table);
 
-/* Return the shapes of a tensor's states: the vectors of each matrix, its moments, and one norm per matrix. */
+/* Returns the shape of TRI_LOW_RANK_PROJECTION: [rank, shorter side] for each matrix of a tensor. */
 tri_state_shape tri_low_rank_projection_shape(const tri_low_rank_settings *settings, const tri_parameter *tensor);
+/* Returns the shape of both moments: that of a matrix whose shorter side is replaced by the rank. */
 tri_state_shape tri_low_rank_moment_shape(const tri_low_rank_settings *settings, const tri_parameter *tensor);
+/* Returns the shape of TRI_LOW_RANK_NORM: one number for each matrix of a tensor. */
 tri_state_shape tri_low_rank_norm_shape(const tri_parameter *tensor);
 
-/* Implement the functions of tri_optimizer with these names. `whole`: the update also uses the gradient's component
- * outside of the projection (Fira). */
+/* Implement the functions `workspace`, `update`, `costs` and `work` of tri_optimizer. `whole`: the update also uses the
+ * gradient's component outside of the projection (Fira). */
 tri_status tri_low_rank_workspace(const tri_low_rank_settings *settings, bool whole, const tri_update_call *call,
                                   const tri_device_description *device, size_t *bytes);
 tri_status tri_low_rank_update(const tri_low_rank_settings *settings, bool whole, const tri_update_run *run,

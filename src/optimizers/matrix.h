@@ -26,7 +26,8 @@ tri_matrix_piece tri_matrix_piece_of(const tri_parameter *of, int64_t matrix);
 /* Returns the number of ranks with different shards of the tensor; 1 if each rank has all of it. */
 int64_t tri_matrix_ranks(const tri_parameter *tensor, const tri_mesh_shape *shape);
 
-/* Returns whether a rank has the same shard as the one before it (grouped-query attention, fewer heads than ranks). */
+/* Returns whether rank `rank` of `ranks` has the same shard as the rank before it (grouped-query attention with fewer
+ * heads than ranks). */
 bool tri_matrix_is_copy(const tri_parameter *tensor, int64_t ranks, int64_t rank);
 
 #endif

@@ -1,9 +1,9 @@
 /* Muon (Jordan et al. 2024): the step of a matrix is its momentum made orthogonal, by a polynomial that drives all
  * singular values towards 1 (Newton-Schulz).
  *
- * A matrix is orthogonalised whole. If tensor ranks have shards of it, each of them gathers the momentum of all and
- * computes the step itself, so that all get the same bits and nothing has to be sent back. Queries, keys, values, gates
- * and each expert are matrices of their own, even if they are adjacent in memory. */
+ * A matrix is orthogonalised whole. If tensor ranks have shards of a matrix, each of these ranks gathers the momentum
+ * of all shards and computes the whole step, so that all ranks get the same bits and no step has to be sent. Queries,
+ * keys, values, gates and each expert are matrices of their own, even if they are adjacent in memory. */
 #include "base/memory.h"
 #include "device/exact_sum.h"
 #include "device/kernels.h"
@@ -132,7 +132,7 @@ typedef struct muon {
   scratch at;
   char *memory;    /* the workspace */
   int64_t ranks;   /* number of ranks with pieces */
-  int64_t *begins; /* [ranks + 1], offsets of their momentum in `parts`; NULL if there is one rank */
+  int64_t *begins; /* [ranks + 1], offset of each rank's momentum in `parts`; NULL if there is one rank */
   char *momentum;  /* address of `parts`; with one rank, address of the gradient */
 } muon;
 
@@ -140,7 +140,7 @@ static char *behind(const muon *u, char *array, int64_t elements) {
   return array + (size_t)elements * tri_dtype_bytes(tri_dtype_wide(u->call->type));
 }
 
-/* Computes this rank's momentum from its gradient, and gathers that of all ranks. */
+/* Computes this rank's momentum from its gradient, and gathers the momentum of all ranks. */
 static tri_status find_momentum(muon *u) {
   const tri_update_run *run = u->run;
   const tri_muon_settings *settings = &u->call->settings->muon;

@@ -70,7 +70,7 @@ typedef struct tri_low_rank_settings {
 /* Running average of the weights (average.c). */
 typedef struct tri_average_settings {
   int64_t every, after; /* every: number of updates between the weights that are averaged, 0: no average; after: number
-                           of updates before the first of them */
+                           of updates before the first weights that are averaged */
   double decay;         /* 0: all weights count the same */
 } tri_average_settings;
 
@@ -186,8 +186,8 @@ typedef struct tri_optimizer {
   tri_status (*workspace)(const tri_update_call *call, const tri_device_description *device, size_t *bytes);
   /* Queues the update. COLLECTIVE over the ranks that have shards of the tensor, if the unit is the matrix. */
   tri_status (*update)(const tri_update_run *run, const tri_update_call *call);
-  /* Appends the costs beyond one read and write of each element and its states to out[TRI_OPTIMIZER_COSTS]; returns
-   * their number. May be NULL. */
+  /* Writes the costs of a call, beyond one read and write of each element and its states, to out[TRI_OPTIMIZER_COSTS];
+   * returns the number of costs. May be NULL. */
   int (*costs)(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]);
   /* Returns the FLOPs of the update of a whole tensor, by which tensors are assigned to ranks. NULL unless the unit is
    * the matrix. */
@@ -207,14 +207,16 @@ TRI_OPTIMIZERS(TRI_OPTIMIZER_TABLE)
 
 const tri_optimizer *tri_optimizer_named(tri_optimizer_name name);
 
-/* Return the optimizer that updates a group, and the one that updates a parameter. The second is NULL if no optimizer
- * updates the parameter. */
+/* Returns the optimizer that updates a group. */
 const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settings, tri_parameter_group group);
+/* Returns the optimizer that updates a parameter; NULL if the parameter has no gradient. */
 const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter);
 
-/* Return the number of states of a parameter that `optimizer` updates, and state number `state`. The states of the
- * optimizer come first, then the states that the run keeps. */
+/* Returns the number of states of a parameter that `optimizer` updates: the states of the optimizer, then the states
+ * that the run keeps. */
 int64_t tri_optimizer_num_states(const tri_optimizer_settings *settings, const tri_optimizer *optimizer);
+/* Returns state number `state` of a parameter that `optimizer` updates, in the order of tri_optimizer_num_states; NULL
+ * if there are fewer states. */
 const tri_optimizer_state *tri_optimizer_state_at(const tri_optimizer_settings *settings,
                                                   const tri_optimizer *optimizer, int64_t state);
 
@@ -223,9 +225,9 @@ tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings
                                           const tri_parameter *tensor);
 int64_t tri_state_shape_count(const tri_state_shape *shape);
 
-/* Return whether the optimizer of any group needs whole matrices; and the optimizer of the first group whose optimizer
- * has `evaluated`, or NULL. */
+/* Returns whether the optimizer of any group needs whole matrices. */
 bool tri_optimizer_has_matrices(const tri_optimizer_settings *settings);
+/* Returns the optimizer of the first group whose optimizer has `evaluated`; NULL if no group has one. */
 const tri_optimizer *tri_optimizer_that_averages(const tri_optimizer_settings *settings);
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
@@ -247,27 +249,32 @@ struct tri_update_call {
   size_t states[TRI_UPDATE_STATES]; /* offset of each state in the memory of all states, in bytes */
 };
 
-/* Return the number of states of a call, 0 without an optimizer; state number `state`; and the number of the state
- * `state` of the run, which the run must keep. */
+/* Returns the number of states of a call; 0 without an optimizer. */
 int64_t tri_update_num_states(const tri_update_call *call);
+/* Returns state number `state` of a call. */
 const tri_optimizer_state *tri_update_state(const tri_update_call *call, int64_t state);
+/* Returns the number of a state of the run among the states of a call. The run must keep the state. */
 int64_t tri_update_run_state(const tri_update_call *call, tri_run_state state);
 
-/* Return whether a state has a shape of its own; its number of elements; its type of storage; its bytes; and whether it
- * is stored wide. */
+/* Returns whether a state of a call has a shape of its own. */
 bool tri_update_has_own_shape(const tri_update_call *call, int64_t state);
+/* Returns the number of elements of a state. */
 int64_t tri_update_state_count(const tri_update_call *call, int64_t state);
+/* Returns the type in which a state is stored. */
 tri_state_storage tri_update_storage(const tri_update_call *call, int64_t state);
+/* Returns the number of bytes of a stored state, with the scales of an int8 state. */
 size_t tri_update_state_bytes(const tri_update_call *call, int64_t state);
 
+/* Returns whether a state is stored wide. */
 bool tri_update_is_wide(const tri_update_call *call, int64_t state);
 
 /* Computes the bytes of scratch memory of a call, with wide copies of states that are not stored wide. */
 tri_status tri_update_workspace(const tri_update_call *call, const tri_device_description *device, size_t *bytes);
 
-/* Return the bytes that the update reads and writes: per element (value, gradient, states with one number per element),
- * and for all states with a shape of their own. */
+/* Returns the bytes per element that the update reads and writes: value, gradient, states of the optimizer with one
+ * number per element, and the running average. */
 double tri_update_element_bytes(const tri_update_call *call);
+/* Returns the bytes that the update reads and writes of all states with a shape of their own. */
 double tri_update_own_shape_bytes(const tri_update_call *call);
 
 /* Returns the bytes of stored states per element, without states that have a shape of their own. */
@@ -279,12 +286,13 @@ double tri_update_kept_bytes(const tri_update_call *call);
 
 bool tri_average_is_kept(const tri_optimizer_settings *settings);
 
-/* Return whether the weights after update number `update` (from 1 on) are added to the average; and the factor f with
- * which they are added, average + f (weights - average), after `taken` earlier additions. */
+/* Returns whether the weights after update number `update` (from 1 on) are added to the average. */
 bool tri_average_is_due(const tri_optimizer_settings *settings, int64_t update);
+/* Returns the factor f with which weights are added to the average, average + f (weights - average), after `taken`
+ * earlier additions. */
 double tri_average_weight(const tri_optimizer_settings *settings, int64_t taken);
 
-/* Returns the bytes that averaging reads and writes per element, averaged over updates. */
+/* Returns the bytes that averaging reads and writes per element of `element` bytes, as a mean over all updates. */
 double tri_average_element_bytes(const tri_optimizer_settings *settings, size_t element);
 
 /* Fails if the run keeps a running average although `other`, an optimizer of the run, averages its points itself. NULL:

@@ -6,8 +6,8 @@
 #include "ops/run.h"
 #include "optimizers/optimizer.h"
 
-/* Computes the first `count` singular vectors of matrix[side, length] along its shorter side, in host memory
- * (checkpoint/singular_vectors.h). A function pointer, so that plans need no LAPACK. */
+/* Computes the first `count` singular vectors of matrix[side, length] along its shorter side, vectors[count, side], in
+ * host memory (checkpoint/singular_vectors.h). It is a function pointer, so that plans need no LAPACK. */
 typedef tri_status tri_singular_finder(int64_t side, int64_t length, const double *matrix, int64_t count,
                                        double *vectors);
 
@@ -39,8 +39,10 @@ static inline tri_adamw tri_update_adamw(const tri_update_call *call) {
  * workspace, piece by piece, and converted back. */
 tri_status tri_update_run_call(const tri_update_run *run, const tri_update_call *call);
 
-/* Queue a copy of a call's state, which has one number per element, to wide[count], and back. */
+/* Queues a copy of a call's stored state, which has one number per element, to wide[count]. */
 tri_status tri_update_widen(tri_queue *queue, const tri_update_call *call, int64_t state, void *kept, void *wide);
+/* Queues a copy of wide[count] to a call's stored state `kept`, which has one number per element. For an int8 state
+ * with signs it waits for the queue, and restores the stored bits of blocks whose values were dequantised before. */
 tri_status tri_update_narrow(tri_queue *queue, const tri_update_call *call, int64_t state, const void *wide,
                              void *kept);
 

@@ -63,8 +63,8 @@ void tri_added_matcher_release(tri_added_matcher *matcher) {
   *matcher = (tri_added_matcher){0};
 }
 
-/* Returns whether a special token at [begin, end) has a byte in a range of plain text. `begin` never falls from call to
- * call. The space before a token, if its content has one, may be anyone's. */
+/* Returns whether a special token at [begin, end) has a byte in a range of plain text. Bytes that normalization has put
+ * before the content (`prepended`) do not count. `begin` must not be smaller than in an earlier call. */
 static bool is_plain(tri_added_walk *walk, const tri_added_token *token, size_t begin, size_t end) {
   int64_t i = 0;
   if (!token->special) return false;
@@ -91,7 +91,7 @@ static const tri_added_token *longest_at(const tri_added_matcher *matcher, tri_a
   return found;
 }
 
-/* Finds the first token at or after *start. */
+/* Returns the first token at or after offset *start, and sets *start to its offset; NULL if there is none. */
 static const tri_added_token *search(const tri_added_matcher *matcher, tri_added_walk *walk, size_t *start) {
   if (matcher->count <= 1) return NULL;
   for (size_t i = *start; i < walk->bytes; i++) {

@@ -14,7 +14,7 @@ typedef struct tri_added_token {
   int32_t id;
   bool special;
   bool single_word;    /* the token is not found inside words */
-  bool lstrip, rstrip; /* the match includes the spaces before the token; after it */
+  bool lstrip, rstrip; /* lstrip: the match includes the spaces before the token; rstrip: the spaces after it */
   bool normalized;     /* the token is searched after normalization, not before */
   size_t prepended;    /* bytes that normalization has put before the content (the mark of a space), if `normalized` */
 } tri_added_token;
@@ -35,8 +35,8 @@ typedef struct tri_added_matcher {
   int single_root;    /* byte with which all tokens begin; -1: first bytes differ */
 } tri_added_matcher;
 
-/* Creates a matcher of those tokens whose `normalized` has this value. Keeps a pointer to `tokens`. Release with
- * tri_added_matcher_release, also after a failure. */
+/* Creates a matcher of the tokens whose member `normalized` has the value `normalized`. Keeps a pointer to `tokens`.
+ * Release with tri_added_matcher_release, also after a failure. */
 tri_status tri_added_matcher_create(tri_added_matcher *matcher, const tri_added_token *tokens, int64_t count,
                                     bool normalized);
 void tri_added_matcher_release(tri_added_matcher *matcher);

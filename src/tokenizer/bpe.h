@@ -20,7 +20,8 @@ typedef struct tri_bpe {
   int32_t unknown; /* token for bytes (or characters) that have no token */
   bool fuse_unknown;
   bool guarded;     /* no merge makes a special token */
-  bool met_special; /* a merge of a word makes one, so that its ids depend on `guarded`; the caller resets it */
+  bool met_special; /* a merge of a word creates a special token, so that the ids of the word depend on `guarded`; the
+                       caller sets it to false */
   int32_t *ids;     /* result of the last word */
   size_t room;
   tri_bpe_symbol *symbols;

@@ -208,8 +208,8 @@ static bool is_dropped(const tri_tokenizer *tokenizer, char byte) {
   return tokenizer->missing_bytes > 0 && tokenizer->vocabulary.byte_ids[(uint8_t)byte] < 0;
 }
 
-/* Appends the ends of the tokens from number `first` on, which are those of the plain text. The tokens spell the text
- * without its dropped bytes, perhaps with a space before it. A dropped byte belongs to the token before it. */
+/* Appends the ends of the tokens from number `first` on, to which the plain text was encoded. These tokens spell the
+ * text without its dropped bytes, perhaps with a space before it. A dropped byte belongs to the token before it. */
 static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t bytes, int64_t first) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;

@@ -87,8 +87,8 @@ static bool is_usual(const char *key) {
 static const char *const objects_of_tokens[] = {"model_specific_special_tokens", "extra_special_tokens"};
 enum { OBJECTS = sizeof objects_of_tokens / sizeof *objects_of_tokens };
 
-/* Returns whether the tokens of an object are used. Those of model_specific_special_tokens are used only if no other
- * key names a token that is not usual. */
+/* Returns whether the tokens of an object are used. The tokens of model_specific_special_tokens are used only if no
+ * other key names a token that is not usual, and extra_special_tokens is not an object. */
 static bool counts(const json_t *root, const char *object) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -153,7 +153,7 @@ typedef struct extra {
   const json_t *facts;        /* {"lstrip": ...}; NULL: none */
   int64_t id;                 /* -1: not given */
   bool special;
-  bool takes_id; /* the token is not added to texts, but transformers gives it an id before tokens that are */
+  bool takes_id; /* the token is not added to texts, but transformers gives it an id before the tokens that are added */
 } extra;
 
 typedef struct extras {
@@ -282,7 +282,7 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
 }
 
 /* Sets the flags of an added token of tokenizer.json to those of added_tokens_decoder if they differ, because
- * transformers adds the token a second time with the latter. */
+ * transformers adds the token a second time with the flags of added_tokens_decoder. */
 static tri_status set_flags(const char *file, const extra *one, json_t *root, bool *changed) {
   static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
   const json_t *list = json_object_get(root, "added_tokens");

@@ -4,7 +4,7 @@
  * slow and uses no cache. But a merge across the position between two characters joins a token that ends with the first
  * and a token that begins with the second. If the vocabulary has no merge of such tokens, no merge ever crosses the
  * position, and BPE gives the same ids to both sides separately. In practice text is cut before each space, because
- * tokens begin with the mark of a space and do not have it inside, and at most punctuation.
+ * tokens begin with the mark of a space; inside a token the mark follows punctuation at most.
  *
  * Characters without a token become their bytes, or the unknown token, and one unknown token may replace several
  * characters. If a vocabulary merges such bytes, text is never cut. With an unknown token, text is cut only between

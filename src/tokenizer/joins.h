@@ -8,7 +8,7 @@ enum { TRI_FEW_CODES = 129 }; /* ASCII and the mark of a space */
 
 typedef struct tri_joins {
   bool all;        /* every pair may be joined */
-  bool few_only;   /* all pairs except those of the few characters may be joined */
+  bool few_only;   /* every pair that has a character outside the TRI_FEW_CODES codes may be joined */
   uint64_t *pairs; /* hash table with open addressing: left << 32 | right; 0: free */
   size_t mask;
   uint8_t few[(TRI_FEW_CODES * TRI_FEW_CODES + 7) /

@@ -131,8 +131,8 @@ static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t
 tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t bytes, const char **out,
                          size_t *out_bytes) {
   size_t copied = 0;    /* number of bytes of the text whose normal form is in normalizer->text */
-  size_t part = 0;      /* begin of the current part */
-  bool changes = false; /* whether the part has more than its inert begin */
+  size_t part = 0;      /* offset at which the current part begins */
+  bool changes = false; /* whether the part has more than its inert beginning */
   normalizer->length = normalizer->num_parts = 0;
   for (size_t i = 0;;) {
     uint32_t code = 0;

@@ -140,7 +140,7 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
   bool last = index + 1 == splitter->pretokenizer->count;
   const char *subject = NULL; /* the mapped text, set when the scanner cannot find a word */
-  size_t from = 0, at = 0;    /* begin of the next piece; begin of the search */
+  size_t from = 0, at = 0;    /* from: offset at which the next piece begins; at: offset at which the search begins */
   while (from < bytes) {
     size_t start = from, stop = from;
     if (at == from && stage->scanner != TRI_SCAN_NONE) {

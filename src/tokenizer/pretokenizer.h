@@ -16,7 +16,7 @@ typedef enum tri_scanner { TRI_SCAN_NONE, TRI_SCAN_GPT2, TRI_SCAN_LLAMA3, TRI_SC
 /* GPT-2's pattern, which Hugging Face's ByteLevel has built in. */
 extern const char tri_pattern_gpt2[];
 
-/* Returns the scanner of a pattern. */
+/* Returns the scanner of a pattern; TRI_SCAN_NONE if the pattern has none. */
 tri_scanner tri_scanner_of(const char *pattern);
 
 /* Returns the length of the first match of the scanner's pattern at the beginning of the text. Returns 0 if it depends
@@ -94,7 +94,7 @@ typedef struct tri_splitter {
   tri_mapped_text mapped[TRI_MAX_STAGES];
   char *spaced; /* a piece with a space before it */
   size_t spaced_room;
-  char *letters, *word; /* a piece in letters; a word of it in bytes */
+  char *letters, *word; /* letters: a piece in letters; word: a word of the piece in bytes */
   size_t letters_room;  /* bytes allocated for each of the two */
 } tri_splitter;
 

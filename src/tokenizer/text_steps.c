@@ -168,7 +168,8 @@ void tri_stepper_undo(const tri_stepper *stepper, const tri_text_steps *steps, s
 
 static void follow_one(const tri_normalizer *scratch, tri_text_range *ranges, int64_t count) {
   const tri_normal_part *parts = scratch->parts;
-  size_t first = 0, last = 0; /* number of parts before the begin of a range; before its end */
+  size_t first = 0,
+         last = 0; /* first: number of parts before the beginning of a range; last: number of parts before its end */
   for (int64_t i = 0; i < count; i++) {
     tri_text_range *range = &ranges[i];
     while (first < scratch->num_parts && parts[first].to <= range->begin) first++;

@@ -58,8 +58,8 @@ static int32_t find_end_of_text(const tri_tokenizer *tokenizer) {
   return -1;
 }
 
-/* Counts the bytes without a token in a vocabulary without an unknown token, and warns: they are dropped from texts, as
- * in other programs. */
+/* Counts the bytes without a token in a vocabulary without an unknown token, and logs the number: these bytes are
+ * dropped from texts, as in other programs. */
 static void count_missing(tri_tokenizer *tokenizer, const char *file) {
   int first = -1;
   for (int byte = 0; byte < 256 && tokenizer->unknown < 0; byte++) {

@@ -145,7 +145,8 @@ typedef struct tri_tokenizer_trainer tri_tokenizer_trainer;
 /* Creates a trainer of byte-level BPE with GPT-2's pre-tokenizer. The vocabulary is the one that Hugging Face's
  * BpeTrainer learns with ByteLevel, its alphabet, and the special token "<|endoftext|>", which has id 0; the 256 bytes
  * follow in the order of their letters ("!" is 1, a space 221), then the learnt tokens, by falling frequency of their
- * pair (equal ones by rising ids). vocab_size counts all of them; fails with TRI_BAD_CONFIG if it is below 257. */
+ * pair (equal ones by rising ids). vocab_size counts all of them; fails with TRI_BAD_CONFIG if it is below 257 or above
+ * TRI_MAX_VOCABULARY (vocabulary.h). */
 tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out);
 /* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words. */
 tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char *text, size_t bytes);

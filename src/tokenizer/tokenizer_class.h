@@ -13,8 +13,8 @@ const char *tri_tokenizer_class_of(const json_t *config, const json_t *model, co
 /* Returns whether the normalizer or pre-tokenizer of the class differs from the file's. */
 bool tri_tokenizer_class_differs(const char *class, const json_t *config, const json_t *root);
 
-/* Returns default token number `number` of a class; NULL after the last one, and for NULL. *key: "bos_token" and so on.
- */
+/* Returns default token number `number` of a class, and sets *key to its key, "bos_token" and so on; NULL after the
+ * last token, or if `class` is NULL. */
 const char *tri_tokenizer_class_token(const char *class, int number, const char **key);
 
 #endif

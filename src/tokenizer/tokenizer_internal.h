@@ -17,7 +17,8 @@ struct tri_tokenizer {
   tri_pretokenizer pretokenizer;
   tri_added_token *added;
   int64_t added_count;
-  tri_added_matcher raw, normal; /* matchers of the added tokens that are searched before normalization; after it */
+  tri_added_matcher raw, normal; /* raw: matcher of the added tokens that are searched before normalization; normal:
+                                    matcher of the added tokens that are searched after normalization */
   tri_text_steps normalizer;     /* changes text between the two searches */
   tri_text_steps spaces;         /* changes the remaining plain text: Metaspace */
   tri_joins joins;               /* used with a vocabulary of characters */
@@ -89,7 +90,7 @@ tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, con
  * Hugging Face's decoder ByteLevel. */
 tri_status tri_tokenizer_enter_added(tri_vocabulary *vocabulary, int32_t id, const char *content, size_t bytes);
 
-/* Reads merges: "FILE: KIND NUMBER" names the current one. Release scratch with tri_free. */
+/* A reader of merges; messages name the current merge as "FILE: KIND NUMBER". Release scratch with tri_free. */
 typedef struct tri_merge_reader {
   tri_vocabulary *vocabulary;
   const char *file, *kind;

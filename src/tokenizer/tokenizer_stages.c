@@ -1,5 +1,5 @@
-/* The normalizer and the pre-tokenizer of a tokenizer.json, as steps and stages. The ones of usual BPE
- * vocabularies are supported; others are refused by name, because ignoring them would give wrong ids. */
+/* The normalizer and the pre-tokenizer of a tokenizer.json, as steps and stages. The kinds that usual BPE vocabularies
+ * have are supported; other kinds are refused by name, because ignoring them would give wrong ids. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "tokenizer/utf8.h"
@@ -61,7 +61,7 @@ static tri_status read_normalizer(const char *where, const json_t *object, int d
   return TRI_OK;
 }
 
-/* Older files have add_prefix_space; false means prepend_scheme "never". */
+/* Also reads add_prefix_space of older files; false means prepend_scheme "never". */
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out) {
   const char *mark = NULL, *scheme = NULL;
   bool prefix = true;

@@ -13,8 +13,9 @@ size_t tri_utf8_decode(const char *text, size_t bytes, uint32_t *out);
 /* Writes a code point (at most 4 bytes) and returns its length. */
 size_t tri_utf8_encode(uint32_t code, char out[4]);
 
-/* Return the length of the longest valid start of the text, and of the longest start without a valid code point. */
+/* Returns the length of the longest start of the text that is valid UTF-8. */
 size_t tri_utf8_valid_bytes(const char *text, size_t bytes);
+/* Returns the length of the longest start of the text in which no valid code point begins. */
 size_t tri_utf8_invalid_bytes(const char *text, size_t bytes);
 
 /* Returns whether all bytes are below 0x80. */

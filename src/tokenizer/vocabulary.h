@@ -66,7 +66,7 @@ int32_t tri_vocabulary_find(const tri_vocabulary *vocabulary, const char *bytes,
 tri_status tri_vocabulary_add_merge(tri_vocabulary *vocabulary, int32_t left, int32_t right, int32_t result);
 
 /* Uses the tokens "<0x00>" to "<0xFF>" of a vocabulary of characters for bytes, if `wanted`; returns false if one is
- * missing. */
+ * missing, or if `wanted` is false. */
 bool tri_vocabulary_use_fallback(tri_vocabulary *vocabulary, bool wanted);
 
 /* Makes the table of merges and byte_ids, after all tokens and merges are added. A repeated pair counts at its last

@@ -52,8 +52,8 @@ json_t *tri_explain_json(const tri_explanation *e);
 /* Prints a self-contained page: it has no scripts and needs no other files (explain_html.c). */
 void tri_explain_html(const tri_explanation *e, FILE *to);
 
-/* Writes the difference between a value and the best trial's value, relative to the latter: "+3.1 %". Writes "-" if
- * there is no best trial, or if its value is 0 (damaged store). Returns `out`. */
+/* Writes the difference between a value and the best trial's value, relative to the best trial's value: "+3.1 %".
+ * Writes "-" if there is no best trial, or if its value is 0 (damaged store). Returns `out`. */
 enum { TRI_EXPLAIN_BESIDE_BYTES = 48 };
 const char *tri_explain_beside_best(const tri_explanation *e, double value, char out[TRI_EXPLAIN_BESIDE_BYTES]);
 

@@ -19,8 +19,8 @@ typedef struct spans {
   tri_chart_span value, memory; /* memory in per cent of the fullest device's memory; begins at 0 */
 } spans;
 
-/* Returns the ranges of value and memory of the finished ones among the trials and the first `num_known` known
- * recipes. */
+/* Returns the ranges of value and memory over the finished trials, and over the finished recipes among the first
+ * `num_known` known recipes. */
 static spans spans_of(const tri_explanation *e, int64_t num_known) {
   spans found = {TRI_CHART_NO_SPAN, {0, 0}};
   for (int64_t i = 0; i < e->count + num_known; i++) {

@@ -10,7 +10,8 @@ struct tri_gaussian {
   int64_t dims, count;
   bool is_category[TRI_GAUSSIAN_DIMS];
   double log[TRI_GAUSSIAN_NUMBERS],
-      inverse_squares[TRI_GAUSSIAN_DIMS]; /* logarithms of the hyperparameters; 1 / length^2 of each dimension */
+      inverse_squares[TRI_GAUSSIAN_DIMS]; /* log: logarithms of the hyperparameters; inverse_squares: 1 / length^2 of
+                                             each dimension */
   double strength, noise;
   /* x: points [count * dims]. factor: lower Cholesky factor of the covariance [count * count], row-major. inverse:
    * scratch of slope_of [count * count]. targets: (y - mean) / scale [count]. weights: inverse covariance times targets

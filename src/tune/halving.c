@@ -1,8 +1,7 @@
 /* Successive halving (Jamieson and Talwalkar 2016) of a validation loss. All trials are trained for an eighth of their
- * steps. The better half of them is trained to a quarter of the steps, the better half of those to a half, and the
- * better half of those to the end. All trials follow the learning-rate schedule of the whole run, and each round
- * resumes the trial's own checkpoint. So a trial that is trained to the end is equal, to the bit, to a plain run with
- * its settings. */
+ * steps. Then, three times, the better half of the remaining trials goes on: to a quarter of the steps, to a half, and
+ * to the end. All trials follow the learning-rate schedule of the whole run, and each round resumes the trial's own
+ * checkpoint. So a trial that is trained to the end is equal, to the bit, to a plain run with its settings. */
 #include "tune/halving.h"
 
 #include "base/format.h"

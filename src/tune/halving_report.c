@@ -26,7 +26,8 @@ static int compare_standings(const void *left, const void *right) {
   return (a->member > b->member) - (a->member < b->member);
 }
 
-/* Sets *out to the sorted standings of all trials, and returns their number. Release *out with tri_free. */
+/* Sets *out to the sorted standings of all trials, and returns their number; 0 if there is not enough memory. Release
+ * *out with tri_free. */
 static int64_t stand(const tri_member *rows, int64_t count, standing **out) {
   int64_t found = 0;
   if (tri_alloc("standings", (size_t)count, sizeof **out, out) != TRI_OK) return 0;

@@ -3,7 +3,8 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-/* Binds this process to part `part` of `parts` equal parts of its cores, so that parallel trials share no core. */
+/* Binds this process to part `part` of `parts` equal parts of its cores, so that parallel trials share no core. Does
+ * nothing if there are fewer cores than parts. */
 static void bind_cores(int part, int parts) {
   cpu_set_t all, own;
   int seen = 0;

@@ -294,7 +294,7 @@ static bool is_local(const char *path) {
   return false;
 }
 
-/* Checks that the file has our format number. A new file, which has no tables, gets this number. */
+/* Checks that the file has the number FORMAT. A new file, which has no tables, gets this number. */
 static tri_status check_format(tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
@@ -453,7 +453,7 @@ static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *o
   return read_point(s, row, 1, out);
 }
 
-/* Reads the rows after the first num_ended trials. Those are in memory, have ended and no longer change. */
+/* Reads the rows after the first num_ended trials, which are in memory, have ended and no longer change. */
 static tri_status read_on(tri_store *s) {
   sqlite3_stmt *query = NULL;
   int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : INT64_MIN;

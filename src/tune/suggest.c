@@ -1,6 +1,6 @@
 /* Expected improvement, weighted by the probability of success (Gelbart et al. 2014). There are up to three Gaussian
- * processes: the value of the finished trials; the logarithm of the memory that trials needed, which predicts where it
- * will not suffice; and success (1 or 0) of all trials that ended, if some failed for other reasons.
+ * processes: the value of the finished trials; the logarithm of the memory that trials needed, which predicts where the
+ * memory will not suffice; and success (1 or 0) of all trials that ended, if some failed for other reasons.
  *
  * Memory has its own model because it has more information than failures: the need of a trial, whether it fitted or
  * not, shows how far the limit is. This finds the good points in a space if only one point in twenty fits. If the

@@ -41,8 +41,8 @@ typedef struct tuner {
   const char *folder;
   tri_suggester suggester;
   trial_slot slots[MOST_AT_ONCE];
-  double begin_s, best; /* begin_s: begin of the study in this process, on tri_clock_s; best: the best value that this
-                           tuner knows */
+  double begin_s, best; /* begin_s: time in seconds (tri_clock_s) at which the study began in this process; best: the
+                           best value that this tuner knows */
 } tuner;
 
 /* ---- beginning and ending trials --------------------------------------------------------------------------------- */
