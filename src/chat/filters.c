@@ -484,8 +484,7 @@ static tri_status filter_pairs(const tri_chat_call *call, tri_chat_value *out) {
 
 typedef struct sorter {
   const tri_chat_call *call;
-  tri_chat_value *items, *space; /* pairs to sort, and scratch memory */
-  const tri_chat_value *keys;    /* keys of the pairs, by the indices in `order` */
+  const tri_chat_value *keys; /* keys of the pairs, by the indices in `order` */
   int64_t *order, *other;
 } sorter;
 

@@ -47,7 +47,8 @@ static tri_status count_pieces(void *context, int64_t first, int64_t length) {
   c->documents++;
   c->too_long += length > c->sequence;
   c->left_out += length - taken;
-  c->unlearnt += 0 < taken && taken < length && nothing_is_learnt(c->corpus, first, taken);
+  /* The last label of a truncated document is not counted in the loss. */
+  c->unlearnt += 0 < taken && taken < length && nothing_is_learnt(c->corpus, first, taken - 1);
   length = taken;
   const int64_t rest = length % c->sequence, head = c->sequence - first % c->sequence;
   c->counts[c->sequence] += length / c->sequence;

@@ -118,17 +118,19 @@ static bool same_file(const char *a, const char *b) {
          facts_a.st_ino == facts_b.st_ino;
 }
 
-/* Returns whether `path` is the file `tokenizer`, or is in the folder of the tokenizer. Such files are written again.
- */
+/* Returns whether `path` is the file `tokenizer`, or a file of the tokenizer in the same folder. Such files are written
+ * again. */
 static bool is_of_tokenizer(const char *path, const char *tokenizer) {
   char beside[TRI_PATH_BYTES];
   const char *slash = strrchr(tokenizer, '/'), *name = strrchr(path, '/');
   if (same_file(path, tokenizer)) return true;
+  if (name == NULL) return false;
+  if (strcmp(name, "/tokenizer.json") != 0 && strcmp(name, "/tokenizer_config.json") != 0) return false;
   const int length = tri_path_is_directory(tokenizer) ? (int)strlen(tokenizer)
                      : slash == NULL                  ? 1
                                                       : (int)(slash - tokenizer);
   snprintf(beside, sizeof beside, "%.*s%s", length,
-           slash == NULL && !tri_path_is_directory(tokenizer) ? "." : tokenizer, name == NULL ? "" : name);
+           slash == NULL && !tri_path_is_directory(tokenizer) ? "." : tokenizer, name);
   return same_file(path, beside);
 }
 

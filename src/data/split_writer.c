@@ -219,11 +219,9 @@ static tri_status divide_stream(tri_split_writer *writer, const tri_split_counts
   int64_t tail = (int64_t)llround((double)counts->tokens * writer->fraction);
   if (tail < 1) tail = 1;
   if (tail > counts->tokens - 1) tail = counts->tokens - 1;
-  if (counts->train_tokens > 0) {
-    TRI_TRY(tri_corpus_writer_move_tail(writer->train, writer->validation, tail));
-  } else {
-    TRI_TRY(tri_corpus_writer_move_tail(writer->validation, writer->train, counts->tokens - tail));
-  }
+  if (counts->train_tokens == 0) /* all documents went to validation */
+    TRI_TRY(tri_corpus_writer_move_tail(writer->validation, writer->train, counts->tokens));
+  TRI_TRY(tri_corpus_writer_move_tail(writer->train, writer->validation, tail));
   writer->from_tail = true;
   char documents[32], kept[32], tokens[32];
   tri_log("too few documents to divide by document (%s), so the last %s of %s tokens are kept for validation",

@@ -40,15 +40,15 @@ typedef struct tri_split_counts {
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
   int64_t validation_bytes; /* part of text_bytes */
-  bool from_tail; /* the stream of tokens is divided at one position, because the hash chose no document for one of the
-                     corpora. The end of the stream is the corpus for which none was chosen */
+  bool from_tail; /* the stream of tokens is divided at one position, and its end is for validation, because the hash
+                     chose no document for one of the corpora */
 } tri_split_counts;
 
 void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out);
 
 /* Completes the corpora after the last block, and flushes everything to the disk. If one of the corpora would be empty,
- * the end of the stream of tokens becomes this corpus (with masks: the last document or pair). Fails with TRI_BAD_FILE
- * if there is no text, or if all labels are equal. */
+ * the end of the stream of tokens becomes the validation corpus instead (with masks: the last document or pair becomes
+ * the corpus that would be empty). Fails with TRI_BAD_FILE if there is no text, or if all labels are equal. */
 tri_status tri_split_writer_finish(tri_split_writer *writer);
 /* Renames the files to their final names. */
 tri_status tri_split_writer_commit(tri_split_writer *writer);

@@ -26,12 +26,15 @@ static size_t write_letters(const tri_vocabulary *vocabulary, int32_t id, char *
   return length;
 }
 
+/* Returns a new object; NULL without memory. */
 static json_t *vocabulary_json(const tri_vocabulary *vocabulary, char *scratch) {
   json_t *object = json_object();
   for (int32_t id = 0; id < (int32_t)vocabulary->size; id++) {
     if (vocabulary->tokens[id].bytes == 0) continue;
     scratch[write_letters(vocabulary, id, scratch)] = '\0';
-    if (json_object_set_new(object, scratch, json_integer(id)) != 0) break;
+    if (json_object_set_new(object, scratch, json_integer(id)) == 0) continue;
+    json_decref(object);
+    return NULL;
   }
   return object;
 }

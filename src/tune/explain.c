@@ -202,7 +202,7 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
 /* Returns whether the memory of trials is known, and less memory costs value. For a validation loss there is no such
  * trade-off, because the memory of a run does not depend on its loss. */
 static bool knows_memory(const tri_explanation *e) {
-  if (e->study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) return false;
+  if (tri_objective_is_last_loss(e->study->objective)) return false;
   for (int64_t i = 0; i < e->count; i++) {
     if (tri_explain_is_pareto(e, i)) return true;
   }

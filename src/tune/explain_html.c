@@ -6,6 +6,7 @@
 #include "report/html.h"
 #include "tune/explain.h"
 #include "tune/loss_plot.h"
+#include "tune/study_objective.h"
 
 #include <math.h>
 
@@ -124,7 +125,7 @@ static void print_losses(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   tri_loss_mark *marks = NULL;
   int64_t n = 0;
-  if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS) return;
+  if (!tri_objective_is_last_loss(study->objective)) return;
   if (tri_alloc("marks", (size_t)e->count, sizeof *marks, &marks) != TRI_OK) return;
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
@@ -230,7 +231,7 @@ static void print_regions(const tri_explanation *e, FILE *to) {
 static void print_pareto(const tri_explanation *e, FILE *to) {
   tri_chart c;
   const spans s = spans_of(e, e->study->num_known);
-  if (s.memory.high <= 0 || e->study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) return;
+  if (s.memory.high <= 0 || tri_objective_is_last_loss(e->study->objective)) return;
   begin_plot(&c, &tri_chart_medium, "Value and memory", to);
   tri_chart_set_across(&c, "memory of the fullest device, %", s.memory, false);
   tri_chart_set_values(&c, NULL, s.value, false);

@@ -4,6 +4,7 @@
 #include "report/html.h"
 #include "tune/halving.h"
 #include "tune/loss_plot.h"
+#include "tune/study_objective.h"
 #include "tune/trial_schedule.h"
 
 #include <stdlib.h>
@@ -85,9 +86,9 @@ void tri_halving_text(const tri_study *study, const tri_member *rows, int64_t co
   standing *of = NULL;
   const int64_t trials = stand(rows, count, &of);
   const tri_member *winner = winner_of(rows, count);
-  fprintf(to, "%s: halving of %ld trial%s, %ld steps made; each to its end would be %ld; validation loss\n",
-          study->name, (long)trials, TRI_PLURAL(trials), (long)steps_made(study, rows, count),
-          (long)(trials * study->trial.steps));
+  fprintf(to, "%s: halving of %ld trial%s, %ld steps made; each to its end would be %ld; %s\n", study->name,
+          (long)trials, TRI_PLURAL(trials), (long)steps_made(study, rows, count), (long)(trials * study->trial.steps),
+          tri_objective_loss_name(study->objective));
   print_rows(study, of, trials, to);
   tri_free(of);
   if (winner == NULL) {
@@ -132,7 +133,7 @@ json_t *tri_halving_json(const tri_study *study, const tri_member *rows, int64_t
   tri_free(of);
   json_t *document =
       json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "study", study->name, "unit",
-                "validation loss, lower is better", "method", "halving", "done", (json_int_t)(trials - failed),
+                tri_objective_unit(study->objective), "method", "halving", "done", (json_int_t)(trials - failed),
                 "failed", (json_int_t)failed, "steps", (json_int_t)steps_made(study, rows, count), "steps_of_all",
                 (json_int_t)(trials * study->trial.steps), "trials", list);
   if (document != NULL && winner != NULL) {
@@ -191,8 +192,8 @@ void tri_halving_html(const tri_study *study, const tri_member *rows, int64_t co
           (long)(trials * study->trial.steps));
   if (winner != NULL) {
     char text[TRI_POINT_TEXT_BYTES];
-    fprintf(to, "<p>The best, trial %ld: validation loss <strong>%.4f</strong> with ", (long)winner->member,
-            winner->loss);
+    fprintf(to, "<p>The best, trial %ld: %s <strong>%.4f</strong> with ", (long)winner->member,
+            tri_objective_loss_name(study->objective), winner->loss);
     tri_html_text(tri_point_text(&study->space, &winner->point, text, sizeof text), to);
     fprintf(to, ".</p>\n");
   }

@@ -1,4 +1,5 @@
 #include "tune/loss_plot.h"
+#include "tune/study_objective.h"
 
 #include "base/format.h"
 #include "report/chart.h"
@@ -90,7 +91,7 @@ void tri_loss_plot(const tri_study *study, int64_t k, const tri_loss_mark *marks
     across = (tri_chart_span){across.low - pad, across.high + pad};
     tri_chart_set_across(&c, knob->name, across, false);
   }
-  tri_chart_set_values(&c, "validation loss", losses, tri_chart_is_wide(losses));
+  tri_chart_set_values(&c, tri_objective_loss_name(study->objective), losses, tri_chart_is_wide(losses));
   tri_chart_draw_axes(&c);
   draw_series(&c, study, k, marks, count);
   tri_chart_end(&c);

@@ -80,7 +80,9 @@ static tri_status check_any_done(const trainer *t, const tri_member *row) {
 static tri_status finish(trainer *t, trial_slot *s, const char *reason) {
   tri_member *row = &s->row;
   bool good = reason == NULL && WIFEXITED(s->process.result) && WEXITSTATUS(s->process.result) == 0;
-  row->loss = good ? tri_short_run_loss(s->folder, t->rounds.method->last_step(t->rounds.study, row->round)) : NAN;
+  row->loss = good ? tri_short_run_loss(t->rounds.study->objective, s->folder,
+                                        t->rounds.method->last_step(t->rounds.study, row->round))
+                   : NAN;
   row->seconds = tri_clock_s() - s->begin_s;
   row->state = isfinite(row->loss) ? TRI_TRIAL_DONE : TRI_TRIAL_FAILED;
   if (row->state == TRI_TRIAL_FAILED) {

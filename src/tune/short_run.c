@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "files/lines.h"
+#include "run/named_metrics.h"
 #include "schedule/layout_config.h"
 
 #include <jansson.h>
@@ -131,7 +132,7 @@ double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count) {
   return 0.5 * (seconds[(*count - 1) / 2] + seconds[*count / 2]);
 }
 
-double tri_short_run_loss(const char *folder, int64_t step) {
+double tri_short_run_loss(tri_objective objective, const char *folder, int64_t step) {
   char path[TRI_PATH_BYTES];
   tri_line line;
   tri_lines *lines = NULL;
@@ -140,9 +141,12 @@ double tri_short_run_loss(const char *folder, int64_t step) {
   if (tri_lines_open(path, LONGEST_LINE_BYTES, &lines) != TRI_OK) return NAN;
   while (next_line(lines, &line)) {
     json_t *object = json_loadb(line.text, line.bytes, 0, NULL);
-    const json_t *loss = json_object_get(object, "validation_loss");
-    if (json_integer_value(json_object_get(object, "step")) == step)
-      found = json_is_number(loss) ? json_number_value(loss) : NAN;
+    const bool accuracy = objective == TRI_OBJECTIVE_VALIDATION_ACCURACY;
+    const json_t *value = json_object_get(object, accuracy ? TRI_HELD_OUT_ACCURACY : "validation_loss");
+    if (json_integer_value(json_object_get(object, "step")) == step) {
+      const double number = json_is_number(value) ? json_number_value(value) : NAN;
+      found = accuracy ? 1 - number : number;
+    }
     json_decref(object);
   }
   tri_lines_close(lines);

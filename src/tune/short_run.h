@@ -6,7 +6,8 @@
 #include "tune/process.h"
 #include "tune/study.h"
 
-enum { TRI_RUN_WORDS = 128, TRI_RUN_WORD_BYTES = TRI_PATH_BYTES + 64 };
+/* 16 parameters, all keys of a layout and the keys that every trial sets take fewer words. */
+enum { TRI_RUN_WORDS = 256, TRI_RUN_WORD_BYTES = TRI_PATH_BYTES + 64 };
 
 typedef struct tri_short_run {
   char words[TRI_RUN_WORDS][TRI_RUN_WORD_BYTES];
@@ -35,8 +36,9 @@ tri_process_limits tri_short_run_limits(const tri_study *study, int part);
 /* Returns the median duration of a step in seconds, without the first `skip` steps; 0 if there are no other steps. Sets
  * *count to the number of steps that were used. */
 double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count);
-/* Returns the validation loss after a step; NaN if there is none. */
-double tri_short_run_loss(const char *folder, int64_t step);
+/* Returns the loss after a step that the objective means, the validation loss or 1 - the accuracy on held-out pairs;
+ * NaN if the step has none. */
+double tri_short_run_loss(tri_objective objective, const char *folder, int64_t step);
 
 /* Progress of a run towards a target validation loss. If the run has not reached the target, the members have their
  * values so far. */

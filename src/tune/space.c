@@ -14,7 +14,8 @@
 
 static const tri_config_key knob_keys[] = {
     {TEXT(tri_knob, name), .example = "tensor",
-     .help = "key that is varied: a key of `layout:`, nodes, or accumulation"},
+     .help = "key that is varied: a key of `layout:`, nodes, or accumulation; with an objective of a loss also keys of "
+             "the run file, such as optimizer.lr or model.hidden_size"},
     {TEXT(tri_knob, values), .fallback = "", .help = "its values: [1, 2, 4, 8], or 1 2 4 8"},
     {KEY(tri_knob, low, TRI_CONFIG_DOUBLE), .range = {.low = -1e9, .high = 1e9}, .fallback = "0.0",
      .help = "or from here"},
@@ -22,6 +23,10 @@ static const tri_config_key knob_keys[] = {
     {KEY(tri_knob, step, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e9, .open_low = true}, .fallback = "1.0",
      .help = "in steps of this"},
     {KEY(tri_knob, powers, TRI_CONFIG_BOOL), .fallback = "false", .help = "or in powers of two"},
+    {KEY(tri_knob, log, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "or on a logarithmic scale: num_values values at equal ratios"},
+    {KEY(tri_knob, num_values, TRI_CONFIG_INT), .range = {.low = 2, .high = TRI_KNOB_VALUES}, .fallback = "64",
+     .help = "the number of these values"},
     {TEXT(tri_knob, when), .fallback = "",
      .help = "the value of another parameter at which this one is varied: schedule = interleaved"},
 };
@@ -48,6 +53,25 @@ static tri_status add_value(tri_knob *knob, const char *word, size_t length) {
   return TRI_OK;
 }
 
+/* Adds the values of a logarithmic range, rounded to three digits; the first and the last are low and high. */
+static tri_status add_logarithmic(tri_knob *knob) {
+  if (knob->low <= 0 || knob->high <= knob->low || knob->powers) {
+    return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has `log: true`, which needs 0 < low < high%s", knob->name,
+                    knob->powers ? ", and no `powers`" : "");
+  }
+  const double ratio = knob->high / knob->low;
+  for (int64_t i = 0; i < knob->num_values; i++) {
+    char text[24];
+    const bool is_end = i == 0 || i + 1 == knob->num_values;
+    const double value = knob->low * pow(ratio, (double)i / (double)(knob->num_values - 1));
+    snprintf(text, sizeof text, is_end ? "%.10g" : "%.3g", i + 1 == knob->num_values ? knob->high : value);
+    const double rounded = strtod(text, NULL);
+    const bool inside = is_end || (rounded > knob->numbers[knob->count - 1] && rounded < knob->high);
+    if (inside) TRI_TRY(add_value(knob, text, strlen(text)));
+  }
+  return TRI_OK;
+}
+
 static tri_status fill_knob(tri_knob *knob) {
   for (const char *at = knob->values; *at != '\0';) {
     at += strspn(at, " ,");
@@ -55,7 +79,9 @@ static tri_status fill_knob(tri_knob *knob) {
     if (length > 0) TRI_TRY(add_value(knob, at, length));
     at += length;
   }
-  bool ranges = knob->count == 0 && (knob->low != 0 || knob->high != 0);
+  const bool listed = knob->count > 0;
+  if (knob->log && !listed) TRI_TRY(add_logarithmic(knob));
+  const bool ranges = knob->count == 0 && (knob->low != 0 || knob->high != 0);
   for (int64_t i = 0; ranges && knob->high >= knob->low; i++) {
     char text[24];
     double value = knob->powers ? ldexp(knob->low, (int)i) : knob->low + (double)i * knob->step;
@@ -65,14 +91,15 @@ static tri_status fill_knob(tri_knob *knob) {
   }
   for (int64_t i = 0; i < knob->count; i++) {
     for (int64_t j = 0; j < i; j++) {
-      if (strcmp(knob->words[i], knob->words[j]) != 0) continue;
+      if (knob->is_category ? strcmp(knob->words[i], knob->words[j]) != 0 : knob->numbers[i] != knob->numbers[j])
+        continue;
       return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has the value %s twice", knob->name, knob->words[i]);
     }
   }
   if (ranges && knob->count == 1 && knob->high > knob->low) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`space`: `%s` has the one value %s from %g to %g in steps of %g; give `step`, `powers: true` "
-                    "(powers of two) or `values`",
+                    "(powers of two), `log: true` or `values`",
                     knob->name, knob->words[0], knob->low, knob->high, knob->step);
   }
   if (knob->count > 0) return TRI_OK;
@@ -223,7 +250,12 @@ tri_status tri_point_parse(const tri_space *space, const char *text, tri_point *
 void tri_point_place(const tri_space *space, const tri_point *point, double *x) {
   for (int64_t k = 0; k < space->num_knobs; k++) {
     const tri_knob *knob = &space->knobs[k];
-    double value = knob->numbers[point->at[k]], low = knob->numbers[0], high = knob->numbers[knob->count - 1];
+    const double value = knob->numbers[point->at[k]];
+    double low = value, high = value;
+    for (int64_t v = 0; v < knob->count; v++) {
+      low = fmin(low, knob->numbers[v]);
+      high = fmax(high, knob->numbers[v]);
+    }
     if (knob->is_category || knob->count == 1) {
       x[k] = knob->count == 1 ? 0 : (double)point->at[k] / (double)(knob->count - 1);
     } else if (low > 0 && high / low >= 4) { /* sizes that differ by factors */

@@ -15,7 +15,9 @@ typedef struct tri_knob {
   char name[32];
   char values[256];       /* list of values, such as "1 2 4 8" or "1f1b interleaved"; "": the range is used */
   double low, high, step; /* the range has the values low, low + step, ..., high */
-  bool powers;   /* whether the range has the values low, 2 low, 4 low, ... up to high instead; `step` is not used */
+  bool powers; /* whether the range has the values low, 2 low, 4 low, ... up to high instead; `step` is not used */
+  bool log;    /* whether the range has num_values values from low to high at equal ratios instead */
+  int64_t num_values; /* only with `log` */
   char when[64]; /* condition such as "schedule = interleaved"; if it does not hold, the parameter has its first value;
                     "": no condition */
   /* tri_space_complete sets the members below. */
@@ -67,8 +69,8 @@ enum { TRI_POINT_TEXT_BYTES = 1024 };
 char *tri_point_text(const tri_space *space, const tri_point *point, char *buffer, size_t bytes);
 tri_status tri_point_parse(const tri_space *space, const char *text, tri_point *out);
 
-/* Sets x[num_knobs] to the point's coordinates for models, which are in [0, 1]. A coordinate is logarithmic if the last
- * value of the parameter is at least 4 times its first. */
+/* Sets x[num_knobs] to the point's coordinates for models, which are in [0, 1]. A coordinate is logarithmic if the
+ * largest value of the parameter is at least 4 times its smallest. */
 void tri_point_place(const tri_space *space, const tri_point *point, double *x);
 
 #endif

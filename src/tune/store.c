@@ -1,4 +1,5 @@
 #include "tune/store_file.h"
+#include "tune/study_objective.h"
 
 #include "base/clock.h"
 #include "base/fnv1a.h"
@@ -122,7 +123,7 @@ static void store_describe(const tri_study *study, char *text, size_t bytes) {
                              study->trial.target_loss, (long long)study->trial.warmup + (long long)study->trial.steps,
                              study->trial.minutes);
   }
-  if (study->objective == TRI_OBJECTIVE_VALIDATION_LOSS && held < bytes)
+  if (tri_objective_is_last_loss(study->objective) && held < bytes)
     held += (size_t)snprintf(text + held, bytes - held, STEPS_LINE "%lld\n", (long long)study->trial.steps);
   for (int64_t k = 0; k < study->space.num_knobs && held < bytes; k++) {
     const tri_knob *knob = &study->space.knobs[k];
@@ -673,7 +674,7 @@ tri_status tri_store_check_layouts(const char *path) {
   tri_study *study = NULL;
   TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
   tri_status status = tri_store_study(path, study);
-  if (status == TRI_OK && study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) {
+  if (status == TRI_OK && tri_objective_is_last_loss(study->objective)) {
     status = tri_fail(
         TRI_BAD_FILE,
         "%s is a study of optimizers or rates, and all its trials have the same layout; name a study of layouts", path);

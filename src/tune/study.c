@@ -116,8 +116,10 @@ static const tri_config_key study_keys[] = {
     {AT("optimizer", trained, TRI_CONFIG_SECTION), .table = &tri_training_options_optimizer_table,
      .help = "as in a run file: name, state, groups, and each optimizer's own"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
-     .help = "the value to optimize; cost: tokens per device-second; time_to_loss: the time until trial.target_loss is "
-             "reached; validation_loss: the loss after the steps of a trial"},
+     .help =
+         "the value to optimize; cost: tokens per device-second; time_to_loss: the time until trial.target_loss is "
+         "reached; validation_loss: the loss after the steps of a trial; validation_accuracy: of held-out preference "
+         "pairs"},
     {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "auto",
      .help = "how points are chosen; auto: all points if they can be simulated within exhaustive_seconds and neither "
              "trials nor node_hours is given, else gaussian; halving, for a validation loss: all points, and the worse "
@@ -223,8 +225,8 @@ static tri_status unknown_knob(const char *name) {
   char guess[96] = "; there";
   if (meant != NULL) snprintf(guess, sizeof guess, "; did you mean `%s`? There", meant);
   return tri_fail(TRI_BAD_CONFIG,
-                  "`space`: `%s` is not a parameter%s are %s; and with objective: time_to_loss or validation_loss any "
-                  "optimizer.KEY",
+                  "`space`: `%s` is not a parameter%s are %s; and with objective: time_to_loss, validation_loss or "
+                  "validation_accuracy any optimizer.KEY, model.KEY, adapter.KEY and objective.KEY",
                   name, guess, all);
 }
 
@@ -343,7 +345,8 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
     case TRI_OBJECTIVE_TOKENS: return tokens;
     case TRI_OBJECTIVE_COST: return tokens / (double)plan->devices;
     case TRI_OBJECTIVE_TIME_TO_LOSS:
-    case TRI_OBJECTIVE_VALIDATION_LOSS: break;
+    case TRI_OBJECTIVE_VALIDATION_LOSS:
+    case TRI_OBJECTIVE_VALIDATION_ACCURACY: break;
   }
   return 0;
 }
@@ -447,40 +450,13 @@ static tri_status precision_of(tri_study *study) {
   return tri_fail(TRI_BAD_CONFIG, "`precision` must be one of bf16, fp32, fp64, not `%s`", study->precision_name);
 }
 
-/* Checks that a run has the loss that is the objective, and that the reader accepts all values of `optimizer.*`. */
-static tri_status check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
-  const bool to_target = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
-  if (!tri_objective_is_of_loss(study->objective)) return TRI_OK;
-  if (config->data.validation[0] == '\0') {
-    return tri_fail(TRI_BAD_CONFIG, "`objective` needs a validation loss: %s has no data.validation", study->run);
-  }
-  if (to_target && config->evaluation.every == 0) {
-    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss needs a validation loss: evaluation.every of %s is 0",
-                    study->run);
-  }
-  for (int64_t k = 0; k < study->space.num_knobs; k++) {
-    const tri_knob *knob = &study->space.knobs[k];
-    for (int64_t v = 0; v < knob->count && strncmp(knob->name, "optimizer.", 10) == 0; v++) {
-      char text[80], steps[64];
-      const char *const overrides[] = {steps, text}; /* the run has as many steps as a trial */
-      snprintf(steps, sizeof steps, "optimizer.steps=%lld", (long long)tri_study_trial_steps(study));
-      snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
-      if (tri_run_config_load(study->run, overrides, 2, scratch) == TRI_OK) continue;
-      char why[1024];
-      snprintf(why, sizeof why, "%s", tri_status_message());
-      return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
-    }
-  }
-  return TRI_OK;
-}
-
 /* Reads from the run file what all trials share, and the sequence and the batch unless the study sets them. */
 static tri_status read_run_file(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
   tri_status status = tri_run_config_load(study->run, NULL, 0, config);
   if (status == TRI_OK) status = tri_objective_set_steps(study, config->optimizer.steps);
-  if (status == TRI_OK) status = check_run(study, config, config + 1);
+  if (status == TRI_OK) status = tri_objective_check_run(study, config, config + 1);
   if (status == TRI_OK) status = tri_trial_schedule_read(study, config);
   if (status == TRI_OK) {
     study->model = config->model;

@@ -13,6 +13,8 @@ typedef enum tri_objective {
   TRI_OBJECTIVE_COST,
   TRI_OBJECTIVE_TIME_TO_LOSS,    /* time until the validation loss is at most trial.target_loss; only for real trials */
   TRI_OBJECTIVE_VALIDATION_LOSS, /* validation loss after all steps of a trial; only for real trials */
+  TRI_OBJECTIVE_VALIDATION_ACCURACY, /* accuracy on held-out preference pairs then; only for real trials. A trial's loss
+                                        is 1 minus the accuracy */
 } tri_objective;
 
 /* Source of the expected values of points before any trial. */
@@ -101,7 +103,7 @@ tri_status tri_study_set_method(tri_study *study, const char *name);
 typedef struct tri_trial_plan {
   tri_layout layout; /* resolved */
   int64_t devices, global_batch;
-  char settings[512]; /* other keys of the run file as values of --set, with a space after each */
+  char settings[1024]; /* other keys of the run file as values of --set, with a space after each */
   tri_optimizer_settings optimizer;
 } tri_trial_plan;
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out);

@@ -1,7 +1,5 @@
 #include "tune/study_objective.h"
 
-#include "run/run_config.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,14 +13,24 @@ const char *tri_objective_unit(tri_objective objective) {
     case TRI_OBJECTIVE_COST: return "tokens a device-second";
     case TRI_OBJECTIVE_TIME_TO_LOSS: return "1 + times an hour that the target loss is reached; below 1 target / loss";
     case TRI_OBJECTIVE_VALIDATION_LOSS: return "validation loss, lower is better";
+    case TRI_OBJECTIVE_VALIDATION_ACCURACY: return "1 - validation accuracy, lower is better";
   }
   return "";
+}
+
+const char *tri_objective_loss_name(tri_objective objective) {
+  return objective == TRI_OBJECTIVE_VALIDATION_ACCURACY ? "1 - validation accuracy" : "validation loss";
+}
+
+bool tri_objective_is_last_loss(tri_objective objective) {
+  return objective == TRI_OBJECTIVE_VALIDATION_LOSS || objective == TRI_OBJECTIVE_VALIDATION_ACCURACY;
 }
 
 bool tri_objective_is_of_loss(tri_objective objective) {
   switch (objective) {
     case TRI_OBJECTIVE_TIME_TO_LOSS:
-    case TRI_OBJECTIVE_VALIDATION_LOSS: return true;
+    case TRI_OBJECTIVE_VALIDATION_LOSS:
+    case TRI_OBJECTIVE_VALIDATION_ACCURACY: return true;
     case TRI_OBJECTIVE_TFLOPS:
     case TRI_OBJECTIVE_TOKENS:
     case TRI_OBJECTIVE_COST: break;
@@ -32,7 +40,8 @@ bool tri_objective_is_of_loss(tri_objective objective) {
 
 double tri_objective_shown(tri_objective objective, double value) {
   switch (objective) {
-    case TRI_OBJECTIVE_VALIDATION_LOSS: return -value;
+    case TRI_OBJECTIVE_VALIDATION_LOSS:
+    case TRI_OBJECTIVE_VALIDATION_ACCURACY: return -value;
     case TRI_OBJECTIVE_TFLOPS:
     case TRI_OBJECTIVE_TOKENS:
     case TRI_OBJECTIVE_COST:
@@ -42,9 +51,12 @@ double tri_objective_shown(tri_objective objective, double value) {
 }
 
 bool tri_objective_is_setting(const char *name) {
-  static const char section[] = "optimizer.";
-  return strncmp(name, section, sizeof section - 1) == 0 && strcmp(name, "optimizer.name") != 0 &&
-         strcmp(name, "optimizer.state") != 0;
+  static const char *const sections[] = {"optimizer.", "adapter.", "objective.", "model."};
+  if (strcmp(name, "optimizer.name") == 0 || strcmp(name, "optimizer.state") == 0) return false;
+  for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+    if (strncmp(name, sections[i], strlen(sections[i])) == 0) return true;
+  }
+  return false;
 }
 
 /* ---- checks of the file ------------------------------------------------------------------------------------------ */
@@ -99,7 +111,9 @@ tri_status tri_objective_add_line(tri_status status, const tri_yaml *root) {
 static bool is_of_optimizer(const char *name) { return strncmp(name, "optimizer.", 10) == 0; }
 
 /* Returns whether a parameter has an effect on the loss after a given number of steps. */
-static bool changes_loss(const char *name) { return is_of_optimizer(name) || strcmp(name, "accumulation") == 0; }
+static bool changes_loss(const char *name) {
+  return is_of_optimizer(name) || tri_objective_is_setting(name) || strcmp(name, "accumulation") == 0;
+}
 
 /* Returns whether `name` is a key of run files. Sets `meant` to the nearest key; to "" if there is none. */
 static bool is_key(const char *name, char meant[128]) {
@@ -112,18 +126,28 @@ static tri_status check_parameter(const tri_study *study, const tri_yaml *root, 
   char meant[128], reason[256];
   if (strcmp(name, "optimizer.steps") == 0 || strcmp(name, "optimizer.epochs") == 0)
     return refuse(root, name, "cannot be varied; `trial.steps` sets the length of a trial");
+  if (strncmp(name, "objective.", 10) == 0 && of_loss && study->objective != TRI_OBJECTIVE_VALIDATION_ACCURACY) {
+    return refuse(root, name,
+                  "changes the loss itself, so that losses of trials do not compare; take `objective: "
+                  "validation_accuracy`");
+  }
   const bool known = is_key(name, meant);
-  if (!is_of_optimizer(name) && is_of_optimizer(meant) && strcmp(name, "state") != 0 && strcmp(name, "name") != 0) {
+  if (!known && is_of_optimizer(meant) && strcmp(name, "state") != 0 && strcmp(name, "name") != 0) {
     snprintf(reason, sizeof reason, "is not a parameter; did you mean `%s`?%s", meant,
              of_loss ? "" : " It needs `objective: validation_loss` or `time_to_loss`");
     return refuse(root, name, reason);
+  }
+  if (tri_objective_is_setting(name) && !is_of_optimizer(name) && !of_loss) {
+    return refuse(root, name,
+                  "can only be varied with an objective of a loss: `objective: validation_loss`, `validation_accuracy` "
+                  "or `time_to_loss`");
   }
   if (tri_objective_is_setting(name) && known && !of_loss) {
     return refuse(root, name,
                   "does not change the speed, which is this study's objective (of the optimizer's keys optimizer.name, "
                   "optimizer.state do); vary it with `objective: validation_loss` or `time_to_loss`");
   }
-  if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS || changes_loss(name)) return TRI_OK;
+  if (!tri_objective_is_last_loss(study->objective) || changes_loss(name)) return TRI_OK;
   snprintf(reason, sizeof reason, "%s%s", known ? "cannot be varied by a study" : "does not change the validation loss",
            strcmp(name, "micro_batch") == 0 ? "; `optimizer.global_batch` does"
                                             : "; vary a key of the optimizer, such as `optimizer.lr`");
@@ -143,11 +167,11 @@ static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
     bool unused;
   } rows[] = {
       {"trial", "warmup", "is for objectives of speed: of a loss all `trial.steps` count; leave it out",
-       study->objective == TRI_OBJECTIVE_VALIDATION_LOSS && study->trial.warmup != 0},
+       tri_objective_is_last_loss(study->objective) && study->trial.warmup != 0},
       {"trial", "worse", "is for objectives of speed; `method: halving` ends trials with a high loss early",
-       study->objective == TRI_OBJECTIVE_VALIDATION_LOSS},
+       tri_objective_is_last_loss(study->objective)},
       {NULL, "known", "is for objectives of speed: a recipe is a layout, which does not change the loss",
-       study->objective == TRI_OBJECTIVE_VALIDATION_LOSS && study->num_known > 0},
+       tri_objective_is_last_loss(study->objective) && study->num_known > 0},
       {NULL, "minutes",
        "is not supported with `method: halving`, because it takes a known number of steps; set `trials`",
        study->search.method == TRI_METHOD_HALVING && study->minutes > 0},
@@ -180,15 +204,48 @@ static tri_status check_target(const tri_study *study) {
  * time limit. */
 static void complete_trial(tri_study *study, const tri_yaml *root) {
   const tri_yaml *trial = find(root, "trial");
-  if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS || study->search.method == TRI_METHOD_POPULATION) return;
+  if (!tri_objective_is_last_loss(study->objective) || study->search.method == TRI_METHOD_POPULATION) return;
   if (find(trial, "steps") == NULL) study->trial.steps = 0;
   if (find(trial, "warmup") == NULL) study->trial.warmup = 0;
   if (find(trial, "minutes") == NULL) study->trial.minutes = INFINITY;
 }
 
+/* Checks that the reader of run files accepts a value of a parameter. */
+static tri_status check_setting(const tri_study *study, const tri_knob *knob, int64_t v, tri_run_config *scratch) {
+  char text[80], steps[64], why[1024];
+  const char *const overrides[] = {steps, text}; /* the run has as many steps as a trial */
+  snprintf(steps, sizeof steps, "optimizer.steps=%lld", (long long)tri_study_trial_steps(study));
+  snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
+  if (tri_run_config_load(study->run, overrides, 2, scratch) == TRI_OK) return TRI_OK;
+  snprintf(why, sizeof why, "%s", tri_status_message());
+  return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
+}
+
+tri_status tri_objective_check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
+  const bool to_target = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
+  if (!tri_objective_is_of_loss(study->objective)) return TRI_OK;
+  if (config->data.validation[0] == '\0') {
+    return tri_fail(TRI_BAD_CONFIG, "`objective` needs a validation loss: %s has no data.validation", study->run);
+  }
+  if (to_target && config->evaluation.every == 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss needs a validation loss: evaluation.every of %s is 0",
+                    study->run);
+  }
+  if (study->objective == TRI_OBJECTIVE_VALIDATION_ACCURACY && !tri_objective_is_preference(&config->objective)) {
+    return tri_fail(TRI_BAD_CONFIG, "`objective` validation_accuracy is for preference pairs, and %s has none",
+                    study->run);
+  }
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const tri_knob *knob = &study->space.knobs[k];
+    const bool checked = tri_objective_is_setting(knob->name) || is_of_optimizer(knob->name);
+    for (int64_t v = 0; v < knob->count && checked; v++) TRI_TRY(check_setting(study, knob, v, scratch));
+  }
+  return TRI_OK;
+}
+
 tri_status tri_objective_set_steps(tri_study *study, int64_t steps) {
   enum { FEWEST_STEPS = 8 };
-  if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS) return TRI_OK;
+  if (!tri_objective_is_last_loss(study->objective)) return TRI_OK;
   if (study->trial.steps == 0) study->trial.steps = steps;
   if (study->trial.steps == 0) {
     return tri_fail(TRI_BAD_CONFIG,
@@ -204,8 +261,9 @@ tri_status tri_objective_set_steps(tri_study *study, int64_t steps) {
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root) {
   const char *name = objectives_word(study->objective);
   complete_trial(study, root);
-  if (study->search.method == TRI_METHOD_HALVING && study->objective != TRI_OBJECTIVE_VALIDATION_LOSS)
-    return tri_fail(TRI_BAD_CONFIG, "`method: halving` needs `objective: validation_loss`, not %s", name);
+  if (study->search.method == TRI_METHOD_HALVING && !tri_objective_is_last_loss(study->objective))
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`method: halving` needs `objective: validation_loss` or `validation_accuracy`, not %s", name);
   if (tri_objective_is_of_loss(study->objective)) {
     if (!tri_study_is_real(study)) {
       return tri_fail(TRI_BAD_CONFIG, "`objective` %s needs a `run`: a simulated trial learns nothing", name);

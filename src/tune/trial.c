@@ -112,14 +112,36 @@ static double limit_bytes(const tri_study *study, const tri_trial_plan *plan) {
   return (double)tri_system_memory_of_node() / here;
 }
 
+/* Reads the run file with the settings of a plan. */
+static tri_status read_run(const tri_study *study, const tri_trial_plan *plan, tri_run_config *out) {
+  char settings[sizeof plan->settings], *rest = NULL;
+  const char *overrides[TRI_KNOBS];
+  int64_t count = 0;
+  memcpy(settings, plan->settings, sizeof settings);
+  for (char *word = strtok_r(settings, " ", &rest); word != NULL && count < TRI_KNOBS;
+       word = strtok_r(NULL, " ", &rest)) {
+    overrides[count++] = word;
+  }
+  return tri_run_config_load(study->run, overrides, count, out);
+}
+
 /* Returns the memory that the memory plan computes for the fullest rank, as a fraction of limit_bytes; 0 if it is not
  * known. The number does not depend on the outcome of the trial. */
 static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
   tri_simulation_request request = tri_study_request(study, plan);
+  tri_run_config *run = NULL;
   tri_memory_parts memory;
-  double limit = limit_bytes(study, plan);
-  if (limit <= 0 || tri_predict_fullest(&request, INFINITY, NULL, &memory) != TRI_OK) return 0;
-  return memory.peak / limit;
+  const double limit = limit_bytes(study, plan);
+  if (limit <= 0) return 0;
+  tri_status status = TRI_OK;
+  if (strstr(plan->settings, "model.") != NULL || strstr(plan->settings, "adapter.") != NULL) {
+    status = tri_alloc("a run's configuration", 1, sizeof *run, &run);
+    if (status == TRI_OK) status = read_run(study, plan, run);
+    request.model = &run->model;
+  }
+  if (status == TRI_OK) status = tri_predict_fullest(&request, INFINITY, NULL, &memory);
+  tri_free(run);
+  return status == TRI_OK ? memory.peak / limit : 0;
 }
 
 static bool goes_by_loss(const tri_attempt *a) { return tri_objective_is_of_loss(a->study->objective); }
@@ -173,7 +195,7 @@ double tri_attempt_value(const tri_attempt *a, int64_t *steps) {
 
 /* Sets the result of an ended process from its loss after the last step. */
 static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial) {
-  const double loss = good ? tri_short_run_loss(a->folder, tri_study_trial_steps(a->study)) : NAN;
+  const double loss = good ? tri_short_run_loss(a->study->objective, a->folder, tri_study_trial_steps(a->study)) : NAN;
   if (!isfinite(loss)) {
     fail_trial(trial, "the loss is not a number");
     if (!good) tri_short_run_reason(&a->process, a->log, trial->reason, sizeof trial->reason);

@@ -94,7 +94,7 @@ static void print_ends(const tri_study *study, const tri_point *point, FILE *to)
     const tri_knob *knob = &study->space.knobs[k];
     const double value = knob->numbers[point->at[k]];
     double low = value, high = value;
-    if (knob->is_category || knob->count < 2 || strncmp(knob->name, "optimizer.", 10) != 0) continue;
+    if (knob->is_category || knob->count < 2 || !tri_objective_is_setting(knob->name)) continue;
     for (int64_t v = 0; v < knob->count; v++) {
       low = fmin(low, knob->numbers[v]);
       high = fmax(high, knob->numbers[v]);
@@ -121,7 +121,7 @@ static void print_settings(const tri_study *study, const tri_point *point, FILE 
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
     tri_trial_plan plan;
-    if (strncmp(knob->name, "optimizer.", 10) == 0) {
+    if (tri_objective_is_setting(knob->name) || strncmp(knob->name, "optimizer.", 10) == 0) {
       fprintf(to, " --set %s=%s", knob->name, tri_shell_word(knob->words[point->at[k]], word));
     } else if (strcmp(knob->name, "accumulation") == 0 && tri_point_plan(study, point, &plan) == TRI_OK) {
       fprintf(to, " --set optimizer.global_batch=%ld", (long)plan.global_batch);

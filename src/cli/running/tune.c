@@ -146,7 +146,7 @@ static tri_status print_layouts(const arguments *given, const tri_study *study, 
   if (given->json || found.layout == NULL) goto done;
   if (tri_objective_is_of_loss(study->objective)) {
     tri_trial_schedule_print_use(study, &trials[e->best].point, stdout);
-    if (study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) goto done; /* trials use the run file's layout */
+    if (tri_objective_is_last_loss(study->objective)) goto done; /* trials use the run file's layout */
   }
   TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
   printf("\n");
