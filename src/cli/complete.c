@@ -117,7 +117,8 @@ static void offer_value(const char *command, const tri_option *option, const wan
   if (tri_option_is_path(option)) offer_files();
 }
 
-/* Copies the part of an option's description that is on the first line of the option's help. */
+/* Copies to out[bytes] the part of an option's description that is on the first line of its help; "" if the option has
+ * no help of its own. */
 static void describe(const tri_option *option, char *out, size_t bytes) {
   char begin[80];
   out[0] = '\0';

@@ -117,7 +117,8 @@ static tri_status inspect_model(const char *name, bool json, bool all) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-/* Prints the lines of `layout:` in the run file as the run resolved them. */
+/* Prints the section `layout:` of a checkpoint's run file, in which the run has resolved `auto` keys. Prints nothing if
+ * the text is NULL or has no such section. */
 static void print_layout(const char *run_config) {
   const char *at = run_config == NULL ? NULL : strstr(run_config, "\nlayout:");
   if (at == NULL) return;
@@ -212,7 +213,7 @@ static tri_status inspect_open(const tri_checkpoint *checkpoint, bool verify, bo
 }
 
 /* Prints a checkpoint. Without --verify the tensors are not read, so their checksums are not compared; all other
- * checksums are compared. */
+ * checksums are compared, unless --no-verify is given. */
 static tri_status inspect_checkpoint(const char *given, bool verify, bool no_verify, bool json) {
   char path[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
@@ -243,8 +244,9 @@ static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safeten
   return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 
-/* Compares the values of a tensor in two checkpoints. Two NaNs are equal. Sets *largest to the largest difference; to
- * NaN if only one of two values is NaN. */
+/* Compares the values of a tensor in two checkpoints, and the checksums of what was read. values[2 * PIECE_ELEMENTS] is
+ * scratch memory. Two NaNs are equal. Adds the number of values that differ to *differing, and raises *largest to the
+ * largest difference; to NaN if only one of two values is NaN. */
 static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
                                  double *values, double *largest, int64_t *differing) {
   int64_t count = 1;

@@ -58,14 +58,14 @@ typedef struct line {
   size_t indent;
 } line;
 
-/* Parts of a help, which are whole lines. They are read one after the other. */
+/* The parts of a help, which are read one after the other. Each part has whole lines. */
 typedef struct source {
   const char *parts[TRI_HELP_PARTS];
   int count, next;  /* count: number of parts; next: index of the next part */
   const char *text; /* remaining text of the current part; NULL before the first part */
 } source;
 
-/* Reads the next line. Returns false at the end. */
+/* Reads the next line of the parts. Returns false after the last line of the last part. */
 static bool next_line(source *from, line *out) {
   while (from->text == NULL || from->text[0] == '\0') {
     if (from->next == from->count) return false;
@@ -113,8 +113,8 @@ static void write_option(const line *l, FILE *to) {
   if (rest < l->bytes) write_line(l->text + rest, l->bytes - rest, to);
 }
 
-/* Writes lines without filling, up to an empty line. Removes the first `cut` bytes ("usage: " or "example: "), and as
- * many blanks from each of the following lines. */
+/* Writes lines without filling, up to an empty line or the end. Removes the first `cut` bytes, such as "usage: ", and
+ * up to `cut` blanks from the beginning of each following line. */
 static void write_verbatim(line *l, source *from, size_t cut, FILE *to) {
   bool more = true;
   fputs(".nf\n", to);

@@ -63,7 +63,8 @@ static tri_status plan_print_json(const arguments *given, const tri_search_resul
   return tri_print_json(list);
 }
 
-/* Finds the fastest layout on another number of devices. `context` is the search that is repeated. */
+/* Finds the fastest layout on `devices` devices. `context` is the tri_search_request whose other members are used. This
+ * function is a tri_device_range.answer. */
 static tri_status best_of(void *context, int64_t devices, tri_answer *out) {
   tri_search_result result = {0};
   tri_search_request request = *(const tri_search_request *)context;

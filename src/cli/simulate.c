@@ -69,7 +69,7 @@ static tri_status simulate_draw(const tri_simulation_request *request, const tri
   return status;
 }
 
-/* Adds the memory of one rank of each stage. */
+/* Adds the list `stages` to the document: the memory of one rank of each stage, in bytes. */
 static tri_status add_stages(const tri_simulation_request *request, json_t *document) {
   json_t *list = json_array();
   json_object_set_new(document, "stages", list);

@@ -92,7 +92,7 @@ static tri_status check_wanted(const arguments *given, const char *path, const t
 
 /* ---- the fit ----------------------------------------------------------------------------------------------------- */
 
-/* Reads a list of constants such as "matmul,memory" as bits. */
+/* Reads a list of constants such as "matmul,memory" to *out, as the bits 1 << i of constants i. */
 static tri_status constants_of(const char *text, unsigned *out) {
   *out = 0;
   while (*text != '\0') {
@@ -203,7 +203,8 @@ static void print_memory(const tri_published_set *set, const tri_published_summa
   fprintf(to, " %ld of the runs that finished are predicted not to fit.\n", (long)summary->fit_said_not_to);
 }
 
-/* Errors of those rows in the requested sets that show an effect. */
+/* Relative errors of the step time over the rows that show an effect: the number of rows, the mean error with its sign,
+ * the mean absolute error and the largest absolute error. */
 typedef struct effect_errors {
   int64_t rows;
   double bias, mean, worst;

@@ -32,9 +32,9 @@ typedef struct arguments {
   tri_dtype precision;
   const char *model_name; /* preset or file; NULL: not given */
   tri_model model;
-  int64_t sequence, micro_batch;
-  int64_t time_s;
-  char **given;
+  int64_t sequence, micro_batch; /* positions of a sequence of the model; sequences of a micro-batch */
+  int64_t time_s;                /* time after which no further product of the fine grid is measured, in seconds */
+  char **given;                  /* the command line */
 } arguments;
 
 static const double PATIENCE_S = 600; /* time to wait for ranks that give no sign of life, in seconds */
@@ -88,7 +88,7 @@ static tri_status calibrate_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* Prints the host, the date, the device and the measured residuals as comments above the description. */
+/* Prints the host, the date, the device and the residuals of the fit as comments above the description. */
 static void print_heading(FILE *to, const arguments *given, const tri_calibration *from, const tri_device *device,
                           const tri_residuals *r) {
   char host[64] = "", day[32] = "";
@@ -153,8 +153,9 @@ static tri_status write_cluster(const arguments *given, const tri_calibration *f
   return status;
 }
 
-/* HOST_LONGEST_S, DEVICE_LONGEST_S: longest time of one product of the grid, estimated at the device's peak, for
- * kernels on the host and on a GPU. EACH_S: time to spend on each measurement. */
+/* Times in seconds. HOST_LONGEST_S, DEVICE_LONGEST_S: longest time of one product of the grid, estimated at the
+ * device's peak, for kernels on the host and on a GPU. EACH_S: time to spend on each measurement. USUAL_TIME_S: default
+ * of --time. */
 static const double HOST_LONGEST_S = 0.06, DEVICE_LONGEST_S = 0.02, EACH_S = 0.03;
 static const int64_t USUAL_TIME_S = 60;
 

@@ -54,12 +54,12 @@ static tri_status compare_parse(int count, char **arguments, compare_arguments *
 typedef struct compared_run {
   tri_metrics_history history;
   tri_run_summary summary;
-  double *seconds;
-  char model[128];
+  double *seconds; /* [history.count]: seconds of training up to and including each step */
+  char model[128]; /* name of the model; "": unknown */
 } compared_run;
 
-/* Reads the model's name from the summary.json of a run that has ended. Leaves `model` unchanged if there is no such
- * file. */
+/* Reads the model's name from summary.json, which a run writes when it ends. Leaves `model` unchanged if there is no
+ * such file, or if it has no name. */
 static void read_model(const char *folder, char model[128]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;

@@ -116,7 +116,8 @@ static double measured_step_s(const comparison *c) {
   return step_s > 0 ? step_s : measured_of(c->summary, "step_s");
 }
 
-/* Formats a value. A NaN becomes "-": it was not measured, and therefore has no error either. */
+/* Formats a value to `out`, and returns `out`. A value that is not finite becomes "-": it was not measured, or follows
+ * from a value that was not. */
 static const char *cell(const char *format, double value, char out[CELL_BYTES]) {
   snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* a format is always one of this file */
   return out;
@@ -258,9 +259,10 @@ static tri_status check_alike(const comparison *c, const char *run) {
   return TRI_OK;
 }
 
-/* Sets the number of sequences of an update for a run with rollouts. An update has as many sequences as its completions
- * are packed into, so the number is the mean over the run, in whole micro-batches. optimizer.global_batch is the
- * maximum, for which memory is planned. */
+/* Sets the global batch of a run with rollouts to the mean number of sequences of its updates, in whole micro-batches
+ * of all data ranks. This number varies, because the completions of an update are packed into sequences.
+ * optimizer.global_batch is the maximum, for which memory is planned. Changes nothing if the mean is unknown or is not
+ * below the maximum. */
 static void find_batch(comparison *c) {
   const tri_layout *layout = &c->config->layout;
   const double steps = measured_of(c->summary, "steps"), tokens = measured_of(c->summary, "tokens");

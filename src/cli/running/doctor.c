@@ -149,7 +149,8 @@ static tri_status doctor_compile(const char *chips, const char *folder) {
   return TRI_OK;
 }
 
-/* Creates the doctor, with room for the findings of all GPUs that were found. */
+/* Creates the doctor, with room for the findings of all GPUs that were found. The caller destroys *out, also after a
+ * failure. */
 static tri_status doctor_create(double test_s, tri_doctor **out) {
   tri_doctor *doctor = NULL;
   TRI_TRY(tri_alloc("the doctor", 1, sizeof *doctor, &doctor));

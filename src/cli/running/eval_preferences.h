@@ -18,9 +18,9 @@ typedef struct tri_eval_preferences {
   bool json;
 } tri_eval_preferences;
 
-/* Evaluates the model's objective, and prints the loss, rewards, margins and accuracies. If the model was not trained
- * on preferences, the objective is DPO or KTO with beta 0.1. If the objective needs a reference model and `reference`
- * is NULL, prints only log-probabilities. */
+/* COLLECTIVE over asked->group. Evaluates the model's objective, and prints the loss, rewards, margins and accuracies.
+ * If the model was not trained on preferences, the objective is DPO or KTO with beta 0.1. If the objective needs a
+ * reference model and `reference` is NULL, prints only log-probabilities. */
 tri_status tri_eval_preferences_run(const tri_eval_preferences *asked);
 
 #endif

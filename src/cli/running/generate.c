@@ -204,10 +204,10 @@ typedef struct generate_texts {
   tri_generation generation;
   tri_prompts prompts;
   tri_texts texts;
-  int64_t made,
-      nameless; /* made: number of tokens of all texts; nameless: number of those that the tokenizer does not know */
-  int64_t complete; /* number of texts in the output that were not cancelled */
-  size_t decoded;
+  int64_t made, nameless; /* made: number of generated tokens of all texts; nameless: number of these tokens that the
+                             tokenizer does not know */
+  int64_t complete;       /* number of texts in the output that were not cancelled */
+  size_t decoded;         /* bytes of text of all generated tokens */
   const char *stops[TRI_MOST_STOPS]; /* [num_stops], strings that end the answers of conversations */
   int num_stops;
 } generate_texts;
@@ -234,8 +234,7 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
   return TRI_OK;
 }
 
-/* Reports to the parent of a job how many complete texts are in the output. The parent needs the number for error
- * messages. */
+/* Reports the number of complete texts in the output to the parent of a job, which needs it for error messages. */
 static void report_progress(const generate_texts *t) {
   tri_log_to_parent("texts %ld of %ld", (long)t->complete, (long)t->texts.count);
 }
@@ -307,7 +306,7 @@ static void log_idle_replicas(const generate_texts *t) {
           replicas);
 }
 
-/* Does the part of a rank that is not the first. */
+/* Generates this rank's share of the texts. Called on each rank except the first, which writes all texts. */
 static tri_status help_with_texts(generate_texts *t) {
   if (t->given->dry_run) return TRI_OK;
   TRI_TRY(tri_texts_load(&t->texts));
@@ -315,7 +314,8 @@ static tri_status help_with_texts(generate_texts *t) {
   return tri_texts_write(&t->texts, NULL, NULL);
 }
 
-/* Lets the answers of conversations end with a turn, and checks that their prompts are read as a whole. */
+/* Adds the template's end of a turn to the strings that end the answers of conversations. Fails with TRI_BAD_USAGE if
+ * the prompt of a conversation leaves no room for an answer. */
 static tri_status prepare_answers(generate_texts *t) {
   const tri_generate_arguments *given = t->given;
   const int64_t model = t->generation.model.max_sequence;

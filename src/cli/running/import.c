@@ -86,8 +86,9 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   return tri_named_folder_check(out->to);
 }
 
-/* Returns the type to write. It is the requested type; if none was requested, the type of the weights that the run
- * began with. Sets *why to an explanation for the log. */
+/* Returns the type of the weights to write, which is that of --precision. Without this option an export (`plain`) has
+ * the type of the weights that the run began with, if that is bf16; otherwise the type is fp32. Sets *why to an
+ * explanation for the log. */
 static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_run_notes *notes, const char **why) {
   *why = "";
   if (arguments->typed || !plain) return arguments->type;
@@ -197,8 +198,8 @@ static tri_status copy_principal(const copy_arguments *arguments, const tri_chec
   return TRI_OK;
 }
 
-/* Opens arguments->from if it is an adapter; otherwise *out stays NULL. Sets *principal to whether the adapter's
- * factors began as parts of the base. */
+/* Opens arguments->from if it is an adapter, and sets *principal to whether the adapter's factors began as parts of the
+ * base. Leaves *out NULL if it is not an adapter. The caller closes *out. */
 static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out, bool *principal) {
   char path[TRI_PATH_BYTES];
   tri_peft *peft = NULL;

@@ -35,7 +35,7 @@ typedef struct merge_arguments {
 typedef struct merging {
   const merge_arguments *arguments;
   const tri_combine_method *method;
-  int models; /* number of models, including the base, which is the last one */
+  int models; /* number of models that are open so far; the base, if there is one, is the last */
   tri_merged weights[TRI_COMBINE_MODELS + 1];
   tri_model model; /* configuration of the first model */
   float *values[TRI_COMBINE_MODELS + 1],
@@ -176,8 +176,8 @@ static tri_status merge_parse(int count, char **arguments, merge_arguments *out)
 
 /* ---- whether the models go together ------------------------------------------------------------------------------ */
 
-/* Returns the next line of a config for a comparison, without the comment after its key. Skips the model's name,
- * because it has no effect on what the model computes. */
+/* Returns the next line of a config without the comment at its end; NULL after the last line. Skips the model's name,
+ * which has no effect on what the model computes. Changes the text. */
 static char *next_line(char **rest) {
   char *line;
   do line = strsep(rest, "\n");

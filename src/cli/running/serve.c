@@ -30,7 +30,7 @@ enum {
   MORE_CONNECTIONS = 256
 };
 
-static const double REFUSE_S = 0.5;
+static const double REFUSE_S = 0.5; /* time for the replies of refuse_open, in seconds */
 
 typedef struct serve_arguments {
   tri_generation_request request;
@@ -193,7 +193,7 @@ static tri_status choose_sizes(const serve_arguments *given, const tri_generatio
   return tri_generation_choose_pages(g, true, given->cache_bytes, out);
 }
 
-/* Returns the name of the model for clients: the option, or the last component of the folder's path. */
+/* Sets `out` to the name of the model for clients: the option, or the last component of the folder's path. */
 static void choose_name(const serve_arguments *given, char out[TRI_SERVE_NAME_BYTES]) {
   const char *path = given->name != NULL ? given->name : given->request.checkpoint;
   size_t end = strlen(path);
@@ -204,7 +204,8 @@ static void choose_name(const serve_arguments *given, char out[TRI_SERVE_NAME_BY
   snprintf(out, TRI_SERVE_NAME_BYTES, "%.*s", (int)(end - begin), path + begin);
 }
 
-/* Prepares conversations. A model without a template serves completions only. */
+/* Opens the chat template. If the model has none and --chat-template is not given, succeeds, and sets
+ * front->no_template to `reason`[bytes], the message about it: the server then serves completions only. */
 static tri_status set_up_chat(const serve_arguments *given, tri_serve_front *front, char *reason, size_t bytes) {
   const tri_status status = tri_chat_choice_open(&given->template, front->generation, &front->chat);
   if (status == TRI_BAD_FILE && given->template.file == NULL) {
@@ -218,7 +219,7 @@ static tri_status set_up_chat(const serve_arguments *given, tri_serve_front *fro
 
 /* ---- serving ----------------------------------------------------------------------------------------------------- */
 
-/* A server and its texts. */
+/* A server with its model and its keys. */
 typedef struct serving {
   tri_serve_front front;
   tri_generation generation;
@@ -265,8 +266,8 @@ static tri_status set_up(const serve_arguments *given, serving *s) {
   return set_up_chat(given, front, s->no_template, sizeof s->no_template);
 }
 
-/* Replies to all open requests before a signal ends the process, such as that of an MPI launcher that has lost a rank.
- */
+/* Refuses all open requests. The thread of the signals calls this before a signal ends the process, for example because
+ * an MPI launcher has lost a rank. */
 static void refuse_open(void *server) { tri_http_server_refuse(server, REFUSE_S); }
 
 static tri_status serve_here(serve_arguments *given, serving *s) {
@@ -289,7 +290,8 @@ static tri_status serve_here(serve_arguments *given, serving *s) {
   return tri_fail(TRI_INTERRUPTED, "the server has ended; %ld requests were answered", (long)front->counters.completed);
 }
 
-/* Does the part of a rank that is not the first. */
+/* Generates this rank's share of the texts and loads newer checkpoints, until the first rank ends the server. Called on
+ * each rank except the first. */
 static tri_status help(const serve_arguments *given, serving *s) {
   const tri_runner_sizes of_first = {0};
   if (given->dry_run) return TRI_OK;

@@ -110,8 +110,8 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   return TRI_OK;
 }
 
-/* Returns whether a status is not recorded as a failure. Such a status is due to a signal, to an output that another
- * run holds, or to a command or key that was refused before the run changed its output. */
+/* Returns whether a status is not recorded as a failure. Such a status is a success, or due to a signal, to an output
+ * that another run holds, or to a command or key that was refused before the run changed its output. */
 static bool is_no_failure(tri_status status) {
   switch (status) {
     case TRI_OK:

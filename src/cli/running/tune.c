@@ -67,7 +67,8 @@ static tri_status tune_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* Returns the path of the store. It is NAME.db next to the study file, unless the user names another one. */
+/* Sets `path` to the path of the store: the file of --store, or NAME.db next to the study file NAME.yaml. Fails with
+ * TRI_BAD_USAGE if the path is too long. */
 static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) {
   size_t length = strlen(given->study);
   const char *from = given->store == NULL ? given->study : given->store;
