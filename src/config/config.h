@@ -103,8 +103,8 @@ typedef struct tri_config_key {
   bool is_length;   /* INT: a number of tokens, which may have a unit (4k is 4096) */
   bool breaks;      /* STRING: it may have line breaks and tabs */
   bool commas;      /* LIST with `plain`: a text in place of the list is split at commas */
-  bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, means that the key is not given; it is not
-                       printed */
+  bool optional;    /* INT, DOUBLE with `derived`: the value 0, which is outside of the range, means that the key is not
+                       given; such a key is not printed */
   size_t offset;    /* offset of the value in the struct */
   const char *help; /* one line */
 

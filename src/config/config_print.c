@@ -147,8 +147,8 @@ static bool is_absent(const tri_config_key *key, const char *at) {
   return key->optional && memcmp(at, zero, sizeof zero) == 0;
 }
 
-/* Returns whether a key has its default. The default of a `derived` key that is not optional is not known here, and
- * counts as the value. */
+/* Returns whether a key has its default. The default of a `derived` key that is not optional is not known here, so the
+ * function returns true for each value of such a key. Returns false for a key without a default. */
 static bool has_default(const tri_config_key *key, const char *at) {
   char value[LINE_BYTES];
   if (key->optional) return is_absent(key, at);

@@ -10,13 +10,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parses an integer in [low, high]. `option` is the option's name in messages, as the user types it ("--tokens"). */
+/* Parses an integer in [low, high]. `option` is the option's name in messages, as the user types it ("--tokens"). Fails
+ * with TRI_BAD_USAGE if the text is not such a number, as the functions below do. */
 tri_status tri_option_int(const char *option, const char *text, int64_t low, int64_t high, int64_t *out);
+/* Parses a number of tokens in [low, high], such as "4096" or "4k" (4096). */
 tri_status tri_option_length(const char *option, const char *text, int64_t low, int64_t high, int64_t *out);
+/* Parses a number of hours in [low, high], such as "2400" or "2400h", or of days, such as "100d" (2400). */
 tri_status tri_option_hours(const char *option, const char *text, double low, double high, double *out);
 /* Parses a memory size of at least one byte. The text is a number of bytes, of KiB, MiB, GiB or TiB ("512MiB"; K, M and
  * G mean KiB, MiB and GiB), or of KB, MB or GB (powers of 1000). */
 tri_status tri_option_bytes(const char *option, const char *text, size_t *out);
+/* Parses a finite number in [low, high]. */
 tri_status tri_option_double(const char *option, const char *text, double low, double high, double *out);
 
 /* Sets *out to the index of `text` in words[count]. The error message lists the words, and names the one that was
