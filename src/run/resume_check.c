@@ -377,7 +377,8 @@ void tri_resume_other_measure(const tri_identity *identity, const tri_run_config
   tri_free(there);
 }
 
-/* Describes which part of the text is repeated or skipped if the samples that follow are different ones. */
+/* Describes in `out` which part of the text is repeated or skipped if the samples that follow are different ones; "" if
+ * they are the same. Returns out. */
 static const char *describe_samples(const changes *c, const tri_checkpoint_state *state, char out[512]) {
   out[0] = '\0';
   if (!c->other_samples || state == NULL) return out;
@@ -418,7 +419,8 @@ bool tri_resume_same_optimizer(const tri_run_config *config, const tri_checkpoin
   return differing_optimizer(config, json_object_get(state->progress, "identity"), &there, &here)[0] == '\0';
 }
 
-/* Compares the optimizers. States of one optimizer cannot be used by another. */
+/* Compares the optimizers of all parameter groups, because states of one optimizer cannot be used by another. Adds the
+ * first difference. */
 static void compare_optimizers(const json_t *said, changes *c) {
   const char *there, *here;
   const char *group = differing_optimizer(c->config, said, &there, &here);

@@ -499,7 +499,8 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
 
 /* ---- whole files ------------------------------------------------------------------------------------------------- */
 
-/* Expands the model `name` to its keys, and replaces those that `said` has. */
+/* Expands the model `name` to the mapping *out, and replaces the keys that `said` has, too. Moves the nodes of `said`
+ * to *out. */
 static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {
   TRI_TRY(tri_model_source_expand(tree, name, out));
   for (tri_yaml *key = said->first, *next = NULL; key != NULL; key = next) {
@@ -564,7 +565,8 @@ static int64_t number_in(const tri_yaml *section, const char *key) {
   return tri_whole_number(value->text, &number) && number > 0 && number < MOST_STEPS ? number : 0;
 }
 
-/* The length of a run as written in its file, before options are applied. */
+/* Keys of the run file for the length of the run, before options are applied; a node is NULL, and a number 0, if the
+ * key is missing. */
 typedef struct written_length {
   const tri_yaml *steps_node, *epochs_node;
   int64_t steps, warmup;
@@ -611,8 +613,8 @@ static tri_status check_length(const tri_yaml *root, const tri_run_config *c) {
                   root->source);
 }
 
-/* Sets warmup_share. It applies if an option or epochs make the run shorter than the warm-up in its file. It is the
- * fraction of the file's steps that are warm-up, or a tenth if the file has no steps. */
+/* Sets warmup_share if an option or epochs may make the run shorter than the warm-up in its file: the fraction of the
+ * file's steps that are warm-up, or a tenth if the file has no steps. */
 static void find_warmup_share(const written_length *written, tri_run_config *c) {
   const bool shortened =
       written->epochs_node != NULL || c->optimizer.epochs > 0 || written->steps != c->optimizer.steps;
