@@ -15,8 +15,8 @@
 struct trireme_checkpoint_writer {
   char folder[TRI_PATH_BYTES];
   char *config;
-  tri_safetensors_tensor *tensors; /* tensors to write; their names are copies */
-  const void **data;
+  tri_safetensors_tensor *tensors; /* [count], tensors to write; their names are copies */
+  const void **data;               /* [count], values of the tensors, borrowed from the caller until the commit */
   int64_t count, room;
 };
 

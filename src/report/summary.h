@@ -20,9 +20,9 @@ typedef struct tri_run_summary {
   double accuracy,
       held_out_accuracy; /* last accuracies of a run on preferences, of training and of held-out pairs; NaN: none */
   int64_t tokens;
-  double tokens_per_s; /* median over the steps except the first few */
-  double mfu;          /* median */
-  double step_s;       /* median */
+  double tokens_per_s; /* median over the steps except the first tenth, at most ten */
+  double mfu;          /* median over the same steps */
+  double step_s;       /* median over the same steps, in seconds */
   int64_t bad_steps;
   /* Set by the caller. */
   double seconds; /* seconds of training, summed over all processes of a resumed run if known */
