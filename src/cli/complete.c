@@ -160,7 +160,7 @@ static const tri_option *takes_value(const tri_command *command, const char *wor
 
 static void offer_operand(const tri_command *command, const wanted *w) {
   if (strcmp(command->name, "inspect") == 0) offer_presets(w, "models");
-  if (strcmp(command->name, "tune") == 0) offer(w, "report", "say what was found");
+  if (strcmp(command->name, "tune") == 0) offer(w, "report", "report what was found");
   offer_files();
 }
 

@@ -179,14 +179,14 @@ void tri_man_command(const tri_command *command, FILE *to) {
 /* Returns the meaning of an exit status. */
 static const char *meaning(tri_status status) {
   switch (status) {
-    case TRI_OK: return "all went well";
+    case TRI_OK: return "success";
     case TRI_DIFFERENT: return "two things that were compared are not the same";
     case TRI_BAD_USAGE: return "the command line is wrong";
     case TRI_BAD_CONFIG:
-    case TRI_BAD_LAYOUT: return "a key or a value is wrong, or a layout impossible";
+    case TRI_BAD_LAYOUT: return "a key or a value is wrong, or a layout is impossible";
     case TRI_BAD_FILE: return "a file is missing, unreadable, truncated or damaged";
     case TRI_IO_FAILED: return "the system refused a read or a write: a full disk, for example";
-    case TRI_OUT_OF_MEMORY: return "out of memory, or it is known beforehand that memory will not do";
+    case TRI_OUT_OF_MEMORY: return "out of memory, or it is known beforehand that there is too little memory";
     case TRI_UNSUPPORTED: return "legal, but not on this device or in this build";
     case TRI_DIVERGED: return "too many bad steps in a row: the loss is NaN or infinite";
     case TRI_COMM: return "another rank is gone, or MPI has failed";

@@ -49,18 +49,19 @@ static const tri_option calibrate_options[] = {
     {TRI_INT("ranks", ranks, 1, 1 << 16), .letter = 'n',
      .help = "  -n, --ranks N     start N ranks through this machine's mpiexec\n"},
     {TRI_READ("precision", read_precision),
-     .help = "  --precision P     of the activations: fp32 (the default) or bf16\n"},
+     .help = "  --precision P     type of the activations: fp32 (the default) or bf16\n"},
     {TRI_TEXT("device", device),
-     .help = "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"},
+     .help = "  --device D        device to measure, as in a run file: auto (the default), cpu, gpu, gpu:2\n"},
     {TRI_PATH("model", model_name),
      .help = "  --model M         measure the products and the attention of this model, too, and not only a grid\n"},
     {TRI_LENGTH("sequence", sequence, 1, 1 << 24),
-     .help = "  --sequence N      its positions (its max_sequence where none is given)\n"},
+     .help = "  --sequence N      tokens of a sequence of the model (its max_sequence)\n"},
     {TRI_INT("micro-batch", micro_batch, 1, 1 << 20),
-     .help = "  --micro-batch B   its sequences in a micro-batch (1 where none is given)\n"},
-    {TRI_INT("time", time_s, 0, 86400), .help = "  --time S          begin no more products of the grid after S "
-                                                "seconds (60); the coarsest grid is measured in\n"
-                                                "                    any case\n"},
+     .help = "  --micro-batch B   sequences of a micro-batch of the model (1)\n"},
+    {TRI_INT("time", time_s, 0, 86400),
+     .help =
+         "  --time S          measure no further products of the grid after S seconds (60); a coarse grid is measured\n"
+         "                    in any case\n"},
     {0}};
 
 static tri_status calibrate_parse(int count, char **given, arguments *out) {
@@ -244,11 +245,11 @@ const tri_command tri_command_calibrate = {
         "usage: trireme calibrate OUT.yaml [-n RANKS] [--precision fp32|bf16] [--device D]\n"
         "                         [--model M [--sequence N] [--micro-batch B]] [--time S]\n"
         "\n"
-        "Measures matrix products over shapes, attention, element-wise work, collectives and messages over sizes, "
-        "while all\n"
-        "ranks are at it, and writes a cluster whose devices are such ranks, with all of it as tables: one file for "
-        "each\n"
-        "number of ranks and of threads a rank that you plan for.\n"
+        "Measures matrix products of many shapes, and attention, element-wise work, collectives and messages of many "
+        "sizes,\n"
+        "while all ranks do the same work. Writes a cluster file whose devices are such ranks, with the measurements "
+        "as\n"
+        "tables. Write one file for each number of ranks, and of threads of a rank, that you plan for.\n"
         "\n",
     .examples =
         "\n"

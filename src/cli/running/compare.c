@@ -33,9 +33,10 @@ static tri_status read_by(void *values, const char *text) {
 #define TRI_OPTION_VALUES compare_arguments
 static const tri_option compare_options[] = {
     {TRI_PATH("svg", svg), .help = "  --svg FILE          draw all losses in one picture\n"},
-    {TRI_READ("by", read_by), .help = "  --by step           the lower axis: step, tokens, or time (of steps alone)\n"},
-    {TRI_PATH("html", html),
-     .help = "  --html FILE         a page with that picture over all three, and the table; it fetches nothing\n"},
+    {TRI_READ("by", read_by),
+     .help = "  --by step           the horizontal axis: step, tokens, or time (of the steps only)\n"},
+    {TRI_PATH("html", html), .help = "  --html FILE         write a page with this picture over each of the three, and "
+                                     "the table; it loads nothing\n"},
     {TRI_FLAG("json", json), .help = "  --json              the table as one JSON document on standard output\n"},
     {0}};
 
@@ -200,8 +201,9 @@ const tri_command tri_command_compare = {
     .usage =
         "usage: trireme compare RUN RUN... [--svg FILE] [--by step|tokens|time] [--html FILE] [--json]\n"
         "\n"
-        "RUN is a run's output folder; the run may still go on. Prints last losses, rates (medians) and memory of\n"
-        "each, and where runs learn from preference pairs the last accuracies.\n"
+        "RUN is a run's output folder; the run may be in progress. Prints the last losses, the median rates and the "
+        "memory of\n"
+        "each run and, if runs learn from preference pairs, the last accuracies.\n"
         "\n",
     .examples =
         "\n"

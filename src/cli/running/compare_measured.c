@@ -155,8 +155,8 @@ static void print_slow_computation(const comparison *c) {
   const double ratio = took / c->prediction.time.compute;
   if (!(ratio > slow)) return;
   printf(
-      "computation took %.1f times as long as %s has it: was other work on these cores, or is the description of "
-      "another machine? With the measured rate the step would be %.4f s\n",
+      "computation took %.1f times as long as %s predicts: was there other work on these cores, or does the file "
+      "describe another machine? With the measured rate the step would take %.4f s\n",
       ratio, c->cluster->name, c->prediction.step_s - c->prediction.time.compute + took);
 }
 
@@ -181,8 +181,10 @@ static void against_print_text(const comparison *c) {
          cell("%+.1f %%", error_of(c->memory.peak, peak), error));
   print_slow_computation(c);
   if (c->config->model.num_experts > 0 && c->request.expert_imbalance > 0) {
-    printf("experts of the busiest rank had %.2f times the rows of equally busy ones, and are priced so\n",
-           c->request.expert_imbalance);
+    printf(
+        "the experts of the busiest rank had %.2f times the rows of equally busy experts; the prediction assumes "
+        "this\n",
+        c->request.expert_imbalance);
   }
   for (int i = 0; i < SHARES; i++) {
     printf("%-22s %12.1f %% %14s %15s\n", shares[i].name, tri_format_rounded(100 * shares[i].predicted, 1),
@@ -227,7 +229,7 @@ static tri_status against_print_json(const comparison *c) {
 /* Checks that the run's ranks resemble those with which the description was measured. Fails if the number of threads
  * per rank differs. Warns of other differences, and of facts that older files lack. */
 static tri_status check_alike(const comparison *c, const char *run) {
-  static const char *const calibrate = "`trireme calibrate OUT.yaml -n RANKS` as the run is started writes one";
+  static const char *const calibrate = "`trireme calibrate OUT.yaml -n RANKS`, started like the run, writes one";
   const tri_cluster *cluster = c->cluster;
   int64_t threads = json_integer_value(json_object_get(c->summary, "threads"));
   const struct {

@@ -61,7 +61,7 @@ static const tri_option generate_options[] = {
     {TRI_DOUBLE("temperature", request.temperature, 0.0, 1e6),
      .help = "  --temperature T     0: always the most likely token; 1: the probabilities of the model (1)\n"},
     {TRI_PATH("prompt-file", prompt_file),
-     .help = "  --prompt-file FILE  the same from a file, without the newline at its end\n"},
+     .help = "  --prompt-file FILE  text to continue, from a file, without the newline at its end\n"},
     {TRI_PATH("prompts", prompts),
      .help =
          "  --prompts FILE      several prompts, one per line; in FILE.jsonl {\"prompt\": \"...\"}, or a conversation "
@@ -88,17 +88,18 @@ static const tri_option generate_options[] = {
          "                      the one that was sampled from, and the N likeliest tokens at each position (0 to "
          "20)\n"},
     {TRI_BYTES("cache", cache_bytes),
-     .help = "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"},
+     .help = "  --cache BYTES       memory for keys and values, such as 512MiB (all that --batch texts can need)\n"},
     {TRI_FLAG("dry-run", dry_run),
      .help = "  --dry-run           print the memory that is needed, and write nothing\n"},
     {TRI_GROUP(request, tri_generation_request, tri_guess_option_rows)},
     {TRI_READ("stop", add_stop), .help = "  --stop TEXT         ends a text before TEXT; may be given several times\n"},
-    {TRI_FLAG("unmerged", request.unmerged),
-     .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
+    {TRI_FLAG("unmerged", request.unmerged), .help = "  --unmerged          of an adapter: keep its factors beside the "
+                                                     "base, as in training, and do not add them to it\n"},
     {TRI_FLAG("ignore-end", request.ignore_end),
      .help = "  --ignore-end        a text continues after a token that would end it\n"},
     {TRI_LENGTH("context", context, 2, 1 << 30),
-     .help = "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"},
+     .help =
+         "  --context N         maximum number of positions to use (the model's; in a conversation 4096 at most)\n"},
     {TRI_GROUP(request, tri_generation_request, tri_sampling_option_rows)},
     {TRI_READ("seed", read_seed), .help = "  --seed S            the same seed writes the same text (1234)\n"},
     {TRI_GROUP(template, tri_chat_choice, tri_chat_choice_rows)},

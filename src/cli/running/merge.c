@@ -84,7 +84,7 @@ static const tri_option merge_options[] = {
              "                     the runs began with if all have the same; fp32 otherwise]\n"},
     {TRI_READ("precision", read_type)},
     {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
-     .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
+     .help = "  --shard-bytes N    maximum number of bytes of tensors in one file (5000000000)\n"},
     {TRI_FLAG("no-verify", no_verify),
      .help = "  --no-verify        do not compare the files with checksums, and report this\n"},
     {TRI_READ("out", read_out), .is_path = true},
@@ -393,10 +393,10 @@ const tri_command tri_command_merge = {
     .usage =
         "usage: trireme merge MODEL... --out FOLDER [--method M] [--weights W,W,...] [options]\n"
         "\n"
-        "Models are Hugging Face folders, checkpoints, or runs' outputs (their newest checkpoints); all of one\n"
-        "configuration and one tokenizer. A model that is named twice (checkpoints/* has a link to the best) counts "
+        "Models are Hugging Face folders, checkpoints, or runs' outputs (their newest checkpoints), all with the\n"
+        "same configuration and tokenizer. A model that is named twice (checkpoints/* has a link to the best) counts "
         "once.\n"
-        " Computes in fp32, one tensor of each model in memory at a time.\n"
+        "The computation is in fp32, with one tensor of each model in memory at a time.\n"
         "\n",
     .examples =
         "\n"

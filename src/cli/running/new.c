@@ -156,7 +156,9 @@ static void write_head(const plan *p, FILE *to) {
           tri_format_bytes((double)p->bytes, need, sizeof need), tri_shell_word(p->path, path),
           p->ranks > 1 ? "" : "\n");
   if (p->ranks > 1) fprintf(to, " -n %ld                # a rank for each group of cores\n", (long)p->ranks);
-  fprintf(to, "#\n# `trireme help run` says every key; --set KEY=VALUE changes one for a run.\n");
+  fprintf(to,
+          "#\n"
+          "# `trireme help run` lists every key; --set KEY=VALUE changes one for a run.\n");
 }
 
 /* Writes a key and its value. The value is in quotes if it has characters that are special in YAML. */

@@ -129,8 +129,8 @@ static void warn_of_json(const char *path, const char *line, size_t bytes) {
   json_t *root = json_loadb(line, bytes, 0, NULL);
   if (json_is_object(root)) {
     tri_warn(
-        "%s is read as plain text, a prompt a line, though its first line is JSON; name it .jsonl to have `prompt` "
-        "of each line",
+        "%s is read as plain text, a prompt a line, though its first line is JSON; name it .jsonl to read `prompt` of "
+        "each line",
         path == NULL ? "standard input" : path);
   }
   json_decref(root);

@@ -38,13 +38,13 @@ static const tri_option tune_options[] = {
      .help =
          "  -n, --ranks N       ranks of each real trial, started with this machine's mpiexec; simulated studies set\n"
          "                      `devices`\n"},
-    {TRI_PATH("store", store), .help = "  --store FILE.db     where trials are kept; STUDY.db unless given\n"},
+    {TRI_PATH("store", store), .help = "  --store FILE.db     file of the trials; STUDY.db unless given\n"},
     {TRI_READ("method", read_method), .help = "  --method M          auto (the default: all points where that takes "
                                               "seconds, else gaussian), gaussian, random,\n"
                                               "                      grid or exhaustive, instead of the study's; pbt "
                                               "and halving can only be set in the study file\n"},
     {TRI_INT("trials", trials, 1, 100000),
-     .help = "  --trials N          the budget, instead of the study's; with auto: gaussian\n"},
+     .help = "  --trials N          number of trials, instead of the study's; with auto: gaussian\n"},
     {TRI_INT("seed", seed, 0, 1LL << 53), .help = "  --seed S            seed of random choices\n"},
     {TRI_PATH("html", html), .help = "  --html FILE         also write a page with plots\n"},
     {TRI_FLAG("json", json), .help = "  --json              one JSON document on standard output\n"},
@@ -277,7 +277,7 @@ const tri_command tri_command_tune = {
         "       trireme tune --keys\n"
         "\n"
         "Runs the trials of a study, each a point of its space, and stores them in an SQLite file. If it is started "
-        "again, or by\n"
+        "again, or\n"
         "several times at once, it continues. `report` only prints the results.\n"
         "\n",
     .examples =
