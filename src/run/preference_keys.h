@@ -18,7 +18,8 @@ tri_status tri_preference_keys_finish(tri_run_config *config);
 bool tri_preferences_are_text(const char *preferences);
 
 /* Returns whether the weights with which a run begins are the base of its adapter. This is so if only the adapter's
- * factors are trained, and their product is zero at the start. */
+ * factors are trained and they are not those of another adapter, because initial factors do not change what the model
+ * computes. */
 bool tri_run_begins_with_base(const tri_run_config *config);
 
 /* Returns whether the reference's log-probabilities can be computed at any step of a run on preferences: its loss needs
