@@ -1,5 +1,5 @@
-/* Writes a Hugging Face folder from one process. The files are written to a folder with another name next to it, which
- * gets the right name at the end. */
+/* Writes a Hugging Face folder from one process. The files are written to a temporary folder next to it, which is
+ * renamed at the end. */
 #include "api/api.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"

@@ -137,7 +137,7 @@ static tri_status run_any(int count, char **arguments) {
   return main_run(command, count, arguments);
 }
 
-/* A launcher ends the other ranks within this time after one rank has failed, in seconds. */
+/* Time, in seconds, within which a launcher ends the other ranks after one rank has failed. */
 static const double launcher_s = 3;
 
 /* Lets only the first rank print an error that all ranks find, such as a wrong key. This matters if the user's own

@@ -84,14 +84,14 @@ typedef enum tri_config_change {
   TRI_CHANGE_FUNCTION =
       1 << 3, /* the model or the run becomes a different one; refused unless `allow_change` names the key */
   TRI_CHANGE_SHAPE = 1 << 4 | TRI_CHANGE_FUNCTION,   /* the weights have other shapes; always refused */
-  TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* the samples that follow are different ones */
+  TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* further samples, or their order, differ */
   TRI_CHANGE_ANSWERS = 1 << 6 | TRI_CHANGE_FUNCTION, /* log-probabilities of answers differ */
   TRI_CHANGE_CONTENT = 1 << 7 | TRI_CHANGE_FUNCTION, /* the content that the value names (a fingerprint, saved factors)
                                                         is compared, not the text of the value */
 } tri_config_change;
 
-/* A row with a `change` of its own. A row of a run file without one has the `change` of its section; each key of `data`
- * needs its own (tests/unit/test_run_config.c). */
+/* Defines a row with its own `change`. A row without it has the `change` of its section. In a run file each key of
+ * `data` needs its own (tests/unit/test_run_config.c). */
 #define TRI_CONFIG_ROW(CHANGE, ...)                                                                                    \
   { .change = TRI_CHANGE_##CHANGE, __VA_ARGS__ }
 

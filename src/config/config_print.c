@@ -329,7 +329,8 @@ static void visit_changes(const tri_config_table *table, const char *prefix, uns
     full_name(prefix, key->name, name);
     if (meaning != 0) visit(context, name, meaning);
     if (key->type != TRI_CONFIG_SECTION) continue;
-    const bool as_one = (meaning & TRI_CHANGE_CONTENT) == TRI_CHANGE_CONTENT; /* the section is compared as one */
+    const bool as_one = (meaning & TRI_CHANGE_CONTENT) == TRI_CHANGE_CONTENT; /* the section is compared as a whole, so
+                                                                                 its keys do not inherit its bits */
     visit_changes(key->table, name, as_one ? 0 : meaning, visit, context);
   }
 }

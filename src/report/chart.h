@@ -22,8 +22,8 @@ typedef struct tri_chart_form {
   const char *css; /* class of the whole chart, or NULL */
 } tri_chart_form;
 
-/* Forms of a picture in a file or as wide as a page, of a plot below a heading of a page, and of one of several small
- * plots. */
+/* tri_chart_large: form of a picture in a file, or of one as wide as a page. tri_chart_medium: form of a plot below a
+ * heading of a page. tri_chart_small: form of one of several small plots. */
 extern const tri_chart_form tri_chart_large, tri_chart_medium, tri_chart_small;
 
 typedef struct tri_chart_axis {

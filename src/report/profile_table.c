@@ -24,7 +24,7 @@ typedef struct line {
   int slowest;         /* that rank */
 } line;
 
-/* Orders lines by what they measure: 0 for the same. */
+/* Compares lines by kernel, operation, pass, groups and shape. Returns 0 if all are the same. */
 static int compare_identity(const line *x, const line *y) {
   int order = strcmp(x->row.kernel, y->row.kernel);
   if (order == 0) order = strcmp(x->row.operation, y->row.operation);
@@ -86,7 +86,7 @@ static double all_seconds(const tri_profile_table *table) {
 
 enum { MOST_PARTS = 32 };
 
-/* Smallest share of the time that has a part of its own. */
+/* Smallest share of the time that the summary line names; smaller parts are added up. */
 static const double LEAST_SHARE = 0.01;
 
 typedef struct part {

@@ -14,7 +14,7 @@ typedef struct tri_run_summary {
   /* Set by tri_run_summary_fill from the run's metrics. */
   int64_t steps;               /* number of the last step */
   double loss;                 /* loss of the last good step */
-  double validation_loss;      /* the last one measured */
+  double validation_loss;      /* last validation loss that was measured */
   double best_validation_loss; /* the lowest one; best_validation_step: its step, 0 if none was measured */
   int64_t best_validation_step;
   double accuracy,

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Limits of a list. The board reads no more names from a line or from a run, and no longer ones. */
+/* Limits of a list. The board ignores further names of a line or a run, and longer names. */
 enum { TRI_MOST_NAMED_METRICS = 512, TRI_METRIC_NAME_BYTES = 128 /* with the final zero */ };
 
 /* Name of the fraction of pairs whose chosen answer has the higher reward. */

@@ -33,12 +33,13 @@ typedef struct changes {
   const tri_run_config *config;
   char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2];
   size_t text_length, keys_length;
-  bool fits;          /* the weights have the run's shapes in spite of the differences */
-  bool other_samples; /* a key that determines the order of the samples differs */
+  bool fits;          /* whether the weights have the run's shapes in spite of the differences */
+  bool other_samples; /* whether a key that determines the order of the samples differs */
   int64_t updates;    /* updates since the run began, if the reference of preferences is not available; else 0 */
-  bool other_answers; /* the reference is not available, and a key differs that changes log-probabilities of answers */
-  bool other_factors; /* the run's adapter has other factors, or other shapes */
-  bool allowed;       /* a difference is allowed by name, so the run is meant to become a different one */
+  bool other_answers; /* whether the reference is not available and a key differs that changes log-probabilities of
+                         answers */
+  bool other_factors; /* whether the run's adapter has other factors, or other shapes */
+  bool allowed;       /* whether `allow_change` names a key that differs, so that the run may become a different one */
 } changes;
 
 /* Appends `text`, after `between` unless `to` is empty. Text that does not fit is dropped; CHANGES_BYTES has room
@@ -298,7 +299,7 @@ static void collect_key(void *context, const tri_config_difference *difference) 
   add_change(context, difference->key, difference->left, difference->right);
 }
 
-/* Compares the keys of the run file, apart from the model's and those with TRI_CHANGE_CONTENT. */
+/* Compares the keys of the run file, except the keys of the model and keys with TRI_CHANGE_CONTENT. */
 static void compare_keys(const char *folder, const tri_checkpoint_state *state, changes *c) {
   tri_run_config *there = config_there(state);
   if (there == NULL && state != NULL && state->run_config != NULL && state->run_config[0] != '\0')

@@ -42,7 +42,7 @@ typedef struct merging {
       *out;         /* values of one tensor in each model, and of the result; each has room for the largest tensor */
   uint16_t *narrow; /* result in bf16; NULL if `type` is fp32 */
   tri_checkpoint_saving *saving;
-  tri_run_notes notes; /* those notes in which all models agree */
+  tri_run_notes notes; /* notes in which all models agree */
   tri_dtype type;      /* type of the written tensors */
 } merging;
 

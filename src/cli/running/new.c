@@ -137,8 +137,9 @@ static tri_status find_machine(plan *p) {
   return TRI_OK;
 }
 
-/* Returns the learning rate. For training from scratch it is that of Kaplan et al. 2020 (appendix D.6), 0.003239 -
- * 0.0001395 ln N, where N is the number of parameters; for fine-tuning it is a usual one. */
+/* Returns the learning rate: 2e-4 for an adapter, 1e-5 for other fine-tuning. For training from scratch it is the rate
+ * of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395 ln N, where N is the number of parameters, rounded to a
+ * multiple of 1e-4 and at least 1e-4. */
 static double rate_of(const plan *p) {
   if (p->given->lora) return 2e-4;
   if (p->fine_tunes) return 1e-5;
