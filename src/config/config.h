@@ -158,8 +158,8 @@ const tri_config_key *tri_config_find_key(const tri_config_table *table, const c
 #define TRI_CONFIG_MOST 9007199254740992.0
 
 /* Applies one `--set` to the tree. `option` is "layout.tensor=2". The value of a section, a list or numbers may be YAML
- * in one line ("{...}", "[...]"); every other value is used as it is. Fails with TRI_BAD_USAGE if `option` has no
- * `=`. */
+ * in one line ("{...}", "[...]"); every other value is used as it is. Fails with TRI_BAD_USAGE if `option` has no `=`
+ * or is too long, and with TRI_BAD_CONFIG if it names no key. */
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
 /* Finds the full name ("optimizer.lr") of the key that a word on a command line means. The word may be the key's name,

@@ -12,6 +12,7 @@ enum { TRI_PLAN_DEVICES = 32, TRI_PLAN_SETS = 64 };
 
 typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
+  /* Number of devices, sequences of a step, and tokens of a sequence; 0: not given. */
   int64_t devices, global_batch, sequence;
   int64_t devices_to, devices_step; /* devices_to: end of a range of devices; 0: no range; devices_step: step of the
                                        range; 0: the number doubles */

@@ -259,8 +259,8 @@ static bool may_differ_at_the_end(const char *key) {
   return false;
 }
 
-/* Adds a difference that a finished run does not take over without being asked. The keys that are refused in any run
- * have been compared before. */
+/* Adds a difference that a finished run refuses, unless `allow_change` names its key. Keys whose change every run
+ * refuses have been compared before. */
 static void collect_of_finished(void *context, const tri_config_difference *difference) {
   changes *c = context;
   if (!has(difference->change, TRI_CHANGE_LEARNING) || has(difference->change, TRI_CHANGE_FUNCTION)) return;
@@ -268,9 +268,9 @@ static void collect_of_finished(void *context, const tri_config_difference *diff
   add_change(c, difference->key, difference->left, difference->right);
 }
 
-/* Refuses other settings for a run that has made all of its steps: further steps with them would replace its
- * checkpoints and its results. More steps or epochs alone are accepted, and any settings if a difference that every run
- * refuses is allowed by name. */
+/* Refuses other settings for a run that has made all of its steps, because further steps with them would replace its
+ * checkpoints and its results. Accepts more steps or epochs alone; accepts any settings if `allow_change` names a key
+ * whose change every run refuses. */
 static tri_status check_finished(const tri_checkpoint_state *state, changes *c, const char *folder) {
   tri_run_config *there = c->allowed ? NULL : config_there(state);
   if (there == NULL) return TRI_OK;
