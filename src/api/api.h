@@ -11,6 +11,7 @@
 #include <locale.h>
 #include <stdbool.h>
 
+/* Converts a status; to TRIREME_INTERNAL if the public type has no such status. */
 trireme_status tri_api_status(tri_status status);
 
 /* Converts a public type to *out. Returns false if the type is not valid. */

@@ -13,7 +13,7 @@ trireme_status tri_api_status(tri_status status) {
     case TRI_IO_FAILED: return TRIREME_IO_FAILED;
     case TRI_OUT_OF_MEMORY: return TRIREME_OUT_OF_MEMORY;
     case TRI_UNSUPPORTED: return TRIREME_UNSUPPORTED;
-    case TRI_DIFFERENT: /* the library never returns this status or one of those below */
+    case TRI_DIFFERENT: /* no public function can fail with the statuses from here to TRI_INTERRUPTED */
     case TRI_DIVERGED:
     case TRI_COMM:
     case TRI_BUSY:

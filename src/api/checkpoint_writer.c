@@ -1,5 +1,5 @@
-/* Writes a Hugging Face folder from one process. The files are written to a folder with another name next to it, which
- * gets the right name at the end. */
+/* Writes a Hugging Face folder from one process. The files are written to a temporary folder next to it, which is
+ * renamed at the end. */
 #include "api/api.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
@@ -15,8 +15,8 @@
 struct trireme_checkpoint_writer {
   char folder[TRI_PATH_BYTES];
   char *config;
-  tri_safetensors_tensor *tensors; /* tensors to write; their names are copies */
-  const void **data;
+  tri_safetensors_tensor *tensors; /* [count], tensors to write; their names are copies */
+  const void **data;               /* [count], values of the tensors, borrowed from the caller until the commit */
   int64_t count, room;
 };
 

@@ -15,8 +15,8 @@
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-/* Options whose names are the keys of a question: those options in these tables of `trireme plan` that take a value.
- * The rows of the command parse the values. */
+/* Options of `trireme plan` for a question. Each option that takes a value is a key of a question, and its row parses
+ * the value. */
 static const tri_option rows[] = {{.kind = TRI_OPTION_GROUP, .rows = tri_plan_machine_rows},
                                   {.kind = TRI_OPTION_GROUP, .rows = tri_plan_batch_rows},
                                   {.kind = TRI_OPTION_GROUP, .rows = tri_plan_further_rows},

@@ -117,7 +117,8 @@ static void offer_value(const char *command, const tri_option *option, const wan
   if (tri_option_is_path(option)) offer_files();
 }
 
-/* Copies the part of an option's description that is on the first line of the option's help. */
+/* Copies to out[bytes] the part of an option's description that is on the first line of its help; "" if the option has
+ * no help of its own. */
 static void describe(const tri_option *option, char *out, size_t bytes) {
   char begin[80];
   out[0] = '\0';
@@ -159,7 +160,7 @@ static const tri_option *takes_value(const tri_command *command, const char *wor
 
 static void offer_operand(const tri_command *command, const wanted *w) {
   if (strcmp(command->name, "inspect") == 0) offer_presets(w, "models");
-  if (strcmp(command->name, "tune") == 0) offer(w, "report", "say what was found");
+  if (strcmp(command->name, "tune") == 0) offer(w, "report", "report what was found");
   offer_files();
 }
 

@@ -123,18 +123,19 @@ const char tri_help_usage_text[] =
     "       trireme help --man PAGE\n"
     "       trireme help --man-pages FOLDER\n"
     "\n"
-    "Prints what a command does, or every key of a run file, a study, a model's, a cluster's or a system's file with "
+    "Describes a command, or lists every key of a kind of file (run, study, model, cluster or system) with its type, "
     "its\n"
-    "type, its default and what it means. A KEY (optimizer.lr, or lr) or a SECTION (optimizer) of these files prints "
-    "that\n"
-    "alone, and `templates` the chat templates that have names.\n"
+    "default and its meaning. With a KEY of these files (optimizer.lr, or lr) or a SECTION (optimizer) describes that\n"
+    "alone; with `templates` lists the chat templates by name.\n"
     "\n";
 const tri_option tri_help_options[] = {
     {.name = "man",
      .kind = TRI_OPTION_TEXT,
      .help =
-         "  --man PAGE          the manual page of a command, of a file, or of trireme itself, in man's language\n"},
-    {.name = "man-pages", .kind = TRI_OPTION_PATH, .help = "  --man-pages FOLDER  all of them, each a file\n"},
+         "  --man PAGE          print the manual page of a command, of a kind of file, or of trireme, for man(1)\n"},
+    {.name = "man-pages",
+     .kind = TRI_OPTION_PATH,
+     .help = "  --man-pages FOLDER  write each manual page to a file in FOLDER\n"},
     {0}};
 const char tri_help_examples[] =
     "\n"

@@ -33,13 +33,13 @@ static void fold(const char *text, int width, FILE *to) {
   fputc('\n', to);
 }
 
-/* A key that is asked for, and the file to print it to. */
+/* A search for keys, and the file to which the found keys are printed. */
 typedef struct search {
   const char *word; /* the key that is asked for; NULL: all keys */
   bool by_last;     /* whether `word` is the last part of a name; otherwise it is a whole name or a section */
   const tri_topic *topic;
   FILE *to;
-  int width, found;
+  int width, found; /* width: columns of a line; found: number of keys printed so far */
 } search;
 
 static bool is_meant(const search *s, const char *name) {

@@ -117,7 +117,8 @@ static tri_status inspect_model(const char *name, bool json, bool all) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-/* Prints the lines of `layout:` in the run file as the run resolved them. */
+/* Prints the section `layout:` of a checkpoint's run file, in which the run has resolved `auto` keys. Prints nothing if
+ * the text is NULL or has no such section. */
 static void print_layout(const char *run_config) {
   const char *at = run_config == NULL ? NULL : strstr(run_config, "\nlayout:");
   if (at == NULL) return;
@@ -212,7 +213,7 @@ static tri_status inspect_open(const tri_checkpoint *checkpoint, bool verify, bo
 }
 
 /* Prints a checkpoint. Without --verify the tensors are not read, so their checksums are not compared; all other
- * checksums are compared. */
+ * checksums are compared, unless --no-verify is given. */
 static tri_status inspect_checkpoint(const char *given, bool verify, bool no_verify, bool json) {
   char path[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
@@ -243,8 +244,9 @@ static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safeten
   return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 
-/* Compares the values of a tensor in two checkpoints. Two NaNs are equal. Sets *largest to the largest difference; to
- * NaN if only one of two values is NaN. */
+/* Compares the values of a tensor in two checkpoints, and the checksums of what was read. values[2 * PIECE_ELEMENTS] is
+ * scratch memory. Two NaNs are equal. Adds the number of values that differ to *differing, and raises *largest to the
+ * largest difference; to NaN if only one of two values is NaN. */
 static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
                                  double *values, double *largest, int64_t *differing) {
   int64_t count = 1;
@@ -428,21 +430,25 @@ const tri_command tri_command_inspect = {
         "       trireme inspect CORPUS [--sequence T] [--tokenizer FILE] [--json]\n"
         "       trireme inspect CORPUS --show N [--seed S] [--ids] [--tokenizer FILE] [--json]\n"
         "\n"
-        "A preset (configs/models) or a model file: its parameters, counted by part; --all lists each. With --model "
-        "also\n"
-        "of the model whose settings a checkpoint's, a run's or a Hugging Face folder holds.\n"
-        "A checkpoint, a run's output or a Hugging Face folder: its tensors, checksums and the layout that it was "
-        "saved\n"
-        "under; --verify reads all of it and checks every checksum, by default those of all files but the tensors.\n"
-        "Two of them: their differences; the exit status is 0 if there are no differences, and 1 otherwise. Both are "
-        "verified.\n"
-        "--no-verify compares no checksums and reports this, to read the intact parts of a damaged one.\n"
-        "A corpus (the prefix of its .bin and .idx): how long its documents are; in sequences of T tokens, how much\n"
-        "padding packed documents need, and the share of attention's area that masks leave. If the index has one\n"
-        "document, they end at the end-of-text token of FILE, or of the tokenizer.json in the corpus's folder.\n"
-        "--show prints its first N documents as text, or with --seed N drawn at random. The tokens that are learnt are "
-        "green\n"
-        "on a terminal, else in [[ ]]. --ids lists each token; --json prints a line for each document.\n"
+        "For a preset (configs/models) or a model file, prints its parameters, counted by part; --all lists each. "
+        "--model\n"
+        "does the same for the model whose settings are in the folder of a checkpoint, of a run or of Hugging Face.\n"
+        "For a checkpoint, a run's output or a Hugging Face folder, prints its tensors, checksums and the layout under "
+        "which\n"
+        "it was saved; --verify reads all of it and checks every checksum, by default those of all files but the "
+        "tensors.\n"
+        "For two of them, prints their differences, and verifies both; the exit status is 0 if there are no "
+        "differences, and 1\n"
+        "otherwise. --no-verify compares no checksums and reports this, to read the intact parts of a damaged "
+        "checkpoint.\n"
+        "For a corpus (the prefix of its .bin and .idx), prints how long its documents are and, for sequences of T "
+        "tokens, how\n"
+        "much padding packed documents need, and the share of attention's area that masks leave. If the index has one\n"
+        "document, documents end at the end-of-text token of FILE, or of the tokenizer.json in the corpus's folder.\n"
+        "--show prints its first N documents as text, or with --seed N documents that are drawn at random. The tokens "
+        "that are\n"
+        "learnt are green on a terminal, else in [[ ]]. --ids lists each token; --json prints a line for each "
+        "document.\n"
         "\n",
     .examples = "example: trireme inspect frontier-175b\n",
     .options = inspect_options,

@@ -51,7 +51,8 @@ void tri_inspect_print_adapter(const tri_peft *peft) {
   printf("\n");
 }
 
-/* Returns the patterns as JSON in their order, because the first pattern that matches applies. */
+/* Returns an object {pattern: rank}, or {pattern: alpha} if `alphas`. The patterns stay in their order, because the
+ * first pattern that matches applies. */
 static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
   json_t *out = json_object();
   for (int64_t i = 0; i < patterns->count; i++) {

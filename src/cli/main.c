@@ -79,9 +79,9 @@ static tri_status check_memory(void) {
   return tri_fail_internal("%zu bytes of counted memory were not released", tri_memory_bytes());
 }
 
-/* Opens the standard files that are closed. Otherwise a file that is opened later could get such a number, and with it
- * the program's output. Standard output is opened so that writes to it fail: lost results are a failure, which is
- * reported at the end. */
+/* Opens each standard file (0, 1, 2) that is closed. Otherwise a file that is opened later could get the number 1 or 2,
+ * and the program's output would be written to it. Standard output is opened so that writes to it fail: lost results
+ * are a failure, which is reported at the end. */
 static void open_standard_files(void) {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++) {
     if (fcntl(number, F_GETFD) >= 0) continue;
@@ -91,8 +91,8 @@ static void open_standard_files(void) {
   }
 }
 
-/* Flushes standard output. A long text may have failed to be written earlier, so that there is nothing left to flush;
- * the stream remembers the failure. */
+/* Flushes standard output. Fails with TRI_IO_FAILED if this or an earlier write has failed: if an earlier write of a
+ * long text failed, there may be nothing left to flush, but the stream remembers the failure. */
 static tri_status finish_output(void) {
   const bool failed = ferror(stdout) != 0;
   if (fflush(stdout) != 0)
@@ -137,7 +137,7 @@ static tri_status run_any(int count, char **arguments) {
   return main_run(command, count, arguments);
 }
 
-/* A launcher ends the other ranks within this time after one rank has failed, in seconds. */
+/* Time, in seconds, within which a launcher ends the other ranks after one rank has failed. */
 static const double launcher_s = 3;
 
 /* Lets only the first rank print an error that all ranks find, such as a wrong key. This matters if the user's own

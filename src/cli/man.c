@@ -58,14 +58,14 @@ typedef struct line {
   size_t indent;
 } line;
 
-/* Parts of a help, which are whole lines. They are read one after the other. */
+/* The parts of a help, which are read one after the other. Each part has whole lines. */
 typedef struct source {
   const char *parts[TRI_HELP_PARTS];
   int count, next;  /* count: number of parts; next: index of the next part */
   const char *text; /* remaining text of the current part; NULL before the first part */
 } source;
 
-/* Reads the next line. Returns false at the end. */
+/* Reads the next line of the parts. Returns false after the last line of the last part. */
 static bool next_line(source *from, line *out) {
   while (from->text == NULL || from->text[0] == '\0') {
     if (from->next == from->count) return false;
@@ -113,8 +113,8 @@ static void write_option(const line *l, FILE *to) {
   if (rest < l->bytes) write_line(l->text + rest, l->bytes - rest, to);
 }
 
-/* Writes lines without filling, up to an empty line. Removes the first `cut` bytes ("usage: " or "example: "), and as
- * many blanks from each of the following lines. */
+/* Writes lines without filling, up to an empty line or the end. Removes the first `cut` bytes, such as "usage: ", and
+ * up to `cut` blanks from the beginning of each following line. */
 static void write_verbatim(line *l, source *from, size_t cut, FILE *to) {
   bool more = true;
   fputs(".nf\n", to);
@@ -179,14 +179,14 @@ void tri_man_command(const tri_command *command, FILE *to) {
 /* Returns the meaning of an exit status. */
 static const char *meaning(tri_status status) {
   switch (status) {
-    case TRI_OK: return "all went well";
+    case TRI_OK: return "success";
     case TRI_DIFFERENT: return "two things that were compared are not the same";
     case TRI_BAD_USAGE: return "the command line is wrong";
     case TRI_BAD_CONFIG:
-    case TRI_BAD_LAYOUT: return "a key or a value is wrong, or a layout impossible";
+    case TRI_BAD_LAYOUT: return "a key or a value is wrong, or a layout is impossible";
     case TRI_BAD_FILE: return "a file is missing, unreadable, truncated or damaged";
     case TRI_IO_FAILED: return "the system refused a read or a write: a full disk, for example";
-    case TRI_OUT_OF_MEMORY: return "out of memory, or it is known beforehand that memory will not do";
+    case TRI_OUT_OF_MEMORY: return "out of memory, or it is known beforehand that there is too little memory";
     case TRI_UNSUPPORTED: return "legal, but not on this device or in this build";
     case TRI_DIVERGED: return "too many bad steps in a row: the loss is NaN or infinite";
     case TRI_COMM: return "another rank is gone, or MPI has failed";

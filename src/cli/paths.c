@@ -11,11 +11,11 @@ typedef struct walk {
   tri_option_place options[TRI_MOST_OPTIONS];
   int num_options;
   char **words;
-  char *room; /* memory for the words that are changed */
+  char *room; /* next free byte of the memory for changed words */
 } walk;
 
-/* Finds the option that a word names, word[length] without dashes. An unambiguous prefix names an option, too. Returns
- * NULL if there is none. */
+/* Finds the option that word[length], without dashes, names. An unambiguous prefix names an option, too. Returns NULL
+ * if no option or more than one has this prefix. */
 static const tri_option *find_option(const walk *w, const char *word, size_t length) {
   const tri_option *found = NULL;
   int begin_so = 0;
@@ -29,7 +29,8 @@ static const tri_option *find_option(const walk *w, const char *word, size_t len
   return begin_so == 1 ? found : NULL;
 }
 
-/* Replaces `~` by the home folder in words[i], whose path begins at `at`. */
+/* Replaces `~` by the home folder in words[i]. `at`: the path in words[i]. `option`: name of the option for messages;
+ * NULL: the word is not the value of an option. */
 static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
   if (!tri_home_begins(at)) return TRI_OK;

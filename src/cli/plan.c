@@ -30,14 +30,15 @@ static const tri_option plan_options[] = {
         "64,128,512\n")},
     {TRI_GROUP(plan, tri_plan_options, tri_plan_batch_rows)},
     {TRI_GROUP(plan, tri_plan_options, tri_plan_fixed_rows)},
-    {TRI_INT("top", top, 1, 1000), .help = "  --top K             how many (5)\n"},
+    {TRI_INT("top", top, 1, 1000), .help = "  --top K             number of layouts to print (5)\n"},
     {TRI_GROUP(plan, tri_plan_options, tri_plan_further_rows)},
-    {TRI_FLAG("pareto", pareto), .help = "  --pareto            the fastest for each amount of memory instead\n"},
+    {TRI_FLAG("pareto", pareto),
+     .help = "  --pareto            print the fastest layout for each amount of memory instead\n"},
     {TRI_PATH("csv", csv), .help = "  --csv FILE          also write a table of all layouts that were simulated\n"},
     {TRI_FLAG("exhaustive", exhaustive),
      .help = "  --exhaustive        simulate every layout, also those that cannot be among the best\n"},
-    {TRI_TEXT("keys", keys), .help = "  --keys WHAT         print every key of clusters' or of systems' files with its "
-                                     "default, and plan nothing\n"},
+    {TRI_TEXT("keys", keys), .help = "  --keys WHAT         print every key of a cluster file or of a system file with "
+                                     "its default, and plan nothing\n"},
     {0}};
 
 static tri_status plan_parse(int count, char **given, arguments *out) {
@@ -63,7 +64,8 @@ static tri_status plan_print_json(const arguments *given, const tri_search_resul
   return tri_print_json(list);
 }
 
-/* Finds the fastest layout on another number of devices. `context` is the search that is repeated. */
+/* Finds the fastest layout on `devices` devices. `context` is the tri_search_request whose other members are used. This
+ * function is a tri_device_range.answer. */
 static tri_status best_of(void *context, int64_t devices, tri_answer *out) {
   tri_search_result result = {0};
   tri_search_request request = *(const tri_search_request *)context;

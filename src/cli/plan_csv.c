@@ -25,7 +25,7 @@ static void write_value(const json_t *value, FILE *to) {
   }
 }
 
-/* Writes the line of a layout. Only lists contain commas, and no value contains quotes. */
+/* Writes the line of a layout. Values need no escapes: only lists have commas, and no value has quotes. */
 static void write_layout(void *context, const tri_layout *layout, const tri_prediction *p) {
   tri_plan_csv *csv = context;
   FILE *to = csv->to;

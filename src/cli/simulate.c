@@ -28,11 +28,12 @@ static const tri_option simulate_options[] = {
     {TRI_TEXT("layout", layout),
      .help = "  --layout L          the layout, as in a run file: tensor=4,pipeline=16,zero=1,micro_batch=1\n"},
     {TRI_GROUP(plan, tri_plan_options, tri_plan_further_rows)},
-    {TRI_PATH("against", against), .help =
-                                       "  --against RUN       predict the run in this output folder and print both "
-                                       "side by side; with --timeline, or\n"
-                                       "                      a timeline.json in it, every kind of instruction, too\n"},
-    {TRI_FLAG("stages", stages), .help = "  --stages            also say the memory of a rank of every stage\n"},
+    {TRI_PATH("against", against),
+     .help =
+         "  --against RUN       predict the run in this output folder, and print prediction and measurement side by "
+         "side;\n"
+         "                      with --timeline, or a timeline.json in the folder, also of each kind of instruction\n"},
+    {TRI_FLAG("stages", stages), .help = "  --stages            also print the memory of a rank of each stage\n"},
     {TRI_PATH("timeline", timeline),
      .help = "  --timeline FILE     draw one rank of every stage: FILE.svg, or FILE.json for Perfetto\n"},
     {0}};
@@ -69,7 +70,7 @@ static tri_status simulate_draw(const tri_simulation_request *request, const tri
   return status;
 }
 
-/* Adds the memory of one rank of each stage. */
+/* Adds the list `stages` to the document: the memory of one rank of each stage, in bytes. */
 static tri_status add_stages(const tri_simulation_request *request, json_t *document) {
   json_t *list = json_array();
   json_object_set_new(document, "stages", list);

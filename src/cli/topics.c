@@ -20,14 +20,14 @@ const tri_topic tri_topics[] = {
      .table = model_table},
     {.name = "cluster",
      .summary = "keys of a cluster file",
-     .about = "A cluster is a machine as `trireme plan` and `trireme simulate` know it, a YAML file of these keys. "
-              "`trireme calibrate` measures one; presets are called by name.",
+     .about = "A cluster is the description of a machine for `trireme plan` and `trireme simulate`, a YAML file of "
+              "these keys. `trireme calibrate` measures one; presets are called by name.",
      .example = "trireme calibrate this-machine.yaml -n 2\n",
      .table = cluster_table},
     {.name = "system",
      .summary = "keys of a system file",
-     .about = "A system is a way of carrying out a layout whose speed is to be predicted (`--system`): Trireme's own, "
-              "or another program's.",
+     .about = "A system is the program whose execution of a layout is predicted (`--system`): Trireme itself, or "
+              "another program.",
      .example = "trireme simulate --system megatron-lm-2021 --model gpt2-1.5b --cluster a100-node --devices 4 "
                 "--layout tensor=1 --global-batch 64\n",
      .table = system_table},

@@ -32,11 +32,11 @@ static tri_status add_set(void *values, const char *text) {
 #define TRI_OPTION_VALUES arguments
 static const tri_option validate_options[] = {
     {TRI_READ("set", add_set),
-     .help = "  --set NAME        these sets only: once or several times, or names with commas between\n"},
+     .help = "  --set NAME        only these sets; may be repeated, or be several names with commas between\n"},
     {TRI_TEXT("fit", fit),
      .help = "  --fit CONSTANTS   first fit these constants of the cluster to the rows marked `fit`, and print them:\n"
              "                    matmul,matmul_half,attention,memory,link,launch,start\n"},
-    {TRI_PATH("out", out), .help = "  --out FILE.md     write the tables there\n"},
+    {TRI_PATH("out", out), .help = "  --out FILE.md     write the tables to this file\n"},
     {TRI_FLAG("json", json), .help = "  --json            one JSON document on standard output\n"},
     {0}};
 
@@ -92,7 +92,7 @@ static tri_status check_wanted(const arguments *given, const char *path, const t
 
 /* ---- the fit ----------------------------------------------------------------------------------------------------- */
 
-/* Reads a list of constants such as "matmul,memory" as bits. */
+/* Reads a list of constants such as "matmul,memory" to *out, as the bits 1 << i of constants i. */
 static tri_status constants_of(const char *text, unsigned *out) {
   *out = 0;
   while (*text != '\0') {
@@ -203,7 +203,8 @@ static void print_memory(const tri_published_set *set, const tri_published_summa
   fprintf(to, " %ld of the runs that finished are predicted not to fit.\n", (long)summary->fit_said_not_to);
 }
 
-/* Errors of those rows in the requested sets that show an effect. */
+/* Relative errors of the step time over the rows that show an effect: the number of rows, the mean error with its sign,
+ * the mean absolute error and the largest absolute error. */
 typedef struct effect_errors {
   int64_t rows;
   double bias, mean, worst;
@@ -450,9 +451,9 @@ const tri_command tri_command_validate = {
         "usage: trireme validate [FILE.yaml] [--set NAME] [--fit CONSTANTS] [--out FILE.md] [--json]\n"
         "\n"
         "Predicts every run of configs/published.yaml (or of a file like it) and prints published and predicted times\n"
-        "and memory, the order of layouts, and errors by what a step shows. docs/planning.md says how rows are "
-        "written,\n"
-        "in YAML or as a table of comma-separated values.\n"
+        "and memory, the order of layouts, and errors by the effects that a step shows. docs/planning.md describes how "
+        "rows\n"
+        "are written, in YAML or as a table of comma-separated values.\n"
         "\n",
     .examples =
         "\n"

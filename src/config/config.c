@@ -117,10 +117,10 @@ static const char *nearest_in(const key_list *list, const char *path, bool own, 
   return NULL;
 }
 
-/* Returns the full name of the key that was probably meant by an unknown name at `path`, or NULL. `order` lists the
- * guesses. The first are keys with this name (also with a plural s, or in another program). The others are keys with a
- * similar name, which contains the word (`layers`: `model.num_layers`) or is nearest in spelling. In both groups keys
- * in or below the section come first. */
+/* Returns the full name of the key that was probably meant by an unknown name at `path`; NULL if no key is near.
+ * `order` lists the guesses. The first are keys with this name (also with a plural s, or in another program). The
+ * others are keys with a similar name, which contains the word (`layers`: `model.num_layers`) or is nearest in
+ * spelling. In both groups keys in or below the section come first. */
 static const char *suggest(const key_list *list, const char *path, const char *name) {
   enum { SECTION, BELOW, ANYWHERE };
   static const struct {
@@ -150,7 +150,8 @@ bool tri_config_meant(const tri_config_table *table, const char *word, char *out
   for (char *at = name; *at != '\0'; at++) {
     if (*at == '-') *at = '_';
   }
-  for (int pass = 0; pass < 3; pass++) { /* its full name, its name, its name in another program */
+  for (int pass = 0; pass < 3; pass++) { /* pass 0: the full name of a key; pass 1: the last part of its name; pass 2:
+                                            its name in another program */
     for (size_t i = 0; i < all.count; i++) {
       bool meant =
           pass == 0 ? strcmp(all.paths[i], name) == 0 : (pass == 1 ? is_named(&all, i, name) : is_known(&all, i, name));

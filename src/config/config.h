@@ -84,14 +84,14 @@ typedef enum tri_config_change {
   TRI_CHANGE_FUNCTION =
       1 << 3, /* the model or the run becomes a different one; refused unless `allow_change` names the key */
   TRI_CHANGE_SHAPE = 1 << 4 | TRI_CHANGE_FUNCTION,   /* the weights have other shapes; always refused */
-  TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* the samples that follow are different ones */
+  TRI_CHANGE_SAMPLES = 1 << 5 | TRI_CHANGE_FUNCTION, /* further samples, or their order, differ */
   TRI_CHANGE_ANSWERS = 1 << 6 | TRI_CHANGE_FUNCTION, /* log-probabilities of answers differ */
   TRI_CHANGE_CONTENT = 1 << 7 | TRI_CHANGE_FUNCTION, /* the content that the value names (a fingerprint, saved factors)
                                                         is compared, not the text of the value */
 } tri_config_change;
 
-/* A row with a `change` of its own. A row of a run file without one has the `change` of its section; each key of `data`
- * needs its own (tests/unit/test_run_config.c). */
+/* Defines a row with its own `change`. A row without it has the `change` of its section. In a run file each key of
+ * `data` needs its own (tests/unit/test_run_config.c). */
 #define TRI_CONFIG_ROW(CHANGE, ...)                                                                                    \
   { .change = TRI_CHANGE_##CHANGE, __VA_ARGS__ }
 
@@ -103,8 +103,8 @@ typedef struct tri_config_key {
   bool is_length;   /* INT: a number of tokens, which may have a unit (4k is 4096) */
   bool breaks;      /* STRING: it may have line breaks and tabs */
   bool commas;      /* LIST with `plain`: a text in place of the list is split at commas */
-  bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, means that the key is not given; it is not
-                       printed */
+  bool optional;    /* INT, DOUBLE with `derived`: the value 0, which is outside of the range, means that the key is not
+                       given; such a key is not printed */
   size_t offset;    /* offset of the value in the struct */
   const char *help; /* one line */
 
@@ -158,8 +158,8 @@ const tri_config_key *tri_config_find_key(const tri_config_table *table, const c
 #define TRI_CONFIG_MOST 9007199254740992.0
 
 /* Applies one `--set` to the tree. `option` is "layout.tensor=2". The value of a section, a list or numbers may be YAML
- * in one line ("{...}", "[...]"); every other value is used as it is. Fails with TRI_BAD_USAGE if `option` has no
- * `=`. */
+ * in one line ("{...}", "[...]"); every other value is used as it is. Fails with TRI_BAD_USAGE if `option` has no `=`
+ * or is too long, and with TRI_BAD_CONFIG if it names no key. */
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
 /* Finds the full name ("optimizer.lr") of the key that a word on a command line means. The word may be the key's name,

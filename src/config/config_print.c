@@ -147,8 +147,8 @@ static bool is_absent(const tri_config_key *key, const char *at) {
   return key->optional && memcmp(at, zero, sizeof zero) == 0;
 }
 
-/* Returns whether a key has its default. The default of a `derived` key that is not optional is not known here, and
- * counts as the value. */
+/* Returns whether a key has its default. The default of a `derived` key that is not optional is not known here, so the
+ * function returns true for each value of such a key. Returns false for a key without a default. */
 static bool has_default(const tri_config_key *key, const char *at) {
   char value[LINE_BYTES];
   if (key->optional) return is_absent(key, at);
@@ -329,7 +329,8 @@ static void visit_changes(const tri_config_table *table, const char *prefix, uns
     full_name(prefix, key->name, name);
     if (meaning != 0) visit(context, name, meaning);
     if (key->type != TRI_CONFIG_SECTION) continue;
-    const bool as_one = (meaning & TRI_CHANGE_CONTENT) == TRI_CHANGE_CONTENT; /* the section is compared as one */
+    const bool as_one = (meaning & TRI_CHANGE_CONTENT) == TRI_CHANGE_CONTENT; /* the section is compared as a whole, so
+                                                                                 its keys do not inherit its bits */
     visit_changes(key->table, name, as_one ? 0 : meaning, visit, context);
   }
 }

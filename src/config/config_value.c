@@ -283,7 +283,8 @@ bool tri_config_find_word(const tri_config_word *words, const char *name, int *o
   return false;
 }
 
-/* Parses up to `most` numbers; the rest of the array is 0. */
+/* Parses a list of up to `most` numbers to out[most], and sets the rest of the array to 0. Sets *count to the number of
+ * numbers. Returns false if the node is not a list, or has another element or too many. */
 static bool scan_numbers(const tri_yaml *node, size_t most, double *out, size_t *count) {
   *count = 0;
   memset(out, 0, most * sizeof *out);

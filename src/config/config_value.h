@@ -4,8 +4,8 @@
 
 #include "config/config.h"
 
-/* Reads a node into *at by the key's type and checks it. `subject` names the key in messages: "`lr` under
- * `optimizer:`". Not for sections. */
+/* Reads a node into *at by the key's type and checks it. Fails with TRI_BAD_CONFIG if the node has another type or the
+ * value is not valid. `subject` names the key in messages: "`lr` under `optimizer:`". Not for sections. */
 tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at);
 
 /* Returns a description of the fault of the value at *at, as the rest of a sentence ("must be at least 1, not 0"); NULL

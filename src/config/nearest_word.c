@@ -8,7 +8,8 @@
 
 static char plain(char letter) { return letter == '_' ? '-' : (char)tolower((unsigned char)letter); }
 
-/* Longer words are not similar to any other; no name in a file is longer. */
+/* MOST_LETTERS: maximum length of a word in bytes; a longer word is not similar to any other, and no name in a file is
+ * longer. SHORT_NAME: maximum length of a short name (change_cost). */
 enum { MOST_LETTERS = 255 };
 enum { SHORT_NAME = 5 };
 

@@ -33,14 +33,15 @@ static void cut_name(char path[TRI_PATH_BYTES]) {
   if (slash != NULL) *slash = '\0';
 }
 
-/* Returns the folder of the program's file; "" if the system does not report it. */
+/* Sets `out` to the folder of the program's file; to "" if the system does not report it. */
 static void program_directory(char out[TRI_PATH_BYTES]) {
   ssize_t length = readlink("/proc/self/exe", out, TRI_PATH_BYTES - 1);
   out[length > 0 ? length : 0] = '\0';
   cut_name(out);
 }
 
-/* Returns the folder of the library that this code was loaded from, otherwise of the program; "" if it is not known. */
+/* Sets `out` to the folder of the library, or else of the program, from which this code was loaded; to "" if it is not
+ * known. */
 static void object_directory(char out[TRI_PATH_BYTES]) {
   static const char here = 0; /* its address is in this object */
   Dl_info facts;
@@ -53,7 +54,8 @@ static void object_directory(char out[TRI_PATH_BYTES]) {
   cut_name(out);
 }
 
-/* Writes "PLACE/FOLDER" of place `index`; returns false if that place is not known. */
+/* Sets `out` to "PLACE/FOLDER" of place `index`. Returns false if that place is not known, or if the path is too
+ * long. */
 static bool place(int index, const char *folder, char out[TRI_PATH_BYTES]) {
   char base[TRI_PATH_BYTES] = "";
   const char *chosen = NULL;

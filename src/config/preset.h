@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Finds the file of a preset; returns false if no preset has that name. If none has the name as it is, upper case
- * counts as lower case, and an ending .yaml or .yml is ignored. */
+/* Finds the file of a preset. If no preset has exactly this name, looks for the name in lower case and without an
+ * ending .yaml or .yml. Returns false if no preset has that name either. */
 bool tri_preset_find(const char *folder, const char *name, char path[TRI_PATH_BYTES]);
 
 /* Lists the names of all presets of a folder, sorted, each once. Returns their number, at most TRI_PRESET_MOST. */
@@ -25,8 +25,8 @@ size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESE
  * .yml, unless only a preset has that name (tri_preset_find) and no file. */
 bool tri_preset_is_path(const char *folder, const char *text);
 
-/* Writes suggestions for an unknown name: all presets of the folder to `all` ("gpt2-124m, gpt2-1.5b, ..."; "" if there
- * are none), and the one that was probably meant, or "", to `nearest`. */
+/* Makes suggestions for an unknown name. Sets `all` to the names of all presets of the folder ("gpt2-124m, gpt2-1.5b,
+ * ..."; "" if there are no presets), and `nearest` to the name that was probably meant; to "" if no name is near. */
 enum { TRI_PRESET_ALL_BYTES = 1000 };
 void tri_preset_suggest(const char *folder, const char *name, char all[TRI_PRESET_ALL_BYTES],
                         char nearest[TRI_PRESET_NAME_BYTES]);

@@ -10,11 +10,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Finds the file of --chat-template. `given` is the name of a preset unless it has a slash or ends in .jinja; otherwise
- * it is a path. Sets *is_preset. Fails with TRI_BAD_FILE if `given` is neither a preset nor a file. */
+/* Finds the file of --chat-template. `given` is a path if it has a slash or ends in .jinja; otherwise it is the name of
+ * a preset, or else of a file. Sets *is_preset. Fails with TRI_BAD_FILE if `given` is a name of neither. Does not check
+ * that a path with a slash or with .jinja exists. */
 tri_status tri_template_preset_find(const char *given, char path[TRI_PATH_BYTES], bool *is_preset);
 
-/* Copies the markers of a template's source, separated by spaces; "" if there are none. */
+/* Sets `out` to the markers of the template source[bytes], separated by spaces; to "" if it has none. */
 enum { TRI_MARKERS_BYTES = 256 };
 void tri_template_markers(const char *source, size_t bytes, char out[TRI_MARKERS_BYTES]);
 

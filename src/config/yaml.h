@@ -35,8 +35,9 @@ typedef struct tri_yaml_tree tri_yaml_tree;
 tri_status tri_yaml_create(tri_yaml_tree **out);
 void tri_yaml_destroy(tri_yaml_tree *tree);
 
-/* Parses a document from `text`. Fails with TRI_BAD_CONFIG, with the line, for bad syntax and for a text without any
- * content. `source` is copied. is_option: the text comes from the command line and has no line numbers. */
+/* Parses a document from text[bytes] to *out, its outermost node, which the tree owns. Fails with TRI_BAD_CONFIG, with
+ * the line, for bad syntax and for a text without any content. `source` is copied. is_option: the text comes from the
+ * command line and has no line numbers. */
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out);
 /* Fails with TRI_BAD_FILE if the file does not exist and its folder has a file with a similar name, which the message
@@ -48,12 +49,15 @@ tri_status tri_yaml_look_for(const char *path);
  * out. */
 enum { TRI_NEAREST_FILE_BYTES = TRI_PATH_BYTES + 32 };
 const char *tri_yaml_nearest_file(const char *path, const char *ending, char out[TRI_NEAREST_FILE_BYTES]);
+/* Reads a file of at most TRI_YAML_MAX_BYTES bytes and parses it as tri_yaml_parse does. The message about a missing
+ * file suggests a file with a similar name (tri_yaml_look_for). */
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
 
 /* Makes a scalar with a copy of `text`, or an empty mapping if `text` is NULL. The node gets the source and line of
  * `like`. */
 tri_status tri_yaml_make(tri_yaml_tree *tree, const tri_yaml *like, const char *text, tri_yaml **out);
 
+/* Returns mapping[key]; NULL if the mapping does not have the key, or if the node is not a mapping. */
 tri_yaml *tri_yaml_find(const tri_yaml *mapping, const char *key);
 
 /* Sets mapping[key] to a node that is not in a mapping, and replaces an existing node. `key` is copied. */

@@ -91,7 +91,6 @@ int tri_answer_stops(const tri_answer_rule *rule) {
   return count;
 }
 
-/* Copies a generated text without its NUL characters, because a NUL ends a text. */
 tri_status tri_answer_text(const char *text, size_t bytes, tri_judge_text *out) {
   TRI_TRY(tri_alloc("an answer", bytes + 1, 1, &out->text));
   for (size_t i = 0; i < bytes; i++) {

@@ -43,8 +43,8 @@ tri_status tri_answer_matches(const tri_answer_rule *rule, const tri_asked *aske
 
 /* Returns the number of texts in rule->until. */
 int tri_answer_stops(const tri_answer_rule *rule);
-/* Copies text[bytes], which the model generated, for a comparison. *out is {0} on entry; release it with
- * tri_judge_text_release, also after a failure. */
+/* Copies text[bytes], which the model generated, to *out without its NUL characters, because a NUL ends a
+ * tri_judge_text. *out is {0} on entry; release it with tri_judge_text_release, also after a failure. */
 tri_status tri_answer_text(const char *text, size_t bytes, tri_judge_text *out);
 
 #endif

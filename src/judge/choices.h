@@ -42,21 +42,22 @@ void tri_choice_set_release(tri_choice_set *set);
 typedef struct tri_judged_question {
   const double
       *log_likelihoods; /* [num_choices]: sum of the log-likelihoods of each choice's tokens; owned by the judgement */
-  int64_t chosen[TRI_NUM_CHOICE_MEASURES];
-  double probability; /* probability of the right choice: softmax of log_likelihoods */
+  int64_t chosen[TRI_NUM_CHOICE_MEASURES]; /* number of the choice that is the best by each measure, from 0 */
+  double probability;                      /* probability of the right choice: softmax of log_likelihoods */
 } tri_judged_question;
 
 typedef struct tri_judgement {
   tri_judged_question *questions; /* [count] */
   int64_t count;
-  double accuracy[TRI_NUM_CHOICE_MEASURES];
-  double error[TRI_NUM_CHOICE_MEASURES]; /* standard errors of accuracy; NaN for a single question */
-  double probability, probability_error; /* mean probability of the right choices, and its standard error */
-  double *log_likelihoods;               /* log-likelihoods of all choices */
+  double accuracy[TRI_NUM_CHOICE_MEASURES]; /* fraction of the questions whose right choice was chosen */
+  double error[TRI_NUM_CHOICE_MEASURES];    /* standard errors of accuracy; NaN for a single question */
+  double probability, probability_error;    /* mean probability of the right choices, and its standard error */
+  double *log_likelihoods;                  /* [number of all choices]: memory of the questions' log_likelihoods */
 } tri_judgement;
 
-/* LOCAL. Scores all choices and compares them. Fails with TRI_DIVERGED if a likelihood is not finite. Release with
- * tri_judgement_release, also after a failure. */
+/* COLLECTIVE over the ranks of the scorer, which pass the same set and all get the result (tri_scorer_score). Scores
+ * all choices and compares them. Fails with TRI_DIVERGED if a likelihood is not finite. Release *out, which is {0} on
+ * entry, with tri_judgement_release, also after a failure. */
 tri_status tri_choices_judge(tri_scorer *scorer, const tri_choice_set *set, void (*progress)(int64_t done, int64_t all),
                              tri_judgement *out);
 void tri_judgement_release(tri_judgement *judgement);

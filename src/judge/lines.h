@@ -18,7 +18,7 @@ void tri_judge_text_release(tri_judge_text *text);
 /* Copies a JSON string to *out. Release it with tri_judge_text_release. */
 tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out);
 
-/* Removes white space of ASCII at both ends. */
+/* Removes the ASCII white space at both ends of a text, in place. */
 void tri_judge_strip(char *text);
 
 /* LOCAL. Passes the object of each line of a file to `take`. If the file is one JSON array, passes each of the array's

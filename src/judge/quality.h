@@ -4,9 +4,7 @@
 
 #include "judge/choices.h"
 
-enum {
-  TRI_QUALITY_LAST = 5
-}; /* number of checkpoints at the end of a run; the noise is computed from their differences */
+enum { TRI_QUALITY_LAST = 5 }; /* maximum number of checkpoints at the end of a run whose values give the noise */
 
 /* Measures that are shown over the steps: the share of right answers by each tri_choice_measure, and the probability of
  * the right choice. The probability changes even if no answer does. */
@@ -26,7 +24,7 @@ typedef struct tri_quality_point {
 typedef struct tri_quality {
   tri_quality_point *points; /* [count], sorted by step */
   int64_t count;
-  int64_t last; /* number of points at the end; noise is computed from them */
+  int64_t last; /* number of points at the end whose values give the noise; at most TRI_QUALITY_LAST */
   double
       noise[TRI_NUM_QUALITIES]; /* standard deviation of the values of the last `last` points; NaN for fewer than two */
   double with_steps[TRI_NUM_QUALITIES]; /* rank correlation of values and steps, over all checkpoints */

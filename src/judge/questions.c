@@ -43,7 +43,7 @@ static tri_status string_of(const json_t *object, const char *key, const char **
   return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(value));
 }
 
-/* Concatenates parts[], a list that NULL ends. */
+/* Sets *out to the concatenation of parts[], in which NULL follows the last part. */
 static tri_status set_text(tri_judge_text *out, const char *const *parts) {
   size_t bytes = 0;
   for (int64_t i = 0; parts[i] != NULL; i++) bytes += strlen(parts[i]);

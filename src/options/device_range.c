@@ -71,7 +71,8 @@ static void print_row(const range *r, int64_t devices, const tri_simulation_requ
   printf("  %s\n", tri_layout_text(request->layout, text, sizeof text));
 }
 
-/* Prints a row without an answer. The reason in the row is this thread's last failure. */
+/* Prints a row without an answer; with --json adds an object for it to the list. The reason is this thread's last error
+ * message. */
 static void print_none(const range *r, int64_t devices) {
   if (r->list == NULL) {
     char number[32];

@@ -15,8 +15,8 @@ typedef struct tri_device_range {
   void *context;
 } tri_device_range;
 
-/* Prints a row for each number of devices in the options' range; with `json` an object for each. Checks all numbers
- * before it asks the first question. */
+/* Prints a row for each number of devices in the options' range or list; with `json` prints a list with an object for
+ * each. Checks all numbers before it asks the first question. */
 tri_status tri_device_range_print(const tri_plan_options *options, const tri_device_range *of);
 
 #endif

@@ -7,8 +7,9 @@
 
 #include <jansson.h>
 
-/* LOCAL. Writes a line with the number of preferences, a line for prompts, and a line for each of the two kinds of
- * answers, which are chosen and rejected, or desirable and undesirable. The prompt of a pair counts once. */
+/* LOCAL. Writes to `lines` the number of preferences, then the lengths of prompts, and then those of each of the two
+ * kinds of answers, which are chosen and rejected, or desirable and undesirable. The prompt of a pair counts once. The
+ * corpus must have preferences. */
 enum { TRI_PREFERENCE_LINE_BYTES = 160, TRI_PREFERENCE_LINES = 4 };
 void tri_inspect_preferences(const tri_corpus *corpus, char lines[TRI_PREFERENCE_LINES][TRI_PREFERENCE_LINE_BYTES]);
 

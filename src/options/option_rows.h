@@ -84,8 +84,8 @@ typedef struct tri_option_place {
   size_t base; /* offset of the struct whose member gets the value */
 } tri_option_place;
 
-/* Lists the options of a table and of its groups, in order, with hidden ones at the end. Returns their number. Sets
- * *shown to the number of those that are not hidden; `shown` may be NULL. */
+/* Lists the options of a table and of its groups, in order, with hidden options at the end. Returns the number of
+ * options. Sets *shown, unless it is NULL, to the number of options that are not hidden. */
 int tri_options_list(const tri_option *rows, tri_option_place out[TRI_MOST_OPTIONS], int *shown);
 
 /* tri_option_has_value returns whether an option takes a value; tri_option_is_path returns whether this value is a
@@ -94,7 +94,7 @@ bool tri_option_has_value(const tri_option *row);
 bool tri_option_is_path(const tri_option *row);
 
 /* Appends the lines of help of all rows to `parts`, from parts[*count] on, and adds the number of appended parts to
- * *count. `parts` must have room for TRI_MOST_OPTIONS parts; further ones are dropped. */
+ * *count. `parts` must have room for TRI_MOST_OPTIONS parts; parts beyond this number are dropped. */
 void tri_options_help(const tri_option *rows, const char *parts[], int *count);
 
 /* A command's options, for parsing. */

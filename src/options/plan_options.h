@@ -12,6 +12,7 @@ enum { TRI_PLAN_DEVICES = 32, TRI_PLAN_SETS = 64 };
 
 typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
+  /* Number of devices, sequences of a step, and tokens of a sequence; 0: not given. */
   int64_t devices, global_batch, sequence;
   int64_t devices_to, devices_step; /* devices_to: end of a range of devices; 0: no range; devices_step: step of the
                                        range; 0: the number doubles */
@@ -45,16 +46,20 @@ typedef struct tri_plan_options {
 } tri_plan_options;
 
 /* Rows of these options, in the order in which users need them: the model and the machine; the batch; the keys that all
- * layouts of a search have; and the others. The third table is for commands that search; in the others "layout" is a
- * single layout. */
+ * layouts of a search have; and the others. tri_plan_fixed_rows is for commands that search; other commands have their
+ * own option --layout, for a single layout. */
 extern const tri_option tri_plan_machine_rows[], tri_plan_batch_rows[], tri_plan_fixed_rows[], tri_plan_further_rows[];
 
+/* Returns options that are not given, with their defaults. */
 tri_plan_options tri_plan_options_default(void);
 
-/* Checks that the required options are given, and reads the files that they name. Call it after the last option. */
+/* Checks that the required options are given, and reads the files that they name. Call it after the last option.
+ * `command` begins messages about missing options. Release the options with tri_plan_options_release, also after a
+ * failure. */
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
 
-/* Checks that `devices` is a part of one node or a number of whole nodes, and that the cluster has as many devices. */
+/* Checks that `devices` is at most the number of devices of a node, or a number of whole nodes, and that the cluster
+ * has as many devices. Fails with TRI_BAD_USAGE. */
 tri_status tri_plan_options_check_devices(const tri_plan_options *options, int64_t devices);
 
 /* Returns the request of a search. The options must outlive the request. */

@@ -17,7 +17,8 @@
 static const tri_learnt_marks brackets = {"[[", "]]"}, green = {"\033[32m", "\033[0m"}, no_marks = {"", ""};
 
 typedef struct shown {
-  int64_t number, first, count; /* index among the documents that have tokens; position and number of its tokens */
+  int64_t number,   /* index of the document among the documents that have tokens */
+      first, count; /* position of its first token in the corpus; number of its tokens */
 } shown;
 
 /* Documents that are chosen for printing. A *unit* is a document, or the two documents of a pair. */
@@ -26,17 +27,18 @@ typedef struct show {
   tri_corpus *corpus;
   tri_tokenizer *tokenizer;
   tri_documents documents;
-  int64_t unit;     /* documents of a unit */
-  int64_t seen;     /* documents so far */
+  int64_t unit;     /* number of documents of a unit */
+  int64_t seen;     /* number of documents visited so far */
   int64_t at;       /* place in `list` of the current unit; -1: it is not printed */
   shown *list;      /* [count * unit] */
-  int64_t num_list; /* documents in the list */
+  int64_t num_list; /* number of documents in the list */
 } show;
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* Chooses the place of unit `index`: the first units fill the list; with a seed, a later one replaces one of them, so
- * that each unit is in the list with the same probability (reservoir sampling). */
+/* Returns the place of unit `index` in the list; -1: the unit is not printed. The first units fill the list. With a
+ * seed, each later unit takes the place of a unit of the list with such a probability that in the end each unit is in
+ * the list with the same probability (reservoir sampling). */
 static int64_t place_of(const show *s, int64_t index) {
   if (index < s->asked->count) return index;
   if (s->asked->seed < 0) return -1;

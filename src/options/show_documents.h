@@ -10,10 +10,10 @@
 typedef struct tri_show_request {
   const char *prefix;    /* prefix of the corpus files */
   const char *tokenizer; /* tokenizer.json or its folder; NULL: the one in the corpus's folder */
-  int64_t count;         /* documents, or pairs of preferences, to print */
-  int64_t seed;          /* draws them at random; -1: the first ones */
-  bool ids;              /* also prints each token with its id */
-  bool json;             /* prints a line of JSON for each document */
+  int64_t count;         /* number of documents, or of pairs of preferences, to print */
+  int64_t seed;          /* seed of a random choice of the documents; -1: the first documents are printed */
+  bool ids;              /* whether each token is printed with its id, too */
+  bool json;             /* whether a line of JSON is printed for each document */
 } tri_show_request;
 
 /* Prints the documents to standard output. On a terminal the learnt tokens are green, else they are in [[ ]]. Fails

@@ -22,8 +22,8 @@ typedef struct tri_chart_form {
   const char *css; /* class of the whole chart, or NULL */
 } tri_chart_form;
 
-/* Forms of a picture in a file or as wide as a page, of a plot below a heading of a page, and of one of several small
- * plots. */
+/* tri_chart_large: form of a picture in a file, or of one as wide as a page. tri_chart_medium: form of a plot below a
+ * heading of a page. tri_chart_small: form of one of several small plots. */
 extern const tri_chart_form tri_chart_large, tri_chart_medium, tri_chart_small;
 
 typedef struct tri_chart_axis {
@@ -96,8 +96,8 @@ void tri_chart_line_end(tri_chart_line *line);
 
 void tri_chart_segment(const tri_chart *chart, const char *look, double x1, double y1, double x2, double y2);
 
-/* Draw a dot or a diamond. `title` is a tooltip; NULL: none. The radius is in pixels. A mark at a position that is not
- * finite is not drawn. */
+/* Draw a dot or a diamond. `title` is a tooltip; NULL: none. The radius is in pixels. A dot at a position that is not
+ * finite is not drawn; the position of a diamond must be finite. */
 void tri_chart_dot(const tri_chart *chart, const char *look, double radius, double x, double y, const char *title);
 void tri_chart_diamond(const tri_chart *chart, const char *look, double x, double y, const char *title);
 

@@ -26,7 +26,7 @@ struct tri_metrics {
   tri_event_file *events;
   char path[TRI_PATH_BYTES];
   tri_step_metrics last;
-  double validation_loss;            /* the last one measured, or NaN */
+  double validation_loss;            /* last validation loss that was measured; NaN: none */
   tri_named_metric shown[NUM_SHOWN]; /* metrics of `last` for the progress line; `last.named` points to them */
   int64_t steps_here;                /* number of steps that this process wrote */
   double first_end_s;                /* time of the end of the first step of this process, on tri_clock_s */

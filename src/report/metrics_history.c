@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns NaN also for numbers too large for any step, since sums and shares of them would be meaningless. */
+/* Returns a number of an object; NaN if it is missing or not a number, or if it is above 1e30, which is too large for
+ * any step: sums and shares of such numbers would be meaningless. */
 static double real_of(const json_t *object, const char *key) {
   const json_t *value = json_object_get(object, key);
   const double most = 1e30, number = json_is_number(value) ? json_number_value(value) : NAN;
@@ -135,12 +136,12 @@ close_file:
 
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
-/* Copies the lines of the first `bytes` bytes, without those of later steps. */
+/* Copies the first `bytes` bytes of a file without the lines of step end_step and later. */
 static tri_status copy_lines(const char *path, int64_t end_step, int64_t bytes, tri_file_writer *to) {
   tri_lines *lines = NULL;
   tri_status status = TRI_OK;
   tri_line line = {.end = 0};
-  int64_t kept = 0; /* position from which on lines have to be copied, up to `line` */
+  int64_t kept = 0; /* position in the file; the lines from it up to `line` have to be copied */
   bool there = true;
   TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
   while (status == TRI_OK && there && line.end < bytes) {

@@ -136,7 +136,7 @@ static int by_time(const void *a, const void *b) {
   return x > y ? -1 : x < y ? 1 : 0;
 }
 
-/* Lists the GEMMs that took the most time. */
+/* Lists at most MOST_GEMMS GEMMs, those with the most time on all ranks together, in the order of this time. */
 static tri_status choose_gemms(const tri_profile_table *table, rates *out) {
   const int64_t rows = count_rows(table);
   gemm *all = NULL;
@@ -221,7 +221,7 @@ static void set_rates(const rates *r, tri_profile_table *table) {
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* On the first rank: writes both files. */
+/* LOCAL, on the first rank. Writes both files, and sets profile->summary. */
 static tri_status write_files(tri_profile *profile, const tri_profile_table *table) {
   char path[TRI_PATH_BYTES];
   tri_profile_describe(table, profile->summary, sizeof profile->summary);

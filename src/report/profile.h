@@ -16,7 +16,7 @@ enum { TRI_PROFILE_NAME_BYTES = 32, TRI_PROFILE_SUMMARY_BYTES = 640 };
 /* A kernel's calls on a rank that belong to the same operation and pass and have the same shape. Starts with the
  * members of a tri_kernel_time, with its texts copied. */
 typedef struct tri_profile_row {
-  char operation[TRI_PROFILE_NAME_BYTES], pass[TRI_PROFILE_NAME_BYTES], kernel[TRI_PROFILE_NAME_BYTES]; /* or "" */
+  char operation[TRI_PROFILE_NAME_BYTES], pass[TRI_PROFILE_NAME_BYTES], kernel[TRI_PROFILE_NAME_BYTES]; /* "": none */
   bool of_call;
   tri_matmul product;
   int64_t groups, calls;
@@ -25,8 +25,8 @@ typedef struct tri_profile_row {
 } tri_profile_row;
 
 typedef struct tri_profile {
-  const char *path; /* output: this name with .json and with .svg, set by the caller; NULL: no profile */
-  tri_kernel_times *times;
+  const char *path;        /* output: this name with .json and with .svg, set by the caller; NULL: no profile */
+  tri_kernel_times *times; /* NULL: no profile, or it is closed */
   tri_dtype precision;
   double begin_s;                          /* begin of the current step, on tri_clock_s */
   double seconds;                          /* duration of the profiled steps together */
@@ -35,8 +35,8 @@ typedef struct tri_profile {
                                             */
 } tri_profile;
 
-/* LOCAL. Prepares a profile of steps from `first` on, if profile->path is set. TRI_UNSUPPORTED for a device whose
- * kernels cannot be measured. Release with tri_profile_close before the device. */
+/* LOCAL. Prepares a profile of steps from `first` on, if profile->path is set. Fails with TRI_UNSUPPORTED if the
+ * device's kernels cannot be measured. Release with tri_profile_close before the device. */
 tri_status tri_profile_open(tri_profile *profile, tri_device *device, tri_dtype precision, int64_t first);
 void tri_profile_close(tri_profile *profile);
 

@@ -24,7 +24,7 @@ typedef struct line {
   int slowest;         /* that rank */
 } line;
 
-/* Orders lines by what they measure: 0 for the same. */
+/* Compares lines by kernel, operation, pass, groups and shape. Returns 0 if all are the same. */
 static int compare_identity(const line *x, const line *y) {
   int order = strcmp(x->row.kernel, y->row.kernel);
   if (order == 0) order = strcmp(x->row.operation, y->row.operation);
@@ -36,7 +36,7 @@ static int compare_identity(const line *x, const line *y) {
 static int by_identity(const void *a, const void *b) {
   const line *x = a, *y = b;
   const int order = compare_identity(x, y);
-  return order != 0 ? order : x->slowest - y->slowest; /* the same in the order of the ranks */
+  return order != 0 ? order : x->slowest - y->slowest; /* rows of the same line are in the order of the ranks */
 }
 
 static void add_line(line *to, const line *other) {
@@ -86,7 +86,7 @@ static double all_seconds(const tri_profile_table *table) {
 
 enum { MOST_PARTS = 32 };
 
-/* Smallest share of the time that has a part of its own. */
+/* Smallest share of the time that the summary line names; smaller parts are added up. */
 static const double LEAST_SHARE = 0.01;
 
 typedef struct part {
@@ -94,10 +94,11 @@ typedef struct part {
   double seconds;
 } part;
 
-/* Returns the name under which the line adds up a row. Rows of the list keep their own operation's name. */
+/* Returns the name of the part of the summary line to which a row is added. In the files a row keeps the name of its
+ * own operation. */
 static const char *part_of(const tri_profile_row *row) {
   const bool multiplies = strcmp(row->kernel, "matmul") == 0 || strcmp(row->kernel, "grouped_matmul") == 0;
-  if (multiplies) return "products"; /* also of further shapes, which are added up without one */
+  if (multiplies) return "products"; /* also for the row of further shapes, which has no shape of its own */
   if (strncmp(row->kernel, "attention", strlen("attention")) == 0) return "attention";
   if (strcmp(row->kernel, "matmul_pack") == 0) return "packing of weights";
   if (row->operation[0] == '\0') return row->kernel;
@@ -119,7 +120,8 @@ static int by_share(const void *a, const void *b) {
   return x > y ? -1 : x < y ? 1 : 0;
 }
 
-/* Returns the share of the measured rates that the GEMMs reach which were measured; 0: none was. */
+/* Returns the share of their rates in the loop that the measured GEMMs reached in the steps, as a whole; 0 if no GEMM
+ * was measured. */
 static double share_of_rates(const tri_profile_table *table) {
   double loop_s = 0, seconds = 0;
   for (int64_t i = 0; i < table->begins[table->ranks]; i++) {
@@ -278,7 +280,8 @@ static void write_line(tri_file_writer *to, const tri_profile_table *table, cons
   write_cell(to, OF_RATE, y, row->rate > 0 && row->seconds > 0 ? text : "");
 }
 
-/* Writes the summary in pieces of at most `most` bytes, which end after a comma; returns the position below. */
+/* Writes the summary in lines of at most MOST bytes, which end after a comma, with the first one at y. Returns the
+ * position below the last line. */
 static double write_summary(tri_file_writer *to, const char *summary, double y) {
   enum { MOST = 160 };
   while (*summary != '\0') {

@@ -14,8 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the median of the finite values of the field at `offset`. The first tenth of the steps (at most ten) is left
- * out, since these touch memory for the first time and have cold caches. */
+/* Returns the median of the finite values of the field at `offset`; NaN if there are no such values. The first tenth of
+ * the steps (at most ten) is left out, since these touch memory for the first time and have cold caches. scratch[count]
+ * is overwritten. */
 static double median_of(const tri_metrics_history *history, size_t offset, double *scratch) {
   int64_t first = history->count / 10 < 10 ? history->count / 10 : 10, count = 0;
   for (int64_t i = first; i < history->count; i++) {

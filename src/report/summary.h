@@ -14,15 +14,15 @@ typedef struct tri_run_summary {
   /* Set by tri_run_summary_fill from the run's metrics. */
   int64_t steps;               /* number of the last step */
   double loss;                 /* loss of the last good step */
-  double validation_loss;      /* the last one measured */
+  double validation_loss;      /* last validation loss that was measured */
   double best_validation_loss; /* the lowest one; best_validation_step: its step, 0 if none was measured */
   int64_t best_validation_step;
   double accuracy,
       held_out_accuracy; /* last accuracies of a run on preferences, of training and of held-out pairs; NaN: none */
   int64_t tokens;
-  double tokens_per_s; /* median over the steps except the first few */
-  double mfu;          /* median */
-  double step_s;       /* median */
+  double tokens_per_s; /* median over the steps except the first tenth, at most ten */
+  double mfu;          /* median over the same steps */
+  double step_s;       /* median over the same steps, in seconds */
   int64_t bad_steps;
   /* Set by the caller. */
   double seconds; /* seconds of training, summed over all processes of a resumed run if known */

@@ -16,7 +16,7 @@
 
 enum { WARM_UP = 2, STEPS = 8 };
 
-/* Larger jobs are timed only on request, since the first rank holds the records of all. */
+/* A job of more ranks is timed only on request, since the first rank holds the records of all ranks. */
 enum { MOST_RANKS = 64 };
 
 /* ---- records as events ------------------------------------------------------------------------------------------- */
@@ -200,7 +200,7 @@ static tri_status draw(const tri_timing *timing, const tri_timeline *timeline) {
   return TRI_OK;
 }
 
-/* On the first rank: adds up the events, and draws them. */
+/* LOCAL, on the first rank. Adds up the events to timing->shares, and draws them if a timeline is requested. */
 static tri_status judge(tri_timing *timing, const tri_collected *events) {
   tri_timeline *timeline = NULL;
   TRI_TRY(tri_timeline_create(timing->mesh->world.size, &timeline));
@@ -211,7 +211,7 @@ static tri_status judge(tri_timing *timing, const tri_collected *events) {
   return status;
 }
 
-/* COLLECTIVE. Merges the records of the timed steps up to `steps`. */
+/* COLLECTIVE. Ends the timed steps at step `steps`, merges their records and adds them up. */
 static tri_status merge(tri_timing *timing, int64_t steps) {
   const tri_group *world = &timing->mesh->world;
   tri_collected events = {NULL, NULL};

@@ -21,8 +21,9 @@ typedef struct tri_timing {
 } tri_timing;
 
 /* COLLECTIVE. Chooses the timed steps among the steps [from, to). If the user requested no timeline and no profile, a
- * job of more than 64 ranks is not timed. Fails with TRI_IO_FAILED if a requested file's folder cannot be written to,
- * and with TRI_UNSUPPORTED if the device's kernels cannot be profiled. */
+ * job of more than 64 ranks is not timed. Fails with TRI_BAD_USAGE if the name of a requested file is empty or both
+ * names are the same, with TRI_IO_FAILED if a requested file's folder cannot be written to, and with TRI_UNSUPPORTED if
+ * the device's kernels cannot be profiled. */
 tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device *device, tri_dtype precision,
                            int64_t from, int64_t to);
 
@@ -34,7 +35,8 @@ void tri_timing_step_begins(tri_timing *timing, int64_t step);
 tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps);
 
 /* COLLECTIVE. Must be called after the last step, with the number of steps. If the run has ended before the end of the
- * timed steps, merges the records of those that were made; of none if a step was given up before its end. */
+ * timed steps, merges the records of the steps that were made. If a step was given up before its end, merges
+ * nothing. */
 tri_status tri_timing_end(tri_timing *timing, int64_t steps);
 
 /* COLLECTIVE. Writes the profile, once, after the records were merged. It measures GEMMs for some seconds, unless the

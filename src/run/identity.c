@@ -74,8 +74,8 @@ static tri_status write_run(const char *path, const tri_identity *identity) {
   return status;
 }
 
-/* Copies the run's name from a checkpoint to `context` if the checkpoint can be opened and has one. The function is a
- * tri_checkpoint_try. */
+/* Copies the run's name from a checkpoint to `context`, if the checkpoint has one. Sets *damaged if the checkpoint
+ * cannot be opened. The function is a tri_checkpoint_try. */
 static tri_status copy_name(void *context, const char *path, bool *damaged) {
   tri_checkpoint *checkpoint = NULL;
   tri_status status = tri_checkpoint_open(path, &checkpoint);
@@ -97,8 +97,8 @@ static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
   (void)tri_checkpoint_newest_that(&alone, root, copy_name, out, path);
 }
 
-/* Finds the type of the weights in `init`. A folder that cannot be opened is reported later, where its weights are
- * read. */
+/* Sets `out` to the type of the weights in `init`. Leaves it unchanged if the folder cannot be opened, which is
+ * reported later, where its weights are read. */
 static void find_base_type(const char *init, char out[BASE_TYPE_BYTES]) {
   char folder[TRI_PATH_BYTES];
   tri_checkpoint *base = NULL;
@@ -123,8 +123,8 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
 
 /* ---- the base of an adapter -------------------------------------------------------------------------------------- */
 
-/* The base of an adapter while its signature is computed. The first rank decides whether tensors must be read; then all
- * ranks read. */
+/* The base of an adapter while its signature is computed. The first rank decides whether tensors must be read; if so,
+ * all ranks read. */
 typedef struct open_base {
   tri_checkpoint *checkpoint;
   char folder[TRI_PATH_BYTES];
@@ -143,7 +143,8 @@ static tri_status find_base_path(const char *init, const char *folder, char out[
   return TRI_OK;
 }
 
-/* On the first rank: opens the base and decides whether its tensors must be read. */
+/* LOCAL, on the first rank. Opens the base, finds its path, and decides whether its tensors must be read. Fails with
+ * TRI_BAD_CONFIG if it is an adapter. */
 static tri_status begin_signing(const tri_run_config *config, tri_identity *identity, open_base *base) {
   const tri_checkpoint_use use = {.optimizer = false};
   TRI_TRY(tri_checkpoint_find(config->init, &use, base->folder));
@@ -189,7 +190,8 @@ static tri_status base_changed(const tri_run_config *config, const tri_identity 
                   tri_base_signature_text(&identity->signature, now));
 }
 
-/* On the first rank: computes the base's signature, and compares it with the one in run.json. */
+/* LOCAL, on the first rank. Computes the base's signature, and compares it with the one in run.json. Fails with
+ * TRI_BAD_FILE if they differ and `allow_change` does not allow this. */
 static tri_status end_signing(const tri_run_config *config, tri_identity *identity, const open_base *base) {
   const tri_base_signature there = identity->signature;
   tri_base_signature found;
@@ -267,7 +269,7 @@ static json_t *optimizers_json(const tri_run_config *config) {
   return object;
 }
 
-/* Returns which parameters are trained. */
+/* Returns the descriptions of the frozen parameters and of the adapter. */
 static json_t *trained_json(const tri_run_config *config) {
   char freeze[TRI_TRAINABLE_TEXT_BYTES], adapter[TRI_ADAPTER_TEXT_BYTES];
   tri_trainable_describe(&config->model.tuning.freeze, freeze, sizeof freeze);

@@ -44,7 +44,8 @@ tri_status tri_identity_open(const tri_group *world, const tri_run_config *confi
 tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
                                   int64_t step);
 
-/* LOCAL. Returns the object in which a checkpoint records the run that made it. The caller owns the object. */
+/* LOCAL. Returns the object in which a checkpoint records the run that made it; recovery/save.c adds the base of an
+ * adapter. The caller owns the object. */
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config);
 
 #endif

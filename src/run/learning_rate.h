@@ -17,8 +17,8 @@
  *   wsd       lr until the last D = round(decay_fraction * steps) steps (at most steps - warmup), in which it falls
  *             linearly: lr + (min_lr - lr) (step - (steps - D)) / D
  *
- * The last step has exactly min_lr (constant, and wsd with D = 0: lr), and so does any step after it. A warm-up of
- * `steps` or more does not end before the run does. A step below 1 counts as 1. */
+ * The last step has exactly min_lr (constant, and wsd with D = 0: lr), and so does any step after it. If the warm-up is
+ * longer than the run, the last step has lr * steps / warmup instead. A step below 1 counts as 1. */
 double tri_learning_rate(tri_decay kind, int64_t step, int64_t steps, int64_t warmup, double lr, double min_lr,
                          double decay_fraction);
 

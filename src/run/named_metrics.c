@@ -34,7 +34,7 @@ tri_named_metric *tri_named_metrics_find(const tri_named_metrics *metrics, const
 }
 
 tri_status tri_named_metrics_add(tri_named_metrics *metrics, const char *format, ...) {
-  char name[TRI_METRIC_NAME_BYTES + 1]; /* one more, so that a name that is cut is too long */
+  char name[TRI_METRIC_NAME_BYTES + 1]; /* one byte more than a valid name, so that a truncated name is refused */
   va_list values;
   va_start(values, format);
   vsnprintf(name, sizeof name, format, values);

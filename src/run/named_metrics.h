@@ -10,18 +10,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Limits of a list. The board reads no more names from a line or from a run, and no longer ones. */
+/* Limits of a list. The board ignores further names of a line or a run, and longer names. */
 enum { TRI_MOST_NAMED_METRICS = 512, TRI_METRIC_NAME_BYTES = 128 /* with the final zero */ };
 
-/* The fraction of pairs whose chosen answer has the higher reward. */
+/* Name of the fraction of pairs whose chosen answer has the higher reward. */
 #define TRI_ACCURACY "rewards/accuracies"
 #define TRI_HELD_OUT_ACCURACY "validation/" TRI_ACCURACY
-/* The mean reward of the completions of held-out prompts. */
+/* Name of the mean reward of the completions of held-out prompts. */
 #define TRI_HELD_OUT_REWARD "validation/reward"
 
 typedef struct tri_named_metric {
   char name[TRI_METRIC_NAME_BYTES];
-  double value; /* not finite: unknown in this step, and left out of its line */
+  double value; /* value in a step; if it is not finite, it is unknown, and the line of the step does not have it */
 } tri_named_metric;
 
 /* Starts as {0}. */

@@ -52,7 +52,7 @@ static tri_status move_all_aside(const char *output, const char *root) {
   return TRI_OK;
 }
 
-/* Returns the step of a checkpoint's folder by its name; -1 if it is not one. */
+/* Returns the step in the name of a checkpoint's folder; -1 for another name. */
 static int64_t step_of(const char *name) {
   long step = -1;
   return sscanf(name, "step-%ld", &step) == 1 ? step : -1;

@@ -12,8 +12,8 @@ typedef struct tri_run_output {
   bool made;             /* the run created the folder */
 } tri_run_output;
 
-/* COLLECTIVE. Opens config->output: creates the folder and takes its lock. Nothing may be written below the output
- * before this. Release with tri_run_output_close. */
+/* COLLECTIVE. Opens config->output: creates the folder and takes its lock. Fails with TRI_BUSY if another run has the
+ * lock. Nothing may be written below the output before this. Release with tri_run_output_close. */
 tri_status tri_run_output_open(const tri_group *world, const tri_run_config *config, tri_run_output *out);
 
 /* COLLECTIVE. Begins to write to an open output, after all checks have shown that the run is possible. Refuses folders

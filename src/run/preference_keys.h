@@ -5,20 +5,21 @@
 #include "config/yaml.h"
 #include "run/run_config.h"
 
-/* Adds a stand-in for data.train, which is otherwise required, if the file has data.preferences or an objective of
- * preferences. Call it before the keys are read. */
+/* Adds a stand-in for data.train, which is otherwise required, if it is missing from a file that has data.preferences
+ * or an objective other than cross_entropy. Call it before the keys are read. */
 tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root);
 
 /* Checks which keys may be combined with an objective, after the keys were read. For preferences, sets data.train and
  * data.validation to their corpora, with packed and masked documents. */
 tri_status tri_preference_keys_finish(tri_run_config *config);
 
-/* Returns whether `data.preferences` is a file of text, which the run prepares when it begins. Its name then has an
- * ending of JSON lines. */
+/* Returns whether a value of data.preferences is a file of JSON lines, which the run prepares when it begins. Such a
+ * name ends in .jsonl, .json or .ndjson, or in one of these and .zst. */
 bool tri_preferences_are_text(const char *preferences);
 
 /* Returns whether the weights with which a run begins are the base of its adapter. This is so if only the adapter's
- * factors are trained, and their product is zero at the start. */
+ * factors are trained and they are not those of another adapter, because initial factors do not change what the model
+ * computes. */
 bool tri_run_begins_with_base(const tri_run_config *config);
 
 /* Returns whether the reference's log-probabilities can be computed at any step of a run on preferences: its loss needs

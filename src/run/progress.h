@@ -16,7 +16,7 @@ typedef struct tri_progress {
   int64_t tokens;                     /* tokens of all steps, padding and skipped steps included */
   int64_t bad_steps;                  /* steps skipped because of NaN or infinity */
   int64_t bad_in_row;                 /* steps skipped since the last good step; always 0 in a saved state */
-  double seconds;                     /* duration of training */
+  double seconds;                     /* duration of training in seconds */
   double highest_lr, average_weights; /* state of optimizers that average their points: tri_averaging */
   int64_t averaged;                   /* number of points in the average of the weights over the run */
   int64_t best_step;                  /* step of the best evaluation so far; 0: no loss was finite yet */

@@ -13,8 +13,8 @@
  * option of `train`: "auto", "never" or a folder. */
 tri_status tri_run_resolve_auto(tri_run_config *config, const char *resume);
 
-/* Resolves a run file that was printed by a version without one of these keys: it gets the behaviour of that
- * version. */
+/* Resolves the keys that are still `auto` to the behaviour of older versions, whose run files lack these keys:
+ * documents are joined, and cut into windows. */
 void tri_run_resolve_auto_older(tri_run_config *config);
 
 #endif

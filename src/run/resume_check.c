@@ -33,12 +33,13 @@ typedef struct changes {
   const tri_run_config *config;
   char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2];
   size_t text_length, keys_length;
-  bool fits;          /* the weights have the run's shapes in spite of the differences */
-  bool other_samples; /* a key that determines the order of the samples differs */
+  bool fits;          /* whether the weights have the run's shapes in spite of the differences */
+  bool other_samples; /* whether a key that determines the order of the samples differs */
   int64_t updates;    /* updates since the run began, if the reference of preferences is not available; else 0 */
-  bool other_answers; /* the reference is not available, and a key differs that changes log-probabilities of answers */
-  bool other_factors; /* the run's adapter has other factors, or other shapes */
-  bool allowed;       /* a difference is allowed by name, so the run is meant to become a different one */
+  bool other_answers; /* whether the reference is not available and a key differs that changes log-probabilities of
+                         answers */
+  bool other_factors; /* whether the run's adapter has other factors, or other shapes */
+  bool allowed;       /* whether `allow_change` names a key that differs, so that the run may become a different one */
 } changes;
 
 /* Appends `text`, after `between` unless `to` is empty. Text that does not fit is dropped; CHANGES_BYTES has room
@@ -258,8 +259,8 @@ static bool may_differ_at_the_end(const char *key) {
   return false;
 }
 
-/* Adds a difference that a finished run does not take over without being asked. The keys that are refused in any run
- * have been compared before. */
+/* Adds a difference that a finished run refuses, unless `allow_change` names its key. Keys whose change every run
+ * refuses have been compared before. */
 static void collect_of_finished(void *context, const tri_config_difference *difference) {
   changes *c = context;
   if (!has(difference->change, TRI_CHANGE_LEARNING) || has(difference->change, TRI_CHANGE_FUNCTION)) return;
@@ -267,9 +268,9 @@ static void collect_of_finished(void *context, const tri_config_difference *diff
   add_change(c, difference->key, difference->left, difference->right);
 }
 
-/* Refuses other settings for a run that has made all of its steps: further steps with them would replace its
- * checkpoints and its results. More steps or epochs alone are accepted, and any settings if a difference that every run
- * refuses is allowed by name. */
+/* Refuses other settings for a run that has made all of its steps, because further steps with them would replace its
+ * checkpoints and its results. Accepts more steps or epochs alone; accepts any settings if `allow_change` names a key
+ * whose change every run refuses. */
 static tri_status check_finished(const tri_checkpoint_state *state, changes *c, const char *folder) {
   tri_run_config *there = c->allowed ? NULL : config_there(state);
   if (there == NULL) return TRI_OK;
@@ -298,7 +299,7 @@ static void collect_key(void *context, const tri_config_difference *difference) 
   add_change(context, difference->key, difference->left, difference->right);
 }
 
-/* Compares the keys of the run file, apart from the model's and those with TRI_CHANGE_CONTENT. */
+/* Compares the keys of the run file, except the keys of the model and keys with TRI_CHANGE_CONTENT. */
 static void compare_keys(const char *folder, const tri_checkpoint_state *state, changes *c) {
   tri_run_config *there = config_there(state);
   if (there == NULL && state != NULL && state->run_config != NULL && state->run_config[0] != '\0')
@@ -377,7 +378,8 @@ void tri_resume_other_measure(const tri_identity *identity, const tri_run_config
   tri_free(there);
 }
 
-/* Describes which part of the text is repeated or skipped if the samples that follow are different ones. */
+/* Describes in `out` which part of the text is repeated or skipped if the samples that follow are different ones; "" if
+ * they are the same. Returns out. */
 static const char *describe_samples(const changes *c, const tri_checkpoint_state *state, char out[512]) {
   out[0] = '\0';
   if (!c->other_samples || state == NULL) return out;
@@ -418,7 +420,8 @@ bool tri_resume_same_optimizer(const tri_run_config *config, const tri_checkpoin
   return differing_optimizer(config, json_object_get(state->progress, "identity"), &there, &here)[0] == '\0';
 }
 
-/* Compares the optimizers. States of one optimizer cannot be used by another. */
+/* Compares the optimizers of all parameter groups, because states of one optimizer cannot be used by another. Adds the
+ * first difference. */
 static void compare_optimizers(const json_t *said, changes *c) {
   const char *there, *here;
   const char *group = differing_optimizer(c->config, said, &there, &here);

@@ -13,8 +13,10 @@ typedef enum tri_resume_kind {
   TRI_RESUME_WEIGHTS, /* weights with which a new run begins; the corpus may differ */
 } tri_resume_kind;
 
-/* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. Fails with TRI_BAD_CONFIG if a key differs and is
- * not allowed to; the message names all such keys. Differences that do not change the function are logged. */
+/* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. Fails with TRI_BAD_CONFIG if a key that changes
+ * the function differs and `allow_change` does not name it, or if the run has made all of its steps and a key with
+ * TRI_CHANGE_LEARNING differs, other than the number of steps and keys of evaluations; the message names all such keys.
+ * Other differences are logged. */
 tri_status tri_resume_check(const tri_identity *identity, const tri_run_config *config,
                             const tri_checkpoint *checkpoint, tri_resume_kind how);
 

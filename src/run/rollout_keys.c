@@ -154,7 +154,8 @@ static const tri_config_key reward_keys[] = {
 };
 const tri_config_table tri_reward_table = TRI_CONFIG_TABLE("run file", reward_keys);
 
-/* Sets the bits of the keys that differ from their defaults. Each kind of reward refuses keys that it does not use. */
+/* Sets r->given to the bits of the keys that differ from their defaults, because each kind of reward refuses keys that
+ * it does not use. */
 static void mark_given(tri_reward_settings *r) {
   r->given =
       (r->weight != 1 ? TRI_REWARD_WEIGHT : 0) | (r->pattern[0] != '\0' ? TRI_REWARD_PATTERN : 0) |
@@ -231,7 +232,7 @@ static bool is_grpo(const tri_yaml *objective) {
   return name != NULL && name->kind == TRI_YAML_SCALAR && strcmp(name->text, "grpo") == 0;
 }
 
-/* Puts a value in place of a key that is not given. */
+/* Adds a key with a value to a section, unless the section has the key or is not a mapping. */
 static tri_status fill_in(tri_yaml_tree *tree, tri_yaml *section, const char *key, const char *value) {
   tri_yaml *node = NULL;
   if (section == NULL || section->kind != TRI_YAML_MAPPING || is_given(tri_yaml_find(section, key))) return TRI_OK;

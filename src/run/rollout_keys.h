@@ -8,9 +8,10 @@
 extern const tri_config_table tri_rollout_table; /* offsets into tri_rollout_settings */
 extern const tri_config_table tri_reward_table;  /* offsets into tri_run_reward */
 
-/* Must be called before the keys are read. Does nothing unless objective.name is grpo. Adds the keys of a recipe to
- * `objective`. Sets data.train and optimizer.global_batch, which follow from other keys, to values that
- * tri_rollout_keys_finish replaces. */
+/* Must be called before the keys are read. Replaces objective.recipe by the keys for which it stands. Then, if
+ * objective.name is grpo, sets data.train and optimizer.global_batch, which follow from other keys, to values that
+ * tri_rollout_keys_finish replaces. Fails with TRI_BAD_CONFIG for an unknown recipe, or if such a file has
+ * optimizer.global_batch. */
 tri_status tri_rollout_keys_prepare(tri_yaml_tree *tree, tri_yaml *root);
 
 /* Must be called after the keys are read. Checks the keys of a run of reinforcement learning, and sets the keys that

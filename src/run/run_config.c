@@ -506,7 +506,8 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
 
 /* ---- whole files ------------------------------------------------------------------------------------------------- */
 
-/* Expands the model `name` to its keys, and replaces those that `said` has. */
+/* Expands the model `name` to the mapping *out, and replaces the keys that `said` has, too. Moves the nodes of `said`
+ * to *out. */
 static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {
   TRI_TRY(tri_model_source_expand(tree, name, out));
   for (tri_yaml *key = said->first, *next = NULL; key != NULL; key = next) {

@@ -28,7 +28,8 @@ typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE,
 /* A corpus to train on. */
 typedef struct tri_train_source {
   char path[TRI_PATH_BYTES]; /* prefix of .bin/.idx */
-  double weight;             /* relative share of the samples; 0 for all: by size, and for a single source */
+  double weight;             /* relative share of the samples; 0 if it is the only source, or if all sources are mixed
+                                by size */
   double label_weight;       /* weight of each label in the loss; 1 if there is one source */
 } tri_train_source;
 
@@ -64,21 +65,23 @@ typedef struct tri_run_config {
     tri_train_source train[TRI_MOST_SOURCES];
     int64_t num_train;
     char validation[TRI_PATH_BYTES]; /* prefix of .bin/.idx, or "" */
-    /* "": none. With preferences, `train` and `validation` are the corpora that are made from them. */
+    /* Corpora or JSON lines of preferences; "": none. With preferences, `train` and `validation` are these corpora, or
+     * the corpora that are made from the JSON lines. */
     char preferences[TRI_PATH_BYTES], validation_preferences[TRI_PATH_BYTES];
-    /* "": none. With prompts, `train` and `validation` are these files. */
+    /* Files of prompts; "": none. With prompts, `train` and `validation` are these files. */
     char prompts[TRI_PATH_BYTES], validation_prompts[TRI_PATH_BYTES];
-    bool skip_long; /* leave out prompts that are too long */
+    bool skip_long; /* whether prompts that are too long are left out */
     tri_chat_variable chat_set[TRI_MOST_CHAT_VARIABLES];
     int64_t num_chat_set;
     char tokenizer[TRI_PATH_BYTES]; /* path of tokenizer.json; "": the one next to `train`, if it exists */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1: unused */
     int64_t max_samples;  /* number of samples to train on, the first of the corpus; 0: all */
+    /* These three keys are `auto` by default in a file; tri_run_resolve_auto resolves them. */
     tri_document_use documents;
     tri_packing_use packing;
-    tri_too_long too_long; /* in a file the last three are `auto` by default; here they are resolved (resolve_auto.h) */
-    bool show_example;     /* print the first conversation or pair when the run begins */
+    tri_too_long too_long;
+    bool show_example; /* whether the first conversation or pair is printed when the run begins */
   } data;
   tri_objective_config objective;
   tri_layout layout;
@@ -103,8 +106,8 @@ typedef struct tri_run_config {
   } optimizer;
   tri_dtype precision;
   char device[128];
-  bool allow_tf32;       /* fp32 products may round their operands to TF32 */
-  bool time_products;    /* choose GEMM algorithms by timing */
+  bool allow_tf32;       /* whether fp32 products may round their operands to TF32 */
+  bool time_products;    /* whether GEMM algorithms are chosen by timing */
   int64_t device_memory; /* bytes that a rank may use; 0: all */
   int64_t threads;       /* 0: all cores */
   uint64_t seed;
@@ -121,9 +124,10 @@ typedef struct tri_run_config {
     int64_t every,
         keep; /* every: steps between checkpoints, 0: only at the end; keep: number of checkpoints to keep, 0: all */
     int64_t snapshot_every; /* steps between copies in the memory of two nodes; 0: never */
-    bool at_end;            /* save at the end, too */
-    bool async;             /* write while training continues */
-    bool best; /* save after each evaluation that is the best so far, and keep the newest of these checkpoints */
+    bool at_end;            /* whether a checkpoint is saved at the end, too */
+    bool async;             /* whether checkpoints are written while training continues */
+    bool best; /* whether a checkpoint is saved after each evaluation that is the best so far; the newest of these is
+                  kept */
     int64_t shard_bytes; /* maximum size of one file of tensors */
   } checkpoint;
   struct {
@@ -140,11 +144,11 @@ typedef struct tri_run_config {
   tri_run_reward rewards[TRI_MOST_REWARDS];
   int64_t num_rewards;
   double hang_timeout;  /* seconds without progress after which the job is ended; 0: never */
-  bool elastic;         /* a layout that does not fit the ranks is replaced by the nearest one that does */
+  bool elastic;         /* whether a layout that does not fit the ranks is replaced by the nearest one that does */
   int64_t max_restarts; /* maximum number of restarts of a job that -n started and that lost a rank */
   char output[TRI_PATH_BYTES];
   char init[TRI_PATH_BYTES];         /* weights that a new run begins with; "": none */
-  bool init_follows_main;            /* `init` is a name on the hub without a revision */
+  bool init_follows_main;            /* whether `init` was given as a name on the hub without a revision */
   char adapter_from[TRI_PATH_BYTES]; /* factors that the model's adapter begins with; "": none */
   char allow_change[512];            /* keys that may differ between the run and what it loads (allowed_changes.h) */
 } tri_run_config;
@@ -158,9 +162,10 @@ tri_status tri_run_config_load(const char *path, const char *const *overrides, i
 tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
                                 int64_t num_overrides, tri_run_config *out);
 
-/* Sets optimizer.steps if optimizer.epochs is given. The run has made `step` steps, which read `seen` samples; it
- * continues until it has read epochs * `samples` samples, rounded up to whole steps. A longer warm-up is shortened.
- * Fails with TRI_BAD_CONFIG if there are too many steps. */
+/* Sets optimizer.epoch_samples to `samples` and, if optimizer.epochs is given, optimizer.steps. The run has made `step`
+ * steps, which read `seen` samples; it continues until it has read epochs * `samples` samples, rounded up to whole
+ * steps. A warm-up that is longer than the run is shortened by warmup_share. Fails with TRI_BAD_CONFIG if there are too
+ * many steps. */
 tri_status tri_run_config_count_steps(tri_run_config *config, int64_t samples, int64_t step, int64_t seen);
 
 /* Prints the whole resolved configuration as YAML that tri_run_config_load reads back to the same values. Release *out
@@ -184,7 +189,8 @@ const char *tri_run_config_too_long(tri_too_long use);
 /* Returns whether data.train has several sources without weights, which are mixed by their numbers of sequences. */
 bool tri_run_config_mixes_by_size(const tri_run_config *config);
 
-/* Computes the shares of data.train's sources, whose weights have been checked. */
+/* Computes the shares of data.train's sources, which have weights. Fails with TRI_BAD_CONFIG if a share is too
+ * small. */
 tri_status tri_run_config_shares(const tri_run_config *config, tri_mixture_shares *out);
 
 /* Prints one line for each key: name, type, default and help, for `--help` and the documentation. */

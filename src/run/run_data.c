@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Finds the tokenizer: the one that data.tokenizer names; with prompts, the one of the model with which the run begins;
- * or the one next to the first corpus that has one. open_corpus compares the corpora with it. */
+/* Sets `out` to the path of the tokenizer: the one that data.tokenizer names; with prompts, the one of the model with
+ * which the run begins; or the one next to the first corpus that has one. Sets it to "" if there is no tokenizer.
+ * open_corpus compares the corpora with it. */
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char directory[TRI_PATH_BYTES];
   if (config->data.prompts[0] != '\0' && config->data.tokenizer[0] == '\0' && config->init[0] != '\0') {
@@ -45,7 +46,8 @@ typedef struct opening {
   int32_t end_of_text;
 } opening;
 
-/* Opens a corpus, compares it with the tokenizer and takes its fingerprint. */
+/* Opens a corpus, checks that it is of preferences if the objective needs them and of text otherwise, compares it with
+ * the tokenizer, and copies its fingerprint. */
 static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus **corpus,
                               char fingerprint[TRI_FINGERPRINT_BYTES]) {
   TRI_TRY(tri_corpus_open(prefix, corpus));

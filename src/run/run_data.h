@@ -27,9 +27,9 @@ int64_t tri_run_data_per_epoch(const tri_run_data *data);
 /* Returns the number of tokens of the longest prompt, of training and held-out prompts together; 0 without prompts. */
 int64_t tri_run_data_longest_prompt(const tri_run_data *data);
 
-/* LOCAL. Opens the corpora that the configuration names, and sets the fingerprints in the identity. Refuses a corpus of
- * another tokenizer, one that is listed twice, and a vocabulary that is too large for the model; messages name the
- * corpus. Release with tri_run_data_close, also after a failure. */
+/* LOCAL. Opens the corpora or files of prompts that the configuration names, and sets the fingerprints in the identity.
+ * Refuses a corpus of another tokenizer, one that is listed twice, and a vocabulary that is too large for the model;
+ * messages name the corpus or the tokenizer. Release with tri_run_data_close, also after a failure. */
 tri_status tri_run_data_open(const tri_run_config *config, const tri_run_data_kind *kind, tri_identity *identity,
                              tri_run_data *out);
 void tri_run_data_close(tri_run_data *data);

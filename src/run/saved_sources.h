@@ -18,8 +18,8 @@ const json_t *tri_saved_source(const json_t *train, int64_t k);
 /* Returns the weight of a source's labels; 1 for checkpoints of versions without this key. */
 double tri_saved_label_weight(const json_t *source);
 
-/* Returns whether the sources of a record, which are those of data.train, are mixed in other shares than this run's,
- * and describes both mixtures. */
+/* Returns whether the sources of a record are mixed in other shares than this run's data.train, which must have the
+ * same sources. If so, sets `there` and `here` to descriptions of the two mixtures. */
 bool tri_saved_mixture_differs(const json_t *train, const tri_run_config *config, char there[TRI_SAVED_SOURCE_BYTES],
                                char here[TRI_SAVED_SOURCE_BYTES]);
 

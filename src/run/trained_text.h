@@ -9,8 +9,8 @@ enum {
   TRI_ADAPTER_TEXT_BYTES = 2 * TRI_TRAINABLE_TEXT_BYTES + 2 * TRI_PATTERNS_TEXT_BYTES + 100
 };
 
-/* Describe an adapter as text: with all keys that change its function; with only those that determine its factors and
- * their shapes. "" without an adapter. */
+/* Describe an adapter as text; "" without an adapter. tri_adapter_text has all keys that change the adapter's function;
+ * tri_factors_text has only the keys that determine its factors and their shapes. */
 void tri_adapter_text(const tri_adapter *adapter, char out[TRI_ADAPTER_TEXT_BYTES]);
 void tri_factors_text(const tri_adapter *adapter, char out[TRI_ADAPTER_TEXT_BYTES]);
 

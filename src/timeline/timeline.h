@@ -63,8 +63,8 @@ typedef struct tri_meeting {
 enum { TRI_EVENT_NAME_BYTES = 24 };
 
 typedef struct tri_event {
-  double begin_s, end_s, wait_s;
-  int64_t step, bytes;
+  double begin_s, end_s, wait_s; /* wait_s: duration of the wait with which the event begins */
+  int64_t step, bytes;           /* step: number of the step, from 0; bytes: size of the communication */
   tri_meeting meeting;
   int32_t rank, micro_batch, chunk; /* rank of the event; micro-batch and chunk that it works on, -1: none */
   int32_t axis;                     /* axis of communication: a tri_axis, or TRI_EVENT_NO_AXIS */
@@ -87,6 +87,7 @@ typedef struct tri_event_list {
   int64_t count, capacity;
 } tri_event_list;
 
+/* Makes room for `capacity` events. */
 tri_status tri_event_list_reserve(tri_event_list *list, int64_t capacity);
 tri_status tri_event_list_add(tri_event_list *list, const tri_event *event);
 void tri_event_list_release(tri_event_list *list);
@@ -108,8 +109,8 @@ typedef struct tri_timeline {
 tri_status tri_timeline_create(int num_ranks, tri_timeline **out);
 void tri_timeline_destroy(tri_timeline *timeline);
 
-/* Adds an event. Fails with TRI_INTERNAL if the event is not possible: it ends before it begins, or its rank does not
- * exist. Limits wait_s to the duration of the event. */
+/* Adds a copy of an event. Fails with TRI_INTERNAL if the event is not possible: its rank, axis or kind does not exist,
+ * its times are not finite, or it ends before it begins. Limits wait_s to the duration of the event. */
 tri_status tri_timeline_add(tri_timeline *timeline, const tri_event *event);
 
 /* Sorts the events, and computes the waits of events with meetings. Call it after the last tri_timeline_add and before
@@ -150,8 +151,8 @@ typedef struct tri_timeline_shares {
   double bubble;
 } tri_timeline_shares;
 
-/* Computes the shares over those of the steps [first_step, end_step) that have events. All shares are 0 if there are
- * none. */
+/* Computes the shares of the steps [first_step, end_step); steps without events do not count. All shares are 0 if no
+ * step has events. Fails with TRI_INTERNAL if the timeline is not finished. */
 tri_status tri_timeline_add_up(const tri_timeline *timeline, int64_t first_step, int64_t end_step,
                                tri_timeline_shares *out);
 

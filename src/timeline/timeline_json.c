@@ -26,7 +26,7 @@ typedef struct trace {
   tri_file_writer *to;
   double origin_s; /* time that is written as 0 */
   const char *separator;
-  thread *threads; /* threads of the rank that is being written */
+  thread *threads; /* [num_threads], threads of the rank that is being written */
   int num_threads;
   int64_t thread_capacity;
 } trace;

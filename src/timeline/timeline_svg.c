@@ -52,6 +52,7 @@ typedef struct drawing {
   tri_view view;
   double narrowest; /* width in pixels of the narrowest event with a title */
   int rows;
+  /* Pixels: the begin of the plot, and the heights of a row and of its lanes. */
   double left, row_height, compute_height, communication_height;
   tri_lane_spans spans;
 } drawing;

@@ -224,7 +224,7 @@ def test_refused(tmp_path, corpus):
         answer = fails(*words, "--average")
         assert "has no average of the weights; set average.every in the run (for example 1) to keep one, or leave out --average to use the weights themselves" in answer
     assert not (tmp_path / "out").exists()
-    assert "import: --merge, --base, --average and --quantised are export's" in fails("import", tmp_path / "run", tmp_path / "in", "--average")
+    assert "import: --merge, --base, --average and --quantised are options of export" in fails("import", tmp_path / "run", tmp_path / "in", "--average")
 
 
 def test_damaged(tmp_path, corpus):

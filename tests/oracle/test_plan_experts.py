@@ -216,7 +216,7 @@ def test_against_a_run(tmp_path):
             load = layer["load"]
             ratios.append(max(sum(load[:3]), sum(load[3:])) / (sum(load) * 3 / 5))  # the first has three of the five
     assert len(ratios) == 6 and found["expert_imbalance"] == pytest.approx(max(1, sum(ratios) / len(ratios)), rel=1e-9)
-    assert f"had {found['expert_imbalance']:.2f} times the rows of equally busy ones" in run("simulate", "--against", tmp_path / "run", "--cluster", cluster)
+    assert f"had {found['expert_imbalance']:.2f} times the rows of equally busy experts" in run("simulate", "--against", tmp_path / "run", "--cluster", cluster)
 
 
 # ---- reports and the search -----------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ static tri_status board_parse(int count, char **given, tri_http_options *out, in
   return tri_fail(TRI_BAD_USAGE, "board: which folders? For example: trireme board out");
 }
 
-/* Reads new lines twice a second, and looks for new files every two seconds, until a stop is requested. As long as
- * there are more lines to read, as at the start, reads them without a pause. */
+/* Reads new lines twice a second, and looks for new files every two seconds, until a stop is requested; then fails with
+ * TRI_INTERRUPTED. As long as there are more lines to read, as at the start, reads them without a pause. */
 static tri_status keep_up(tri_board *board) {
   const double look_every_s = 2, read_every_s = 0.5, nap_s = 0.05;
   double look_s = tri_clock_s() + look_every_s, read_s = 0;

@@ -32,9 +32,9 @@ typedef struct arguments {
   tri_dtype precision;
   const char *model_name; /* preset or file; NULL: not given */
   tri_model model;
-  int64_t sequence, micro_batch;
-  int64_t time_s;
-  char **given;
+  int64_t sequence, micro_batch; /* positions of a sequence of the model; sequences of a micro-batch */
+  int64_t time_s;                /* time after which no further product of the fine grid is measured, in seconds */
+  char **given;                  /* the command line */
 } arguments;
 
 static const double PATIENCE_S = 600; /* time to wait for ranks that give no sign of life, in seconds */
@@ -49,18 +49,19 @@ static const tri_option calibrate_options[] = {
     {TRI_INT("ranks", ranks, 1, 1 << 16), .letter = 'n',
      .help = "  -n, --ranks N     start N ranks through this machine's mpiexec\n"},
     {TRI_READ("precision", read_precision),
-     .help = "  --precision P     of the activations: fp32 (the default) or bf16\n"},
+     .help = "  --precision P     type of the activations: fp32 (the default) or bf16\n"},
     {TRI_TEXT("device", device),
-     .help = "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"},
+     .help = "  --device D        device to measure, as in a run file: auto (the default), cpu, gpu, gpu:2\n"},
     {TRI_PATH("model", model_name),
      .help = "  --model M         measure the products and the attention of this model, too, and not only a grid\n"},
     {TRI_LENGTH("sequence", sequence, 1, 1 << 24),
-     .help = "  --sequence N      its positions (its max_sequence where none is given)\n"},
+     .help = "  --sequence N      tokens of a sequence of the model (its max_sequence)\n"},
     {TRI_INT("micro-batch", micro_batch, 1, 1 << 20),
-     .help = "  --micro-batch B   its sequences in a micro-batch (1 where none is given)\n"},
-    {TRI_INT("time", time_s, 0, 86400), .help = "  --time S          begin no more products of the grid after S "
-                                                "seconds (60); the coarsest grid is measured in\n"
-                                                "                    any case\n"},
+     .help = "  --micro-batch B   sequences of a micro-batch of the model (1)\n"},
+    {TRI_INT("time", time_s, 0, 86400),
+     .help =
+         "  --time S          measure no further products of the grid after S seconds (60); a coarse grid is measured\n"
+         "                    in any case\n"},
     {0}};
 
 static tri_status calibrate_parse(int count, char **given, arguments *out) {
@@ -88,7 +89,7 @@ static tri_status calibrate_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* Prints the host, the date, the device and the measured residuals as comments above the description. */
+/* Prints the host, the date, the device and the residuals of the fit as comments above the description. */
 static void print_heading(FILE *to, const arguments *given, const tri_calibration *from, const tri_device *device,
                           const tri_residuals *r) {
   char host[64] = "", day[32] = "";
@@ -153,8 +154,9 @@ static tri_status write_cluster(const arguments *given, const tri_calibration *f
   return status;
 }
 
-/* HOST_LONGEST_S, DEVICE_LONGEST_S: longest time of one product of the grid, estimated at the device's peak, for
- * kernels on the host and on a GPU. EACH_S: time to spend on each measurement. */
+/* Times in seconds. HOST_LONGEST_S, DEVICE_LONGEST_S: longest time of one product of the grid, estimated at the
+ * device's peak, for kernels on the host and on a GPU. EACH_S: time to spend on each measurement. USUAL_TIME_S: default
+ * of --time. */
 static const double HOST_LONGEST_S = 0.06, DEVICE_LONGEST_S = 0.02, EACH_S = 0.03;
 static const int64_t USUAL_TIME_S = 60;
 
@@ -243,11 +245,11 @@ const tri_command tri_command_calibrate = {
         "usage: trireme calibrate OUT.yaml [-n RANKS] [--precision fp32|bf16] [--device D]\n"
         "                         [--model M [--sequence N] [--micro-batch B]] [--time S]\n"
         "\n"
-        "Measures matrix products over shapes, attention, element-wise work, collectives and messages over sizes, "
-        "while all\n"
-        "ranks are at it, and writes a cluster whose devices are such ranks, with all of it as tables: one file for "
-        "each\n"
-        "number of ranks and of threads a rank that you plan for.\n"
+        "Measures matrix products of many shapes, and attention, element-wise work, collectives and messages of many "
+        "sizes,\n"
+        "while all ranks do the same work. Writes a cluster file whose devices are such ranks, with the measurements "
+        "as\n"
+        "tables. Write one file for each number of ranks, and of threads of a rank, that you plan for.\n"
         "\n",
     .examples =
         "\n"

@@ -50,7 +50,8 @@ static tri_status is_over(const tables *t, bool *out) {
 }
 
 /* Returns whether all three sides of product i of the grid have even indices. These products are measured first. If the
- * deadline cuts the grid short, it has gaps then, but still covers its whole range. */
+ * deadline ends the measurement of the others early, the grid has gaps, but it still covers the whole range of
+ * sizes. */
 static bool is_coarse(int i) { return i / SIDES / SIDES % 2 == 0 && i / SIDES % SIDES % 2 == 0 && i % SIDES % 2 == 0; }
 
 /* Measures the products of all combinations of sides that do not take longer than longest_s. `passing`: the weights are
@@ -157,8 +158,8 @@ static tri_status measure_model(const tables *t) {
 
 /* ---- elements ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the pass of the work is measured. The forward of each work is, except that of TRI_WORK_LINEAR, which
- * is the gradient of a bias; some works also have a backward of inputs, or of weights. */
+/* Returns whether a pass of a kind of work is measured. All kinds have a forward, except TRI_WORK_LINEAR, which is the
+ * gradient of a bias. Some kinds also have a backward of inputs or of weights. */
 static bool has_pass(tri_work work, tri_pass pass) {
   switch (work) {
     case TRI_WORK_LAYER_NORM:

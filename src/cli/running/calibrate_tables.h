@@ -10,13 +10,13 @@ typedef struct tri_calibrate_request {
   tri_measure *measure;
   const tri_group *world;
   tri_dtype precision;
-  int64_t ranks;
-  double peak;      /* peak of a rank, in FLOP/s */
+  int64_t ranks;    /* size of `world` */
+  double peak;      /* peak of a rank in FLOP/s; 0: unknown, and no size is left out because of its time */
   double longest_s; /* maximum duration of a product of the grid; longer products are left out */
-  double until_s;   /* deadline on tri_clock_s of any rank; after it the rest of the fine grid is left out */
+  double until_s;   /* deadline by tri_clock_s; once any rank has passed it, the rest of the fine grid is left out */
   const tri_model
       *model; /* model whose shapes are measured, too, with each possible number of tensor ranks; NULL: no model */
-  int64_t sequence, micro_batch;
+  int64_t sequence, micro_batch; /* with a model: positions of a sequence, and sequences of a micro-batch */
 } tri_calibrate_request;
 
 /* COLLECTIVE over the job. Measures all tables into *out. */

@@ -36,9 +36,10 @@ static tri_status read_by(void *values, const char *text) {
 #define TRI_OPTION_VALUES compare_arguments
 static const tri_option compare_options[] = {
     {TRI_PATH("svg", svg), .help = "  --svg FILE          draw all losses in one picture\n"},
-    {TRI_READ("by", read_by), .help = "  --by step           the lower axis: step, tokens, or time (of steps alone)\n"},
-    {TRI_PATH("html", html),
-     .help = "  --html FILE         a page with that picture over all three, and the table; it fetches nothing\n"},
+    {TRI_READ("by", read_by),
+     .help = "  --by step           the horizontal axis: step, tokens, or time (of the steps only)\n"},
+    {TRI_PATH("html", html), .help = "  --html FILE         write a page with this picture over each of the three, and "
+                                     "the table; it loads nothing\n"},
     {TRI_FLAG("json", json), .help = "  --json              the table as one JSON document on standard output\n"},
     {0}};
 
@@ -57,8 +58,9 @@ static tri_status compare_parse(int count, char **arguments, compare_arguments *
 typedef struct compared_run {
   tri_metrics_history history;
   tri_run_summary summary;
-  double *seconds;
-  char name[TRI_PATH_BYTES], model[128];
+  double *seconds;           /* [history.count]: seconds of training up to and including each step */
+  char name[TRI_PATH_BYTES]; /* path of its folder */
+  char model[128];           /* name of the model; "": unknown */
 } compared_run;
 
 typedef struct comparison {
@@ -68,8 +70,8 @@ typedef struct comparison {
   json_t *keys; /* their differing keys, from tri_differing_keys */
 } comparison;
 
-/* Reads the model's name from the summary.json of a run that has ended. Leaves `model` unchanged if there is no such
- * file. */
+/* Reads the model's name from summary.json, which a run writes when it ends. Leaves `model` unchanged if there is no
+ * such file, or if it has no name. */
 static void read_model(const char *folder, char model[128]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -338,9 +340,8 @@ const tri_command tri_command_compare = {
         "\n"
         "RUN is a run's output folder, or a folder with runs below it; a run may be in progress. Prints the last "
         "losses,\n"
-        "the rates (medians) and the memory of each run, the last accuracies of runs on preference pairs, and the "
-        "keys\n"
-        "of config.yaml whose values differ. Beside others, a folder without a run is left out.\n"
+        "the median rates and the memory of each run, the last accuracies of runs that learn from preference pairs,\n"
+        "and the keys of config.yaml whose values differ. Beside other folders, one without a run is left out.\n"
         "\n",
     .examples =
         "\n"

@@ -116,7 +116,8 @@ static double measured_step_s(const comparison *c) {
   return step_s > 0 ? step_s : measured_of(c->summary, "step_s");
 }
 
-/* Formats a value. A NaN becomes "-": it was not measured, and therefore has no error either. */
+/* Formats a value to `out`, and returns `out`. A value that is not finite becomes "-": it was not measured, or follows
+ * from a value that was not. */
 static const char *cell(const char *format, double value, char out[CELL_BYTES]) {
   snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* a format is always one of this file */
   return out;
@@ -154,8 +155,8 @@ static void print_slow_computation(const comparison *c) {
   const double ratio = took / c->prediction.time.compute;
   if (!(ratio > slow)) return;
   printf(
-      "computation took %.1f times as long as %s has it: was other work on these cores, or is the description of "
-      "another machine? With the measured rate the step would be %.4f s\n",
+      "computation took %.1f times as long as %s predicts: was there other work on these cores, or does the file "
+      "describe another machine? With the measured rate the step would take %.4f s\n",
       ratio, c->cluster->name, c->prediction.step_s - c->prediction.time.compute + took);
 }
 
@@ -180,8 +181,10 @@ static void against_print_text(const comparison *c) {
          cell("%+.1f %%", error_of(c->memory.peak, peak), error));
   print_slow_computation(c);
   if (c->config->model.num_experts > 0 && c->request.expert_imbalance > 0) {
-    printf("experts of the busiest rank had %.2f times the rows of equally busy ones, and are priced so\n",
-           c->request.expert_imbalance);
+    printf(
+        "the experts of the busiest rank had %.2f times the rows of equally busy experts; the prediction assumes "
+        "this\n",
+        c->request.expert_imbalance);
   }
   for (int i = 0; i < SHARES; i++) {
     printf("%-22s %12.1f %% %14s %15s\n", shares[i].name, tri_format_rounded(100 * shares[i].predicted, 1),
@@ -226,7 +229,7 @@ static tri_status against_print_json(const comparison *c) {
 /* Checks that the run's ranks resemble those with which the description was measured. Fails if the number of threads
  * per rank differs. Warns of other differences, and of facts that older files lack. */
 static tri_status check_alike(const comparison *c, const char *run) {
-  static const char *const calibrate = "`trireme calibrate OUT.yaml -n RANKS` as the run is started writes one";
+  static const char *const calibrate = "`trireme calibrate OUT.yaml -n RANKS`, started like the run, writes one";
   const tri_cluster *cluster = c->cluster;
   int64_t threads = json_integer_value(json_object_get(c->summary, "threads"));
   const struct {
@@ -258,9 +261,10 @@ static tri_status check_alike(const comparison *c, const char *run) {
   return TRI_OK;
 }
 
-/* Sets the number of sequences of an update for a run with rollouts. An update has as many sequences as its completions
- * are packed into, so the number is the mean over the run, in whole micro-batches. optimizer.global_batch is the
- * maximum, for which memory is planned. */
+/* Sets the global batch of a run with rollouts to the mean number of sequences of its updates, in whole micro-batches
+ * of all data ranks. This number varies, because the completions of an update are packed into sequences.
+ * optimizer.global_batch is the maximum, for which memory is planned. Changes nothing if the mean is unknown or is not
+ * below the maximum. */
 static void find_batch(comparison *c) {
   const tri_layout *layout = &c->config->layout;
   const double steps = measured_of(c->summary, "steps"), tokens = measured_of(c->summary, "tokens");

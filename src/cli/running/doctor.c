@@ -84,7 +84,7 @@ static tri_status doctor_print_json(tri_doctor *doctor) {
 /* Rows for the help and for completion; doctor_parse reads these words itself. */
 static const tri_option doctor_options[] = {
     {.name = "json", .kind = TRI_OPTION_FLAG, .help = "  --json   one JSON document on standard output\n"},
-    {.name = "quick", .kind = TRI_OPTION_FLAG, .help = "  --quick  without the matrix products\n"},
+    {.name = "quick", .kind = TRI_OPTION_FLAG, .help = "  --quick  do not time matrix products\n"},
     {.name = "compile",
      .kind = TRI_OPTION_TEXT,
      .help = "  --compile CHIP,... FOLDER   compile all kernels for these chips (sm_80, sm_90a, sm_100a, gfx90a, ...) "
@@ -149,7 +149,8 @@ static tri_status doctor_compile(const char *chips, const char *folder) {
   return TRI_OK;
 }
 
-/* Creates the doctor, with room for the findings of all GPUs that were found. */
+/* Creates the doctor, with room for the findings of all GPUs that were found. The caller destroys *out, also after a
+ * failure. */
 static tri_status doctor_create(double test_s, tri_doctor **out) {
   tri_doctor *doctor = NULL;
   TRI_TRY(tri_alloc("the doctor", 1, sizeof *doctor, &doctor));
@@ -215,11 +216,11 @@ const tri_command tri_command_doctor = {
         "usage: trireme doctor [--json] [--quick]\n"
         "       trireme doctor --compile CHIP,... FOLDER\n"
         "\n"
-        "Looks at the processor, cores, memory, threads, MPI, libraries, disk, GPUs and what these need, and times "
-        "matrix\n"
-        "products for some five seconds on the CPU, and some four on the GPUs. Each line has a mark (ok, warning, "
-        "missing) and, below it, what to do. The exit status is 0\n"
-        "unless something is missing that training cannot do without.\n"
+        "Checks the processor, cores, memory, threads, MPI, libraries, disk, GPUs and the tools that GPUs need, and "
+        "times\n"
+        "matrix products for about five seconds on the CPU and four on the GPUs. Each line has a mark (ok, warning, "
+        "missing)\n"
+        "and, below it, what to do. The exit status is 0 unless something is missing that training cannot do without.\n"
         "\n",
     .examples =
         "\n"

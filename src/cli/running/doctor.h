@@ -25,16 +25,17 @@ enum { TRI_DOCTOR_MOST_FINDINGS = 64, TRI_DOCTOR_FINDINGS_OF_GPU = 4 };
 
 typedef struct tri_doctor {
   tri_machine machine;
-  double test_s; /* duration of each test of matrix products in seconds; 0: no tests */
-  tri_gpu_seen *gpus;
+  double test_s;      /* duration of each test of matrix products in seconds; 0: no tests */
+  tri_gpu_seen *gpus; /* [num_gpus] */
   int num_gpus;
-  char no_gpus[1024]; /* if num_gpus is 0: the attempts to find GPUs, as text */
-  tri_finding *findings;
+  char no_gpus[1024];    /* if num_gpus is 0: the attempts to find GPUs, as text */
+  tri_finding *findings; /* [count] */
   int count;
 } tri_doctor;
 
 /* Starts a finding with the mark "ok", and returns it. There is room for the findings of all checks below. */
 tri_finding *tri_doctor_find(tri_doctor *doctor, const char *name);
+/* Sets the value of a finding, formatted as by printf. */
 void tri_finding_value(tri_finding *finding, const char *format, ...) TRI_PRINTF(2, 3);
 /* Sets the mark and the advice of a finding. */
 void tri_finding_advise(tri_finding *finding, tri_mark mark, const char *format, ...) TRI_PRINTF(3, 4);

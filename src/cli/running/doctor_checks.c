@@ -238,8 +238,8 @@ void tri_doctor_check_libraries(tri_doctor *doctor) {
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
-/* Returns the best peak that was ever measured on this device. Stores `measured` if it is higher. `train` uses the same
- * store. The current measurement may be low because other programs are running. */
+/* Returns the highest peak, in FLOP/s, that was ever measured on this device for a type. The current measurement may be
+ * lower because other programs are running. Stores `measured` if it is the highest. `train` uses the same store. */
 static double best_peak(const tri_device *device, tri_dtype type, double measured) {
   char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
   if (!tri_cache_folder(folder)) return measured;

@@ -52,8 +52,8 @@ static tri_status add_until(void *values, const char *text) {
 static const tri_option eval_options[] = {
     {TRI_LENGTH("sequence", sequence, 1, 1 << 30),
      .help = "  --sequence T        tokens of context at most; as in training unless given\n"},
-    {TRI_INT("batch", batch, 1, 1 << 20),
-     .help = "  --batch B           windows at a time; of questions, texts side by side (16 choices, 8 answers)\n"},
+    {TRI_INT("batch", batch, 1, 1 << 20), .help = "  --batch B           windows (4), or texts of questions (16 "
+                                                  "choices, 8 answers), that are computed together\n"},
     {TRI_INT("limit", limit, 1, INT64_MAX),
      .help = "  --limit N           evaluate only the first N sequences of the corpus, or the first N questions\n"},
     {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
@@ -74,11 +74,11 @@ static const tri_option eval_options[] = {
     {TRI_PATH("reference", reference),
      .help = "  --reference FOLDER  with a corpus of preferences: the model that training began with; rewards, "
              "margins, accuracies\n"
-             "                      and the loss of the run's objective are then printed as training has them\n"},
+             "                      and the loss of the run's objective are then printed as in training\n"},
     {TRI_PATH("choices", choices), .help = "  --choices FILE      instead of a corpus: questions with given choices, a "
                                            "JSON line each (docs/judging.md), and\n"
                                            "                      how often the likeliest is the right one: acc and "
-                                           "acc_norm as lm-evaluation-harness has them\n"},
+                                           "acc_norm as in lm-evaluation-harness\n"},
     {TRI_PATH("answers", answers),
      .help = "  --answers FILE      instead of a corpus: prompts with right answers, a JSON line each, and how often "
              "the text that\n"
@@ -106,8 +106,9 @@ static const tri_option eval_options[] = {
     {TRI_FLAG("ignore-case", rule.match.ignore_case), TRI_GIVEN(ruled)},
     {TRI_FLAG("ignore-punctuation", rule.match.ignore_punctuation), TRI_GIVEN(ruled)},
     {TRI_FLAG("ignore-numbers", rule.match.ignore_numbers), TRI_GIVEN(ruled)},
-    {TRI_FLAG("all-checkpoints", all_checkpoints), .help = "  --all-checkpoints   all checkpoints of a run, in order; "
-                                                           "the noise between the last ones, and rank correlations\n"},
+    {TRI_FLAG("all-checkpoints", all_checkpoints), .help = "  --all-checkpoints   evaluate all checkpoints of a run, "
+                                                           "in order; prints the noise of the last ones and rank\n"
+                                                           "                      correlations, too\n"},
     {TRI_PATH("svg", svg), .help = "  --svg FILE          draw these results\n"},
     {TRI_FLAG("json", json),
      .help = "  --json              one JSON document on standard output; for questions, with the result of each\n"},
@@ -311,13 +312,15 @@ const tri_command tri_command_eval = {
         "\n"
         "Predicts every token of the corpus (prefix of a .bin and .idx) but the first, in windows of T tokens, or "
         "every\n"
-        "token of every document but its first, in sequences of T tokens that documents are packed into.\n"
+        "token of every document but its first, in sequences of T tokens into which documents are packed.\n"
         "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. Labels that did not count in\n"
         "training (data.ignore_token) do not count here, and documents are handled as in training, but masked and "
         "packed if\n"
-        "the corpus has a mask; a line of the output reports this. The exit status is not\n"
-        "0 if the loss is not a number. Several checkpoints are an ensemble: the loss is that of the mean of their\n"
-        "probabilities, printed with the loss of each.\n"
+        "the corpus has a mask; a line of the output reports this. The exit status is not 0 if the loss is not a "
+        "number.\n"
+        "Several checkpoints are an ensemble: the loss is that of the mean of their probabilities, printed with the "
+        "loss of\n"
+        "each.\n"
         "\n",
     .examples =
         "\n"

@@ -3,7 +3,7 @@
  * labels do not count. */
 #include "cli/running/eval_bytes.h"
 
-/* Returns whether the label of token `i` is not the next token of the row, but only exists in the corpus. */
+/* Returns whether the label of token `i` is a token of the corpus that does not follow in the row. */
 static bool ends_here(const tri_label_rows *rows, int64_t i) {
   if (rows->packed && (i + 1) % rows->sequence == 0) return true;
   switch (rows->places[i + 1]) {

@@ -25,6 +25,7 @@ typedef struct tri_label_bytes {
   bool awaited;          /* whether the next token is a counted label */
 } tri_label_bytes;
 
+/* Counts the bytes of the next batch. The batches of a corpus must be added in order. */
 tri_status tri_label_bytes_add(tri_label_bytes *counter, const tri_label_rows *rows);
 
 #endif

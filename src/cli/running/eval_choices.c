@@ -59,8 +59,8 @@ static tri_status open_tokenizer(const tri_merged *weights, const tri_model *mod
   return tri_pair_encoder_create(*tokenizer, encoder);
 }
 
-/* Turns questions into prompts. The prompt has the description of the question's form, or is rendered with the model's
- * chat template. */
+/* Turns the questions into prompts, and logs the first one. With --chat, renders each question with the model's chat
+ * template; otherwise puts the description of the question's form before it. */
 static tri_status phrase_questions(session *s, const char *tokenizer_file, tri_pair_encoder *encoder) {
   const tri_eval_questions *asked = s->asked;
   tri_eval_chat chat = {.system = NULL};
@@ -115,7 +115,7 @@ static tri_status use_questions(session *s, const tri_merged *weights, const tri
                   tri_checkpoint_path(weights->named));
 }
 
-/* Creates a scorer for batches of `--batch` texts. If the set has fewer texts, a batch has as many as the set. */
+/* Creates a scorer for batches of --batch texts, or of all texts of the set if these are fewer. */
 static tri_status create_scorer(const session *s, const tri_model *model, tri_scorer **out) {
   const int64_t batch = s->asked->batch > 0 ? s->asked->batch : USUAL_BATCH;
   return tri_scorer_create(model, s->asked->options->precision, batch < s->set.num_texts ? batch : s->set.num_texts,
@@ -126,8 +126,8 @@ static void show_progress(int64_t done, int64_t all) {
   tri_log_progress("%5.1f %%", 100.0 * (double)done / (double)all);
 }
 
-/* COLLECTIVE. Returns the common status of all ranks. If all checkpoints are evaluated, the failure of one does not end
- * the evaluation, so all ranks need its message. */
+/* COLLECTIVE. Returns the common status of all ranks. With --all-checkpoints a failure of one checkpoint does not end
+ * the evaluation, so all ranks get its error message. */
 static tri_status agree(const session *s, tri_status status) {
   return s->asked->all_checkpoints ? tri_common_failure(s->asked->group, status)
                                    : tri_ranks_agree(s->asked->group, status);
@@ -161,8 +161,7 @@ static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *
   return status;
 }
 
-/* JSON has no number for NaN and infinity; tri_json_number writes null. */
-
+/* Sets the key NAME_stderr of an object; null if the error is not finite, because JSON has no such number. */
 static void set_error(json_t *object, const char *name, double error) {
   char key[64];
   snprintf(key, sizeof key, "%s_stderr", name);

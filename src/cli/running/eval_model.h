@@ -11,8 +11,8 @@
 
 typedef struct tri_eval_shape {
   tri_list_purpose purpose; /* TRI_LIST_EVALUATE or TRI_LIST_SCORE */
-  int64_t batch, sequence;
-  bool masked; /* whether documents of a sequence do not attend to each other */
+  int64_t batch, sequence;  /* sequences of a batch; tokens of a sequence */
+  bool masked;              /* whether documents of a sequence do not attend to each other */
 } tri_eval_shape;
 
 /* Starts as {0}. */
@@ -33,7 +33,8 @@ tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weigh
                                  tri_eval_model *out);
 void tri_eval_model_release(tri_eval_model *model);
 
-/* Logs that some replicas have nothing to do, if `samples` samples are fewer batches than there are replicas. */
+/* Logs a line if `samples` samples make fewer batches than the group has replicas, so that some replicas are idle.
+ * `tensor`: number of ranks of a replica; 0 or 1: one rank. */
 void tri_eval_log_idle(const tri_group *group, int64_t tensor, int64_t samples, int64_t batch);
 
 /* COLLECTIVE. Scores all samples of a feed. The replicas share the batches. Sets the group and the executor of

@@ -33,7 +33,7 @@ typedef struct session {
   double *rows, *mismatched; /* log-probabilities [per_epoch, sequence] */
   tri_preference_unit *units;
   tri_preference_sums sums;
-  double kl;
+  double kl; /* KL divergence of the mismatched answers, in losses that need it */
 } session;
 
 /* ---- objective and data ------------------------------------------------------------------------------------------ */

@@ -13,14 +13,16 @@ typedef struct tri_eval_preferences {
   const tri_group *group; /* ranks that share the work */
   int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one rank */
   const tri_model_options *options;
-  int64_t sequence, batch; /* sequence: 0 means the sequence of training; batch: 0 means 4 */
-  int64_t limit;           /* number of sequences to evaluate, the first of the corpus; 0: all */
+  /* `sequence`: tokens of a sequence; 0: those of training or, if these are unknown, 1024, at most the model's
+   * positions. `batch`: sequences of a batch; 0: 4. */
+  int64_t sequence, batch;
+  int64_t limit; /* number of sequences to evaluate, the first of the corpus; 0: all */
   bool json;
 } tri_eval_preferences;
 
-/* Evaluates the model's objective, and prints the loss, rewards, margins and accuracies. If the model was not trained
- * on preferences, the objective is DPO or KTO with beta 0.1. If the objective needs a reference model and `reference`
- * is NULL, prints only log-probabilities. */
+/* COLLECTIVE over asked->group. Evaluates the model's objective, and prints the loss, rewards, margins and accuracies.
+ * If the model was not trained on preferences, the objective is DPO or KTO with beta 0.1. If the objective needs a
+ * reference model and `reference` is NULL, prints only log-probabilities. */
 tri_status tri_eval_preferences_run(const tri_eval_preferences *asked);
 
 #endif

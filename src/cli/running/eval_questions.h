@@ -7,14 +7,14 @@
 #include "judge/answers.h"
 
 typedef struct tri_eval_questions {
-  const char *model, *file;
+  const char *model, *file; /* folder of the model; path of the questions */
   char *const
       *models; /* [num_models]: folders of the models; if there are several, tri_eval_choices prints a row for each */
   int num_models;
   const tri_group *group; /* ranks that share the work */
   int64_t tensor;         /* tensor ranks of each replica; 0 or 1: one rank */
   const tri_model_options *options;
-  int64_t batch; /* sequences per batch; 0: as many as fit into 2048 tokens */
+  int64_t batch; /* texts of a batch; 0: 16 choices, or 8 answers */
   int64_t limit; /* number of questions to evaluate, the first of the file; 0: all */
   bool json;
   bool chat;            /* whether questions go through the model's chat template */
@@ -28,10 +28,11 @@ typedef struct tri_eval_questions {
   uint64_t seed;
 } tri_eval_questions;
 
-/* Evaluates which choice is the likeliest for the model, and prints the results. */
+/* COLLECTIVE over asked->group. Evaluates which choice is the likeliest for the model, and prints the results. */
 tri_status tri_eval_choices(const tri_eval_questions *asked);
 
-/* Evaluates whether the answers that the model generates are right, and prints the results. */
+/* COLLECTIVE over asked->group. Evaluates whether the answers that the model generates are right, and prints the
+ * results. */
 tri_status tri_eval_answers(const tri_eval_questions *asked);
 
 #endif

@@ -47,7 +47,7 @@ typedef struct session {
   tri_eval_model run;
   tri_tokenizer *tokenizer; /* NULL: bits per byte are not computed, because there is no tokenizer */
   tri_bigram *bigram;       /* baseline; NULL: not requested */
-  double bigram_sum;
+  double bigram_sum;        /* sum of the losses of the counted labels under the bigram model */
   tri_evaluation total;
   tri_label_bytes text;    /* counter of the bytes of all labels */
   tri_token_place *places; /* [batch, sequence] + 1: places of the tokens, and of the token after the last one */
@@ -70,14 +70,15 @@ static bool is_masked(const session *s) { return s->use == TRI_DOCUMENTS_MASKED;
 
 static bool is_packed(const session *s) { return s->packing == TRI_PACKING_DOCUMENTS; }
 
-/* Logs how texts become sequences, and what has decided that. */
+/* Logs how texts become sequences. `by`: text about the origin of this choice (origin_of). */
 static void log_shape(const session *s, const char *by) {
   tri_log("in sequences of %" PRId64 " tokens (documents: %s, packing: %s%s%s)%s", s->sequence,
           tri_run_config_documents(s->use), tri_run_config_packing(s->packing), is_packed(s) ? ", too_long: " : "",
           is_packed(s) ? tri_run_config_too_long(s->too_long) : "", by);
 }
 
-/* Returns words for the log about what has decided the shape of sequences. */
+/* Returns a text for the log about the origin of the shape of sequences. `masked`: whether the corpus has a mask;
+ * `known`: whether the settings of training are known. */
 static const char *origin_of(const session *s, bool masked, bool known) {
   enum { BY_MASK, BY_TRAINING, UNKNOWN, ORIGINS, NO_OPTION = 0, SOME_OPTIONS, ALL_OPTIONS, CHOICES };
   static const char all[] = ", as the options say";
@@ -331,9 +332,8 @@ static void eval_print_text(const session *s, const results *r) {
   printf("tokens          %.0f\n", s->total.counted);
 }
 
-/* JSON has no number for NaN and infinity; tri_json_number writes null. */
-
-/* Returns a list with the loss of each model of an ensemble. */
+/* Returns a list with the loss of each model of an ensemble. A loss that is not finite is null, because JSON has no
+ * such number. */
 static json_t *models_json(const session *s) {
   json_t *out = json_array();
   for (int i = 0; i < s->ensemble->models; i++) {
@@ -402,8 +402,7 @@ static void release_parts(session *s) {
 
 /* ---- several models ---------------------------------------------------------------------------------------------- */
 
-/* Turns the sums over the models into the loss of the mean probability, and stores it in the session of the last
- * model. */
+/* Sets total.loss_sum of the last model's session to the sum of the losses of the models' mean probability. */
 static void compute_mean(session *s) {
   const ensemble *e = s->ensemble;
   const int64_t labels = labels_of_all(s);
@@ -413,7 +412,8 @@ static void compute_mean(session *s) {
   }
 }
 
-/* Evaluates one model of the ensemble. The parts of an earlier session must be released before. */
+/* Evaluates the next model of the ensemble with a new session in *s. The caller must have released the parts of the
+ * session that *s had before. */
 static tri_status evaluate_member(session *s, const tri_eval_text *asked, ensemble *e, session *first) {
   *s = (session){
       .asked = asked, .checkpoint = asked->models[e->models], .ensemble = e, .first = e->models > 0 ? first : NULL};

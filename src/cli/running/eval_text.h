@@ -14,13 +14,16 @@ typedef struct tri_eval_text {
   const tri_group *group;    /* ranks that share the work */
   int64_t tensor;            /* tensor ranks of each replica; 0 or 1: one rank */
   const tri_model_options *options;
-  int64_t sequence, batch;         /* sequence: 0 means the sequence of training; batch: 0 means 4 */
+  /* `sequence`: tokens of a sequence; 0: those of training or, if these are unknown, 1024, at most the model's
+   * positions. `batch`: sequences of a batch; 0: 4. */
+  int64_t sequence, batch;
   int64_t limit;                   /* number of sequences to evaluate, the first of the corpus; 0: all */
   const char *documents, *packing; /* NULL: the same as in training */
   bool json;
 } tri_eval_text;
 
-/* Computes the loss and prints it. Fails with TRI_DIVERGED if the loss is not a number. */
+/* COLLECTIVE over asked->group. Computes the loss and prints it. Fails with TRI_DIVERGED if the loss is not a finite
+ * number, and with TRI_BAD_FILE if no label counts. */
 tri_status tri_eval_text_run(const tri_eval_text *asked);
 
 #endif

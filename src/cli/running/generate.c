@@ -61,7 +61,7 @@ static const tri_option generate_options[] = {
     {TRI_DOUBLE("temperature", request.temperature, 0.0, 1e6),
      .help = "  --temperature T     0: always the most likely token; 1: the probabilities of the model (1)\n"},
     {TRI_PATH("prompt-file", prompt_file),
-     .help = "  --prompt-file FILE  the same from a file, without the newline at its end\n"},
+     .help = "  --prompt-file FILE  text to continue, from a file, without the newline at its end\n"},
     {TRI_PATH("prompts", prompts),
      .help =
          "  --prompts FILE      several prompts, one per line; in FILE.jsonl {\"prompt\": \"...\"}, or a conversation "
@@ -88,17 +88,18 @@ static const tri_option generate_options[] = {
          "                      the one that was sampled from, and the N likeliest tokens at each position (0 to "
          "20)\n"},
     {TRI_BYTES("cache", cache_bytes),
-     .help = "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"},
+     .help = "  --cache BYTES       memory for keys and values, such as 512MiB (all that --batch texts can need)\n"},
     {TRI_FLAG("dry-run", dry_run),
      .help = "  --dry-run           print the memory that is needed, and write nothing\n"},
     {TRI_GROUP(request, tri_generation_request, tri_guess_option_rows)},
     {TRI_READ("stop", add_stop), .help = "  --stop TEXT         ends a text before TEXT; may be given several times\n"},
-    {TRI_FLAG("unmerged", request.unmerged),
-     .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
+    {TRI_FLAG("unmerged", request.unmerged), .help = "  --unmerged          of an adapter: keep its factors beside the "
+                                                     "base, as in training, and do not add them to it\n"},
     {TRI_FLAG("ignore-end", request.ignore_end),
      .help = "  --ignore-end        a text continues after a token that would end it\n"},
     {TRI_LENGTH("context", context, 2, 1 << 30),
-     .help = "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"},
+     .help =
+         "  --context N         maximum number of positions to use (the model's; in a conversation 4096 at most)\n"},
     {TRI_GROUP(request, tri_generation_request, tri_sampling_option_rows)},
     {TRI_READ("seed", read_seed), .help = "  --seed S            the same seed writes the same text (1234)\n"},
     {TRI_GROUP(template, tri_chat_choice, tri_chat_choice_rows)},
@@ -204,10 +205,10 @@ typedef struct generate_texts {
   tri_generation generation;
   tri_prompts prompts;
   tri_texts texts;
-  int64_t made,
-      nameless; /* made: number of tokens of all texts; nameless: number of those that the tokenizer does not know */
-  int64_t complete; /* number of texts in the output that were not cancelled */
-  size_t decoded;
+  int64_t made, nameless; /* made: number of generated tokens of all texts; nameless: number of these tokens that the
+                             tokenizer does not know */
+  int64_t complete;       /* number of texts in the output that were not cancelled */
+  size_t decoded;         /* bytes of text of all generated tokens */
   const char *stops[TRI_MOST_STOPS]; /* [num_stops], strings that end the answers of conversations */
   int num_stops;
 } generate_texts;
@@ -234,8 +235,7 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
   return TRI_OK;
 }
 
-/* Reports to the parent of a job how many complete texts are in the output. The parent needs the number for error
- * messages. */
+/* Reports the number of complete texts in the output to the parent of a job, which needs it for error messages. */
 static void report_progress(const generate_texts *t) {
   tri_log_to_parent("texts %ld of %ld", (long)t->complete, (long)t->texts.count);
 }
@@ -307,7 +307,7 @@ static void log_idle_replicas(const generate_texts *t) {
           replicas);
 }
 
-/* Does the part of a rank that is not the first. */
+/* Generates this rank's share of the texts. Called on each rank except the first, which writes all texts. */
 static tri_status help_with_texts(generate_texts *t) {
   if (t->given->dry_run) return TRI_OK;
   TRI_TRY(tri_texts_load(&t->texts));
@@ -315,7 +315,8 @@ static tri_status help_with_texts(generate_texts *t) {
   return tri_texts_write(&t->texts, NULL, NULL);
 }
 
-/* Lets the answers of conversations end with a turn, and checks that their prompts are read as a whole. */
+/* Adds the template's end of a turn to the strings that end the answers of conversations. Fails with TRI_BAD_USAGE if
+ * the prompt of a conversation leaves no room for an answer. */
 static tri_status prepare_answers(generate_texts *t) {
   const tri_generate_arguments *given = t->given;
   const int64_t model = t->generation.model.max_sequence;

@@ -5,7 +5,8 @@
 #include "cli/running/chat_choice.h"
 #include "generation/texts.h"
 
-enum { TRI_USUAL_ANSWER = 512 }; /* tokens of an answer, unless the user or the model's folder has a number */
+/* Maximum number of tokens of an answer, unless an option or the model's folder sets another. */
+enum { TRI_USUAL_ANSWER = 512 };
 
 /* Arguments of `trireme generate`. If they are not given, `samples`, `context`, `ranks` and `cache_bytes` are 0,
  * `batch` is 8, and the members of `request` are as described in generation.h. */

@@ -23,10 +23,10 @@ typedef struct chat {
   tri_generation *generation;
   tri_chat_prompts prompts;
   json_t *messages;
-  const char *stops[TRI_MOST_STOPS];
+  const char *stops[TRI_MOST_STOPS]; /* [num_stops], strings that end an answer */
   int num_stops;
-  bool forgot; /* whether the user was informed that messages are left out */
-  bool terminal;
+  bool forgot;   /* whether the user was informed that messages are left out */
+  bool terminal; /* whether standard input and standard error are terminals */
 } chat;
 
 static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a conversation"); }
@@ -71,7 +71,7 @@ static bool forget_oldest(chat *c) {
 }
 
 /* Begins an answer with room for the requested tokens, or for a quarter of the positions if that is less. Removes old
- * messages until the prompt fits. */
+ * messages until the prompt fits, or until one question is left. */
 static tri_status begin_answer(chat *c, tri_written *out) {
   const int64_t positions = c->generation->positions;
   for (;;) {

@@ -28,12 +28,12 @@ static tri_status read_type(void *values, const char *text) {
 
 static tri_status refuse_precision(void *values, const char *text) {
   (void)values, (void)text;
-  return tri_fail(TRI_BAD_USAGE, "import: a checkpoint's weights are fp32; --precision is export's");
+  return tri_fail(TRI_BAD_USAGE, "import: a checkpoint's weights are fp32; --precision is an option of export");
 }
 
 static tri_status refuse_exports(void *values, const char *text) {
   (void)values, (void)text;
-  return tri_fail(TRI_BAD_USAGE, "import: --merge, --base, --average and --quantised are export's");
+  return tri_fail(TRI_BAD_USAGE, "import: --merge, --base, --average and --quantised are options of export");
 }
 
 #define TRI_OPTION_VALUES copy_arguments
@@ -53,11 +53,11 @@ static const tri_option import_options[] = {
 static const tri_option export_options[] = {
     {TRI_FLAG("average", average), .help = "  --average          the average of the weights that the run has kept "
                                            "(average.every), instead of the weights\n"},
-    {TRI_FLAG("merge", merge), .help = "  --merge            a model of an adapter and its base\n"},
+    {TRI_FLAG("merge", merge), .help = "  --merge            write a model that is made of an adapter and its base\n"},
     {TRI_PATH("base", base),
-     .help = "  --base FOLDER      its base, if it is not at the path that the adapter names\n"},
+     .help = "  --base FOLDER      base of the adapter, if it is not at the path that the adapter names\n"},
     {TRI_FLAG("quantised", quantised), .help = "  --quantised        the matrices of layers in 4 bits (NF4), as "
-                                               "bitsandbytes has them: transformers loads the folder,\n"
+                                               "bitsandbytes stores them: transformers loads the folder,\n"
                                                "                     and a run with adapter.quantise takes it as its "
                                                "base, with the codes that it would make\n"},
     {TRI_READ("precision", read_type),
@@ -76,7 +76,7 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   int first = 0;
   TRI_TRY(tri_options_parse(&table, count, arguments, out, &first));
   if (first + 2 != count) {
-    return tri_fail(TRI_BAD_USAGE, "%s: name two folders, the one that is there and the new one; see trireme %s --help",
+    return tri_fail(TRI_BAD_USAGE, "%s: name two folders, the existing one and the new one; see trireme %s --help",
                     name, name);
   }
   out->from = arguments[first];
@@ -86,8 +86,9 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   return tri_named_folder_check(out->to);
 }
 
-/* Returns the type to write. It is the requested type; if none was requested, the type of the weights that the run
- * began with. Sets *why to an explanation for the log. */
+/* Returns the type of the weights to write, which is that of --precision. Without this option an export (`plain`) has
+ * the type of the weights that the run began with, if that is bf16; otherwise the type is fp32. Sets *why to an
+ * explanation for the log. */
 static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_run_notes *notes, const char **why) {
   *why = "";
   if (arguments->typed || !plain) return arguments->type;
@@ -197,8 +198,8 @@ static tri_status copy_principal(const copy_arguments *arguments, const tri_chec
   return TRI_OK;
 }
 
-/* Opens arguments->from if it is an adapter; otherwise *out stays NULL. Sets *principal to whether the adapter's
- * factors began as parts of the base. */
+/* Opens arguments->from if it is an adapter, and sets *principal to whether the adapter's factors began as parts of the
+ * base. Leaves *out NULL if it is not an adapter. The caller closes *out. */
 static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out, bool *principal) {
   char path[TRI_PATH_BYTES];
   tri_peft *peft = NULL;
@@ -271,7 +272,7 @@ const tri_command tri_command_import = {
     .usage =
         "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify]\n"
         "\n"
-        "Reads any family of the program's (docs/families.md) in fp32, bf16 or fp16, from one file or from shards, "
+        "Reads a model of any supported family (docs/families.md) in fp32, bf16 or fp16, from one file or from shards, "
         "and\n"
         "writes a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
         "CHECKPOINT`.\n"

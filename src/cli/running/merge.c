@@ -35,14 +35,14 @@ typedef struct merge_arguments {
 typedef struct merging {
   const merge_arguments *arguments;
   const tri_combine_method *method;
-  int models; /* number of models, including the base, which is the last one */
+  int models; /* number of models that are open so far; the base, if there is one, is the last */
   tri_merged weights[TRI_COMBINE_MODELS + 1];
   tri_model model; /* configuration of the first model */
   float *values[TRI_COMBINE_MODELS + 1],
       *out;         /* values of one tensor in each model, and of the result; each has room for the largest tensor */
   uint16_t *narrow; /* result in bf16; NULL if `type` is fp32 */
   tri_checkpoint_saving *saving;
-  tri_run_notes notes; /* those notes in which all models agree */
+  tri_run_notes notes; /* notes in which all models agree */
   tri_dtype type;      /* type of the written tensors */
 } merging;
 
@@ -84,7 +84,7 @@ static const tri_option merge_options[] = {
              "                     the runs began with if all have the same; fp32 otherwise]\n"},
     {TRI_READ("precision", read_type)},
     {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
-     .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
+     .help = "  --shard-bytes N    maximum number of bytes of tensors in one file (5000000000)\n"},
     {TRI_FLAG("no-verify", no_verify),
      .help = "  --no-verify        do not compare the files with checksums, and report this\n"},
     {TRI_READ("out", read_out), .is_path = true},
@@ -176,8 +176,8 @@ static tri_status merge_parse(int count, char **arguments, merge_arguments *out)
 
 /* ---- whether the models go together ------------------------------------------------------------------------------ */
 
-/* Returns the next line of a config for a comparison, without the comment after its key. Skips the model's name,
- * because it has no effect on what the model computes. */
+/* Returns the next line of a config without the comment at its end; NULL after the last line. Skips the model's name,
+ * which has no effect on what the model computes. Changes the text. */
 static char *next_line(char **rest) {
   char *line;
   do line = strsep(rest, "\n");
@@ -393,10 +393,10 @@ const tri_command tri_command_merge = {
     .usage =
         "usage: trireme merge MODEL... --out FOLDER [--method M] [--weights W,W,...] [options]\n"
         "\n"
-        "Models are Hugging Face folders, checkpoints, or runs' outputs (their newest checkpoints); all of one\n"
-        "configuration and one tokenizer. A model that is named twice (checkpoints/* has a link to the best) counts "
+        "Models are Hugging Face folders, checkpoints, or runs' outputs (their newest checkpoints), all with the\n"
+        "same configuration and tokenizer. A model that is named twice (checkpoints/* has a link to the best) counts "
         "once.\n"
-        " Computes in fp32, one tensor of each model in memory at a time.\n"
+        "The computation is in fp32, with one tensor of each model in memory at a time.\n"
         "\n",
     .examples =
         "\n"

@@ -24,11 +24,10 @@ static tri_status read_precision(void *values, const char *text) {
 
 #define TRI_OPTION_VALUES tri_model_options
 const tri_option tri_model_option_rows[] = {
-    {TRI_FLAG("average", average),
-     .help =
-         "  --average           the average of the weights that the run has kept (average.every), in their place\n"},
+    {TRI_FLAG("average", average), .help = "  --average           use the average of the weights that the run has kept "
+                                           "(average.every), not the weights\n"},
     {TRI_PATH("base", base),
-     .help = "  --base FOLDER       of an adapter (LoRA): its base, if it is not at the path that it names\n"},
+     .help = "  --base FOLDER       base of an adapter (LoRA), if it is not at the path that the adapter names\n"},
     {TRI_PATH("tokenizer", tokenizer),
      .help = "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"},
     {TRI_READ("precision", read_precision),

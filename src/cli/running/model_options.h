@@ -9,7 +9,8 @@
 /* Rows of these options. Their values are a tri_model_options. */
 extern const tri_option tri_model_option_rows[];
 
-/* Reads a precision, which must be fp32 or bf16. PyTorch's names for these are accepted, too. */
+/* Reads a precision, which must be fp32 or bf16, or PyTorch's name of one of them. `option`: name of the option for
+ * messages. */
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out);
 
 /* Drops each of models[*count] that is the same folder as an earlier one, and logs that. An example is

@@ -202,8 +202,9 @@ static tri_status find_machine(plan *p) {
   return TRI_OK;
 }
 
-/* Returns the learning rate. For training from scratch it is that of Kaplan et al. 2020 (appendix D.6), 0.003239 -
- * 0.0001395 ln N, where N is the number of parameters; for fine-tuning it is a usual one. */
+/* Returns the learning rate: 2e-4 for an adapter, 1e-5 for other fine-tuning. For training from scratch it is the rate
+ * of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395 ln N, where N is the number of parameters, rounded to a
+ * multiple of 1e-4 and at least 1e-4. */
 static double rate_of(const plan *p) {
   if (p->preferences != TRI_PREFERENCES_NONE) return p->given->lora ? 2e-5 : 2e-6;
   if (p->given->lora) return 2e-4;
@@ -222,7 +223,9 @@ static void write_head(const plan *p, FILE *to) {
           tri_format_bytes((double)p->bytes, need, sizeof need), tri_shell_word(p->path, path),
           p->ranks > 1 ? "" : "\n");
   if (p->ranks > 1) fprintf(to, " -n %ld                # a rank for each group of cores\n", (long)p->ranks);
-  fprintf(to, "#\n# `trireme help run` says every key; --set KEY=VALUE changes one for a run.\n");
+  fprintf(to,
+          "#\n"
+          "# `trireme help run` lists every key; --set KEY=VALUE changes one for a run.\n");
 }
 
 /* Writes a key and its value. */

@@ -125,7 +125,7 @@ static const tri_option prepare_options[] = {
     {TRI_READ("validation", set_validation),
      .help = "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"},
     {TRI_READ("documents", set_documents), .help = "  --documents RULE   unit of a document in plain text: file (all "
-                                                   "of it), blank (blank lines divide), line [file]\n"},
+                                                   "of it), blank (divided by blank lines), line [file]\n"},
     {TRI_TEXT("key", options.key), .help = "  --key KEY          key of the text in a JSON record [text]\n"},
     {TRI_FLAG("chat", options.chat),
      .help = "  --chat             the inputs are conversations, one in each JSON record. Each is a document; "
@@ -166,7 +166,7 @@ static const tri_option prepare_options[] = {
     {TRI_READ("threads", set_threads), .help = "  --threads N        threads that encode [all cores]\n"},
     {TRI_READ("train-bytes", set_train_bytes),
      .help =
-         "  --train-bytes N    train:VOCAB and char learn from the first N bytes; K, M, G, T are understood [1G]\n"},
+         "  --train-bytes N    train:VOCAB and char learn from the first N bytes; N may end in K, M, G or T [1G]\n"},
     {TRI_FLAG("force", options.force),
      .help = "  --force            replace the corpus in DIR; the old one stays until the new one is complete\n"},
     {TRI_FLAG("json", json), .help = "  --json             print the result as JSON on standard output\n"},

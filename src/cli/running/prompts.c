@@ -43,7 +43,8 @@ static tri_status append(tri_prompts *prompts, const char *text, size_t bytes, c
   return TRI_OK;
 }
 
-/* Adds the prompt for an answer to `messages`. `root`: the record that has them, or NULL. */
+/* Adds the prompt for an answer to `messages`. `root`: JSON object that contains the messages and may have further keys
+ * for the template; NULL: there is no such object. */
 static tri_status add_conversation(tri_prompts *prompts, const json_t *messages, const json_t *root) {
   const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
   const char *content = json_string_value(json_object_get(last, "content")), *text = NULL;
@@ -128,8 +129,8 @@ static void warn_of_json(const char *path, const char *line, size_t bytes) {
   json_t *root = json_loadb(line, bytes, 0, NULL);
   if (json_is_object(root)) {
     tri_warn(
-        "%s is read as plain text, a prompt a line, though its first line is JSON; name it .jsonl to have `prompt` "
-        "of each line",
+        "%s is read as plain text, a prompt a line, though its first line is JSON; name it .jsonl to read `prompt` of "
+        "each line",
         path == NULL ? "standard input" : path);
   }
   json_decref(root);

@@ -7,19 +7,20 @@
 
 /* Starts as {0}. */
 typedef struct tri_prompts {
-  tri_prompt *list;
-  char **messages; /* [count], the last message of each conversation; NULL for a plain text */
+  tri_prompt *list; /* [count] */
+  char **messages;  /* [count], the last message of each conversation; NULL for a plain text */
   int64_t count, room;
 
   /* Set before prompts are added: */
   const tri_generation *generation; /* model that answers conversations */
-  const tri_chat_choice *template;  /* its template */
+  const tri_chat_choice *template;  /* chat template for this model */
   const char *system;               /* text of a system message for conversations that have none; NULL: none */
   bool chat; /* whether plain texts are questions, each a conversation with one message of the user */
 
   tri_chat_prompts rendering; /* not open before the first conversation */
 } tri_prompts;
 
+/* Adds a copy of a text; if `chat`, the text is the message of a user. */
 tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes);
 /* Adds a whole file as one prompt, without the newline at its end. If `path` is NULL, reads standard input. */
 tri_status tri_prompts_add_file(tri_prompts *prompts, const char *path);

@@ -10,7 +10,7 @@ typedef struct tri_ranks_work {
                     that a launcher has started */
   int64_t
       tensor; /* --tensor; also the number of ranks to start if -n is not given and no launcher started this process */
-  char **arguments;     /* the command line, which the ranks get, too; NULL ends it */
+  char **arguments;     /* command line, with NULL after the last word; the started ranks get the same */
   const char *stop_now; /* message that a signal prints when it ends this process, until tri_ranks_defer_stop; NULL: the
                            signal itself ends the process (tri_stop_listen) */
   /* COLLECTIVE. Does the work. Only the first rank prints results and logs. `threads` is the number of cores of this
@@ -20,7 +20,8 @@ typedef struct tri_ranks_work {
 } tri_ranks_work;
 
 /* Starts a job of several ranks and waits for its end; or does the work in this process, which may be alone or a rank
- * of a job. The first rank's output is the output of the command. */
+ * of a job. The first rank's output is the output of the command. Fails with TRI_BAD_USAGE if the number of ranks to
+ * start is not a multiple of `tensor`. */
 tri_status tri_ranks_run(const tri_ranks_work *work);
 
 /* Lets the first signal only ask this process to stop, so that the work can end early. Has no effect in a rank of a

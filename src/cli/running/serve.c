@@ -30,7 +30,7 @@ enum {
   MORE_CONNECTIONS = 256
 };
 
-static const double REFUSE_S = 0.5;
+static const double REFUSE_S = 0.5; /* time for the replies of refuse_open, in seconds */
 
 typedef struct serve_arguments {
   tri_generation_request request;
@@ -64,12 +64,12 @@ static const tri_option serve_options[] = {
          "  --no-token          require no key; only on 127.0.0.1, where everyone with an account on this machine can "
          "ask\n"},
     {TRI_TEXT("origin", http.origin),
-     .help = "  --origin URL        let pages of this origin use the server (CORS), as https://chat.example.org\n"},
+     .help =
+         "  --origin URL        let pages of this origin use the server (CORS), such as https://chat.example.org\n"},
     {TRI_TEXT("served-model-name", name),
      .help = "  --served-model-name NAME   name of the model for clients (the folder's)\n"},
-    {TRI_TEXT("ignore", ignore),
-     .help = "  --ignore NAMES      fields of requests to ignore although they are not supported, as "
-             "tools,response_format\n"},
+    {TRI_TEXT("ignore", ignore), .help = "  --ignore NAMES      fields of requests to ignore although they are not "
+                                         "supported, such as tools,response_format\n"},
     {TRI_FLAG("follow", follows),
      .help = "  --follow            load each newer checkpoint of the run, between two texts; answers name its step\n"},
     {TRI_INT("batch", batch, 1, 1 << 12),
@@ -77,9 +77,9 @@ static const tri_option serve_options[] = {
     {TRI_LENGTH("context", context, 2, 1 << 30),
      .help = "  --context N         positions of a text, with its prompt (the model's, 8192 of them at most)\n"},
     {TRI_BYTES("cache", cache_bytes),
-     .help = "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"},
+     .help = "  --cache BYTES       memory for keys and values, such as 512MiB (all that --batch texts can need)\n"},
     {TRI_INT("max-tokens", limits.max_tokens, 1, 1 << 24),
-     .help = "  --max-tokens N      tokens of a chat's answer, unless the request sets them (as many as there are "
+     .help = "  --max-tokens N      most tokens of a chat's answer, unless the request sets it (as many as there are "
              "positions left)\n"},
     {TRI_INT("ranks", ranks, 1, 1 << 24), .letter = 'n',
      .help = "  -n, --ranks N       N processes share the texts, through this machine's mpiexec; the texts are the "
@@ -106,10 +106,10 @@ static const tri_option serve_options[] = {
     {TRI_DOUBLE("ping", ping_s, 0.1, 1e6),
      .help = "  --ping S            seconds after which a silent stream gets a comment (5)\n"},
     {TRI_GROUP(request, tri_generation_request, tri_guess_option_rows)},
-    {TRI_FLAG("unmerged", request.unmerged),
-     .help = "  --unmerged          of an adapter: keep its factors beside the base, as training does (added to it)\n"},
+    {TRI_FLAG("unmerged", request.unmerged), .help = "  --unmerged          of an adapter: keep its factors beside the "
+                                                     "base, as in training, and do not add them to it\n"},
     {TRI_DOUBLE("temperature", request.temperature, 0.0, 1e6),
-     .help = "  --temperature T     for requests that do not say one, like the options below (the folder's, else 1)\n"},
+     .help = "  --temperature T     for requests that do not set it, like the options below (the folder's, else 1)\n"},
     {TRI_GROUP(request, tri_generation_request, tri_sampling_option_rows)},
     {TRI_GROUP(template, tri_chat_choice, tri_chat_choice_rows)},
     {TRI_GROUP(request.model, tri_model_options, tri_model_option_rows)},
@@ -193,7 +193,7 @@ static tri_status choose_sizes(const serve_arguments *given, const tri_generatio
   return tri_generation_choose_pages(g, true, given->cache_bytes, out);
 }
 
-/* Returns the name of the model for clients: the option, or the last component of the folder's path. */
+/* Sets `out` to the name of the model for clients: the option, or the last component of the folder's path. */
 static void choose_name(const serve_arguments *given, char out[TRI_SERVE_NAME_BYTES]) {
   const char *path = given->name != NULL ? given->name : given->request.checkpoint;
   size_t end = strlen(path);
@@ -204,7 +204,8 @@ static void choose_name(const serve_arguments *given, char out[TRI_SERVE_NAME_BY
   snprintf(out, TRI_SERVE_NAME_BYTES, "%.*s", (int)(end - begin), path + begin);
 }
 
-/* Prepares conversations. A model without a template serves completions only. */
+/* Opens the chat template. If the model has none and --chat-template is not given, succeeds, and sets
+ * front->no_template to `reason`[bytes], the message about it: the server then serves completions only. */
 static tri_status set_up_chat(const serve_arguments *given, tri_serve_front *front, char *reason, size_t bytes) {
   const tri_status status = tri_chat_choice_open(&given->template, front->generation, &front->chat);
   if (status == TRI_BAD_FILE && given->template.file == NULL) {
@@ -218,7 +219,7 @@ static tri_status set_up_chat(const serve_arguments *given, tri_serve_front *fro
 
 /* ---- serving ----------------------------------------------------------------------------------------------------- */
 
-/* A server and its texts. */
+/* A server with its model and its keys. */
 typedef struct serving {
   tri_serve_front front;
   tri_generation generation;
@@ -265,8 +266,8 @@ static tri_status set_up(const serve_arguments *given, serving *s) {
   return set_up_chat(given, front, s->no_template, sizeof s->no_template);
 }
 
-/* Replies to all open requests before a signal ends the process, such as that of an MPI launcher that has lost a rank.
- */
+/* Refuses all open requests. The thread of the signals calls this before a signal ends the process, for example because
+ * an MPI launcher has lost a rank. */
 static void refuse_open(void *server) { tri_http_server_refuse(server, REFUSE_S); }
 
 static tri_status serve_here(serve_arguments *given, serving *s) {
@@ -289,7 +290,8 @@ static tri_status serve_here(serve_arguments *given, serving *s) {
   return tri_fail(TRI_INTERRUPTED, "the server has ended; %ld requests were answered", (long)front->counters.completed);
 }
 
-/* Does the part of a rank that is not the first. */
+/* Generates this rank's share of the texts and loads newer checkpoints, until the first rank ends the server. Called on
+ * each rank except the first. */
 static tri_status help(const serve_arguments *given, serving *s) {
   const tri_runner_sizes of_first = {0};
   if (given->dry_run) return TRI_OK;
@@ -384,7 +386,7 @@ const tri_command tri_command_serve = {
         "function of the request and its seed, whatever else is served: choice i of n is sample i of\n"
         "`trireme generate --samples n --seed S`. The address is the one line on standard output. Ctrl-C ends the "
         "server after\n"
-        "the requests that run.\n"
+        "the requests in progress.\n"
         "\n",
     .examples =
         "\n"

@@ -61,22 +61,21 @@ static const tri_option train_options[] = {
              "                    with --dry-run, how many the job would have (as few as the layout has)\n"},
     {TRI_READ("resume", read_resume), .is_path = true,
      .help =
-         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
+         "  --resume auto     resume from the newest good checkpoint in `output`, or begin without one (the default)\n"
          "  --resume never    start over; checkpoints in `output` are moved aside\n"
          "  --resume DIR      begin from this checkpoint, a run's newest one, or a Hugging Face folder's weights\n"},
     {TRI_PATH("layout-from", layout_from), .help = "  --layout-from DB  take the best layout that `trireme tune` has "
-                                                   "found; `--set layout...` still goes before it\n"},
+                                                   "found; `--set layout...` takes precedence over it\n"},
     {TRI_INT("stop-at", stop_at, 1, INT64_C(1) << 53),
      .help = "  --stop-at STEP    end after this step, with an evaluation and a checkpoint; the schedule stays that of "
              "all steps,\n"
-             "                    and the same command without it goes on\n"},
+             "                    and the same command without it continues\n"},
     {TRI_PATH("timeline", timeline),
-     .help =
-         "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"},
-    {TRI_PATH("profile", profile),
-     .help = "  --profile FILE    write the time of each kernel in some steps, and its share of the measured speed: "
-             "FILE.svg,\n"
-             "                    and FILE.json with every rank (the device cpu)\n"},
+     .help = "  --timeline FILE   write what each rank did in some steps: FILE.svg, and FILE.json for Perfetto\n"},
+    {TRI_PATH("profile", profile), .help =
+                                       "  --profile FILE    write the time of each kernel in some steps, and its share "
+                                       "of the measured speed: FILE.svg,\n"
+                                       "                    and FILE.json with every rank (only on the device cpu)\n"},
     {TRI_PATH("log", log),
      .help = "  --log FILE        also append all lines of standard error to FILE, each with the time of day (UTC)\n"},
     {TRI_FLAG("dry-run", dry_run),
@@ -110,8 +109,8 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   return TRI_OK;
 }
 
-/* Returns whether a status is not recorded as a failure. Such a status is due to a signal, to an output that another
- * run holds, or to a command or key that was refused before the run changed its output. */
+/* Returns whether a status is not recorded as a failure. Such a status is a success, or due to a signal, to an output
+ * that another run holds, or to a command or key that was refused before the run changed its output. */
 static bool is_no_failure(tri_status status) {
   switch (status) {
     case TRI_OK:
@@ -267,7 +266,7 @@ static tri_status train_run(int count, char **arguments) {
 
 const tri_command tri_command_train = {
     .name = "train",
-    .summary = "train a model as a run file says",
+    .summary = "train a model as a run file describes it",
     .usage =
         "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR]\n"
         "                     [--layout-from STUDY.db] [--stop-at STEP] [--timeline FILE] [--dry-run]\n"

@@ -38,13 +38,13 @@ static const tri_option tune_options[] = {
      .help =
          "  -n, --ranks N       ranks of each real trial, started with this machine's mpiexec; simulated studies set\n"
          "                      `devices`\n"},
-    {TRI_PATH("store", store), .help = "  --store FILE.db     where trials are kept; STUDY.db unless given\n"},
+    {TRI_PATH("store", store), .help = "  --store FILE.db     file of the trials; STUDY.db unless given\n"},
     {TRI_READ("method", read_method), .help = "  --method M          auto (the default: all points where that takes "
                                               "seconds, else gaussian), gaussian, random,\n"
                                               "                      grid or exhaustive, instead of the study's; pbt "
                                               "and halving can only be set in the study file\n"},
     {TRI_INT("trials", trials, 1, 100000),
-     .help = "  --trials N          the budget, instead of the study's; with auto: gaussian\n"},
+     .help = "  --trials N          number of trials, instead of the study's; with auto: gaussian\n"},
     {TRI_INT("seed", seed, 0, 1LL << 53), .help = "  --seed S            seed of random choices\n"},
     {TRI_PATH("html", html), .help = "  --html FILE         also write a page with plots\n"},
     {TRI_FLAG("json", json), .help = "  --json              one JSON document on standard output\n"},
@@ -67,7 +67,8 @@ static tri_status tune_parse(int count, char **given, arguments *out) {
   return TRI_OK;
 }
 
-/* Returns the path of the store. It is NAME.db next to the study file, unless the user names another one. */
+/* Sets `path` to the path of the store: the file of --store, or NAME.db next to the study file NAME.yaml. Fails with
+ * TRI_BAD_USAGE if the path is too long. */
 static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) {
   size_t length = strlen(given->study);
   const char *from = given->store == NULL ? given->study : given->store;
@@ -276,7 +277,7 @@ const tri_command tri_command_tune = {
         "       trireme tune --keys\n"
         "\n"
         "Runs the trials of a study, each a point of its space, and stores them in an SQLite file. If it is started "
-        "again, or by\n"
+        "again, or\n"
         "several times at once, it continues. `report` only prints the results.\n"
         "\n",
     .examples =
