@@ -64,8 +64,11 @@ static tri_status unknown_key(const char *key) {
   tri_option_place options[TRI_MOST_OPTIONS];
   const char *names[TRI_MOST_OPTIONS];
   const int count = tri_options_list(rows, options, NULL);
-  for (int i = 0; i < count; i++) names[i] = options[i].row->name;
-  const char *nearest = tri_nearest_word(key, names, (size_t)count);
+  size_t keys = 0;
+  for (int i = 0; i < count; i++) {
+    if (tri_option_has_value(options[i].row)) names[keys++] = options[i].row->name;
+  }
+  const char *nearest = tri_nearest_word(key, names, keys);
   return tri_fail(TRI_BAD_USAGE, "a question has no key `%s`; %s%s", key,
                   nearest == NULL ? "they are the options of `trireme plan`" : "did you mean ",
                   nearest == NULL ? "" : nearest);

@@ -80,7 +80,6 @@ static bool offer_named(const char *command, const char *option, const wanted *w
   static const struct {
     const char *option, *words[8];
   } rows[] = {{"device", {"auto", "cpu", "gpu", "reference"}},
-              {"precision", {"bf16", "fp32", "fp64", "fp16"}},
               {"dtype", {"fp32", "bf16"}},
               {"by", {"step", "tokens", "time"}},
               {"packing", {"windows", "documents"}},
@@ -90,8 +89,14 @@ static bool offer_named(const char *command, const char *option, const wanted *w
     offer_list(w, rows[i].words);
     return true;
   }
-  if (strcmp(option, "method") == 0) {
-    static const char *const tune[] = {"gaussian", "random", "grid", "exhaustive", "pbt", "halving", NULL};
+  if (strcmp(option, "precision") == 0) {
+    static const char *const some[] = {"bf16", "fp32", NULL}, *const more[] = {"bf16", "fp32", "fp64", NULL};
+    static const char *const all[] = {"bf16", "fp32", "fp64", "fp16", NULL};
+    const bool plans = strcmp(command, "plan") == 0 || strcmp(command, "simulate") == 0;
+    const bool runs = strcmp(command, "eval") == 0 || strcmp(command, "generate") == 0 || strcmp(command, "serve") == 0;
+    offer_list(w, plans ? all : runs ? more : some);
+  } else if (strcmp(option, "method") == 0) {
+    static const char *const tune[] = {"auto", "gaussian", "random", "grid", "exhaustive", NULL};
     static const char *const merge[] = {"linear", "task_arithmetic", "slerp", "ties", NULL};
     offer_list(w, strcmp(command, "merge") == 0 ? merge : tune);
   } else if (strcmp(option, "optimizer") == 0) {

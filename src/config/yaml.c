@@ -114,14 +114,17 @@ void tri_yaml_write_text(const char *text, FILE *to) {
 /* The recursion is at most TRI_YAML_MAX_DEPTH deep. */
 /* NOLINTNEXTLINE(misc-no-recursion) */
 void tri_yaml_write_flow(const tri_yaml *node, FILE *to) {
-  const char *brackets = node->kind == TRI_YAML_LIST ? "[]" : "{}";
-  if (node->kind == TRI_YAML_SCALAR) {
-    if (node->quoted) {
-      write_quoted(node->text, to);
-    } else {
-      fputs(node->text, to);
-    }
-    return;
+  const char *brackets = "";
+  switch (node->kind) {
+    case TRI_YAML_SCALAR:
+      if (node->quoted) {
+        write_quoted(node->text, to);
+      } else {
+        fputs(node->text, to);
+      }
+      return;
+    case TRI_YAML_LIST: brackets = "[]"; break;
+    case TRI_YAML_MAPPING: brackets = "{}"; break;
   }
   fputc(brackets[0], to);
   for (const tri_yaml *child = node->first; child != NULL; child = child->next) {

@@ -96,8 +96,8 @@ void tri_chart_line_end(tri_chart_line *line);
 
 void tri_chart_segment(const tri_chart *chart, const char *look, double x1, double y1, double x2, double y2);
 
-/* Draw a dot or a diamond. `title` is a tooltip; NULL: none. The radius is in pixels. A dot at a position that is not
- * finite is not drawn; the position of a diamond must be finite. */
+/* Draw a dot or a diamond. `title` is a tooltip; NULL: none. The radius is in pixels. A mark at a position that is not
+ * finite is not drawn. */
 void tri_chart_dot(const tri_chart *chart, const char *look, double radius, double x, double y, const char *title);
 void tri_chart_diamond(const tri_chart *chart, const char *look, double x, double y, const char *title);
 

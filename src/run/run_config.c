@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
-#include "base/whole_number.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/ties.h"
 #include "config/config.h"

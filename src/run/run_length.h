@@ -7,7 +7,7 @@
 
 enum { TRI_LENGTH_PAIRS = 3 };
 
-/* What a run file says of its length, before options are applied. */
+/* Keys of a run file for its length, before options are applied. */
 typedef struct tri_written_length {
   const tri_yaml *nodes[TRI_LENGTH_PAIRS][2]; /* values of the two keys of each pair; NULL: not given */
   int64_t steps, warmup;                      /* 0: not given as a count */

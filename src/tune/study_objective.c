@@ -19,7 +19,15 @@ const char *tri_objective_unit(tri_objective objective) {
 }
 
 const char *tri_objective_loss_name(tri_objective objective) {
-  return objective == TRI_OBJECTIVE_VALIDATION_ACCURACY ? "1 - validation accuracy" : "validation loss";
+  switch (objective) {
+    case TRI_OBJECTIVE_VALIDATION_ACCURACY: return "1 - validation accuracy";
+    case TRI_OBJECTIVE_TFLOPS:
+    case TRI_OBJECTIVE_TOKENS:
+    case TRI_OBJECTIVE_COST:
+    case TRI_OBJECTIVE_TIME_TO_LOSS:
+    case TRI_OBJECTIVE_VALIDATION_LOSS: break;
+  }
+  return "validation loss";
 }
 
 bool tri_objective_is_last_loss(tri_objective objective) {

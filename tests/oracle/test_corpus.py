@@ -127,6 +127,16 @@ def test_validation_from_the_tail(tmp_path):
     assert report["validation"]["from_tail"] is True
 
 
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_the_tail_is_for_validation_whatever_the_hash_chose(tmp_path, seed):
+    """An empty document may be the one that is for training."""
+    source = tmp_path / "a.jsonl"
+    source.write_text(json.dumps(dict(text="")) + "\n" + json.dumps(dict(text="x" * 90 + "y" * 9)) + "\n")
+    prepare(tmp_path / "out", "--validation", "0.1", "--seed", str(seed), source)
+    train, validation = Indexed(tmp_path / "out/train"), Indexed(tmp_path / "out/validation")
+    assert bytes(train.document(0).astype(numpy.uint8)) == b"x" * 90 and validation.texts() == [b"y" * 9]
+
+
 def test_pointers_are_bytes(tmp_path):
     source = tmp_path / "a.txt"
     source.write_bytes(b"one\nthree\nfourteen\n")

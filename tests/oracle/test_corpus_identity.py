@@ -103,6 +103,8 @@ def test_a_learnt_vocabulary_replaces_the_tokenizer_that_is_there(made, tmp_path
     shutil.copytree(made / "bytes", folder)
     refused = failure(trireme("prepare", "--tokenizer", "train:270", "--out", folder, made / "bytes.txt", status=2))
     assert f"{folder} holds a corpus already (train.bin); choose another --out, or give --force to replace it" in refused
+    refused = failure(trireme("prepare", "--tokenizer", folder / "tokenizer.json", "--out", folder, made / "bytes.txt", status=2))
+    assert f"{folder} holds a corpus already (train.bin)" in refused  # files beside the tokenizer are not the tokenizer's
     for path in folder.glob("*.corpus.json"):
         path.unlink()
     for path in [*folder.glob("*.bin"), *folder.glob("*.idx")]:

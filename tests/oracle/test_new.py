@@ -41,7 +41,7 @@ def test_the_file_runs_as_it_is(made, tmp_path, words, data, there):
     said = trireme("new", "first", *words, "--data", f"{data}/train", cwd=tmp_path).stderr
     assert "first.yaml is written; check it, and then run: trireme train first.yaml" in said
     text = (tmp_path / "first.yaml").read_text()
-    assert all(part in text for part in [*there, f"  train: {data}/train\n", f"  validation: {data}/validation\n", "  sequence: 64 "]), text
+    assert "  min_lr_ratio: 0.1 " in text and all(part in text for part in [*there, f"  train: {data}/train\n", f"  validation: {data}/validation\n", "  sequence: 64 "]), text
     assert re.search(r"# Made by `trireme new` for this machine: \d+ cores, [\d.]+ \S+ of memory", text)
     trireme("train", "first.yaml", "--dry-run", cwd=tmp_path)
     trireme("train", "first.yaml", "--set", "optimizer.steps=2", "--set", "device=cpu", cwd=tmp_path)

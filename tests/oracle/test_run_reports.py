@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from parity import trireme, yaml_of
 
@@ -267,6 +268,14 @@ def test_truncated_before_the_answer(tmp_path, corpora):
         data = dict(train=str(tmp_path / "some/train"), validation=str(tmp_path / validation / "train"), sequence=64, too_long=rule)
         done = trireme("train", write_run(tmp_path, corpora, model=model, data=data, output=str(tmp_path / rule)))
         assert done.stderr.count(said) == (rule == "truncate") and done.stderr.count(nothing) == (validation == "none"), done.stderr
+    # The last label of a truncated conversation is not counted: the answer has to begin within the sequence.
+    ids, mask = np.fromfile(tmp_path / "none/train.bin", np.uint16), np.fromfile(tmp_path / "none/train.mask", np.uint8)
+    begin = int(mask.argmax())
+    assert len(ids) == len(mask) and begin > 64
+    for sequence, teaches in ((begin, False), (begin + 1, True)):
+        data = dict(train=str(tmp_path / "some/train"), sequence=sequence, too_long="truncate")
+        done = trireme("train", write_run(tmp_path, corpora, model=dict(MODEL, max_sequence=256), data=data, evaluation={}, checkpoint={}, output=str(tmp_path / f"at {sequence}")))
+        assert ("are truncated before anything that is learnt" in done.stderr) == (not teaches), (sequence, done.stderr)
     done = trireme("eval", tmp_path / "truncate", tmp_path / "none/train", status=4)
     assert "no label counts, since none of its answers is within the first 64 tokens of a conversation (too_long: truncate)" in done.stderr
 

@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_SEQUENCE = 1024, LARGEST_MICRO_BATCH = 16, GLOBAL_BATCH = 16, USUAL_RANK = 16, MOST_RANKS = 64 };
+enum { LONGEST_SEQUENCE = 1024, GLOBAL_BATCH = 16, USUAL_RANK = 16, MOST_RANKS = 64 };
 
 typedef struct new_arguments {
   const char *name, *model, *data, *objective; /* objective: NULL if not given */
@@ -41,6 +41,7 @@ typedef struct plan {
   tri_preferences preferences; /* kind of the data, if these are preferences */
   int64_t usual_vocab_size;    /* the preset's vocabulary, if `model` has the smaller one of the corpus; otherwise 0 */
   int64_t ranks, sequence, micro_batch;
+  int64_t global_batch;    /* GLOBAL_BATCH, rounded up to a multiple of `ranks` */
   size_t bytes, available; /* bytes: predicted memory of one rank; available: memory of the machine */
   char validation[TRI_PATH_BYTES], path[TRI_PATH_BYTES], output[TRI_PATH_BYTES];
 } plan;
@@ -112,6 +113,16 @@ static tri_status find_names(plan *p) {
   return tri_fail(TRI_BAD_USAGE, "%s exists already; choose another name, or remove it", p->path);
 }
 
+/* Returns the objective that fits the data if none is given; NULL for text. */
+static const char *usual_objective(const plan *p) {
+  switch (p->preferences) {
+    case TRI_PREFERENCES_PAIRS: return "dpo";
+    case TRI_PREFERENCES_LABELS: return "kto";
+    case TRI_PREFERENCES_NONE: break;
+  }
+  return NULL;
+}
+
 /* Finds which kind of preferences the first record of a JSON file has. */
 static tri_status find_form(plan *p) {
   const char *path = p->given->data;
@@ -178,13 +189,13 @@ static tri_status find_model(plan *p) {
 /* Checks that the model, the data and --objective go together. */
 static tri_status check_objective(const plan *p) {
   const char *objective = p->given->objective;
-  if (p->preferences != TRI_PREFERENCES_NONE && !p->fine_tunes) {
+  if (usual_objective(p) != NULL && !p->fine_tunes) {
     return tri_fail(TRI_BAD_USAGE,
                     "new: %s has preferences, from which a trained model learns; --model %s has no weights, so name "
                     "the folder of a model",
                     p->given->data, p->given->model);
   }
-  if (p->preferences == TRI_PREFERENCES_NONE && objective != NULL && strcmp(objective, "cross_entropy") != 0) {
+  if (usual_objective(p) == NULL && objective != NULL && strcmp(objective, "cross_entropy") != 0) {
     return tri_fail(TRI_BAD_USAGE,
                     "new: --objective %s is for preferences, and %s has none; `trireme prepare --preferences` makes a "
                     "corpus of them, and --data also takes their .jsonl file",
@@ -199,6 +210,7 @@ static tri_status find_machine(plan *p) {
   p->bf16 = p->machine.avx512_bf16 || p->machine.amx || p->machine.arm_bf16;
   p->ranks = p->machine.numa_nodes < MOST_RANKS ? p->machine.numa_nodes : MOST_RANKS;
   if (p->ranks > tri_machine_usable_cores(&p->machine)) p->ranks = 1;
+  p->global_batch = (GLOBAL_BATCH + p->ranks - 1) / p->ranks * p->ranks;
   return TRI_OK;
 }
 
@@ -206,7 +218,7 @@ static tri_status find_machine(plan *p) {
  * of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395 ln N, where N is the number of parameters, rounded to a
  * multiple of 1e-4 and at least 1e-4. */
 static double rate_of(const plan *p) {
-  if (p->preferences != TRI_PREFERENCES_NONE) return p->given->lora ? 2e-5 : 2e-6;
+  if (usual_objective(p) != NULL) return p->given->lora ? 2e-5 : 2e-6;
   if (p->given->lora) return 2e-4;
   if (p->fine_tunes) return 1e-5;
   const double rate = 0.003239 - 0.0001395 * log(tri_model_num_parameters(&p->model));
@@ -259,11 +271,10 @@ static tri_status write_smaller_model(const plan *p, FILE *to) {
 }
 
 static void write_data(const plan *p, FILE *to) {
-  const bool preferences = p->preferences != TRI_PREFERENCES_NONE;
+  const bool preferences = usual_objective(p) != NULL;
   if (preferences) {
-    const char *usual = p->preferences == TRI_PREFERENCES_LABELS ? "kto" : "dpo";
     fprintf(to, "\nobjective: %-24s # the loss of preferences; `trireme help objective.name` lists the others\n",
-            p->given->objective == NULL ? usual : p->given->objective);
+            p->given->objective == NULL ? usual_objective(p) : p->given->objective);
   }
   fprintf(to, "\ndata:\n");
   write_value(preferences ? "  preferences" : "  train", p->given->data, to);
@@ -278,7 +289,7 @@ static void write_data(const plan *p, FILE *to) {
 
 static tri_status write_file(const plan *p, FILE *to) {
   const double rate = rate_of(p);
-  const bool preferences = p->preferences != TRI_PREFERENCES_NONE;
+  const bool preferences = usual_objective(p) != NULL;
   write_head(p, to);
   if (p->usual_vocab_size > 0) {
     TRI_TRY(write_smaller_model(p, to));
@@ -298,11 +309,12 @@ static tri_status write_file(const plan *p, FILE *to) {
   if (p->recompute)
     fprintf(to, "  recompute: full                  # activations are computed twice, to save memory\n");
   fprintf(to,
-          "\noptimizer:\n  global_batch: %-18d # sequences of one step\n"
+          "\noptimizer:\n  global_batch: %-18ld # sequences of one step\n"
           "  epochs: %-24d # passes over the corpus; or `steps:` in its place\n"
           "  lr: %-28.2g # the highest rate; if the loss rises, a lower one\n"
-          "  warmup: %-24d # steps in which the rate rises\n  min_lr: %.2g\n",
-          GLOBAL_BATCH, p->fine_tunes && !preferences ? 3 : 1, rate, p->fine_tunes ? 10 : 100, rate / 10);
+          "  warmup: %-24d # steps in which the rate rises\n"
+          "  min_lr_ratio: 0.1                # the rate at the end, as a fraction of lr\n",
+          (long)p->global_batch, p->fine_tunes && !preferences ? 3 : 1, rate, p->fine_tunes ? 10 : 100);
   if (p->fine_tunes) fprintf(to, "  weight_decay: 0.0\n");
   fprintf(to, "\nprecision: %s\n", p->bf16 ? "bf16" : "fp32");
   if (p->validation[0] != '\0') fprintf(to, "evaluation: {every: 50, sequences: 64}\n");
@@ -346,8 +358,9 @@ static tri_status find_micro_batch(plan *p) {
   char need[32], there[32];
   for (int pass = 0; pass < 2; pass++) {
     p->recompute = pass == 1;
-    for (p->micro_batch = LARGEST_MICRO_BATCH / p->ranks; p->micro_batch >= 1; p->micro_batch /= 2) {
-      if (GLOBAL_BATCH % (p->micro_batch * p->ranks) != 0) continue;
+    const int64_t of_rank = p->global_batch / p->ranks;
+    for (p->micro_batch = of_rank; p->micro_batch >= 1; p->micro_batch--) {
+      if (of_rank % p->micro_batch != 0) continue;
       TRI_TRY(predict(p));
       if (p->available == 0 || (double)p->bytes * (double)p->ranks <= 0.9 * (double)p->available) return TRI_OK;
     }
