@@ -143,7 +143,9 @@ static tri_status fail_list(const char *list) {
  * refused. */
 static bool is_complete(const bool members[NUM_NAMES]) {
   bool train = members[0] && members[1] && members[2], tokenizer = members[6];
-  bool masks = !members[8] || (members[3] && members[7]); /* masks of all corpora, or of none */
+  bool masks = !members[8] ||
+               (members[3] &&
+                members[7]); /* a mask of the validation corpus needs that corpus, and a mask of the training corpus */
   return train && tokenizer && masks && members[3] == members[4] && members[4] == members[5];
 }
 
