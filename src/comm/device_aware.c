@@ -71,9 +71,9 @@ typedef enum reached_phase {
 struct tri_device_aware {
   tri_device_aware_call call;
   reached_phase phase;
-  int64_t piece,      /* number of the current piece, from 0 */
-      pieces,         /* number of pieces */
-      piece_elements; /* elements of each part in a piece */
+  int64_t piece,          /* number of the current piece, from 0 */
+      pieces,             /* number of pieces */
+      piece_elements;     /* elements of each part in a piece */
   tri_request **requests; /* [2 * group.size] */
   int num_requests, num_finished;
   bool begun;

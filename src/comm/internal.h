@@ -119,8 +119,8 @@ struct tri_group_impl {
                     apart */
       *receive;  /* [num_nodes]: partial sums of this rank's part from each node, round_bytes apart */
   tri_moving sums_moving, /* messages with partial sums */
-      values_moving[2]; /* messages with values of even and of odd rounds */
-  int64_t *begins;             /* [size + 1]: the parts of a broadcast */
+      values_moving[2];   /* messages with values of even and of odd rounds */
+  int64_t *begins;        /* [size + 1]: the parts of a broadcast */
 
   tri_request *first, *last; /* collectives in the order in which they were started; the first is the active one */
   tri_group_impl *next_busy; /* the next group in tri_job.busy, or in tri_job.retired */
@@ -310,8 +310,8 @@ typedef struct tri_segment tri_segment;
 typedef struct tri_job {
   bool joined; /* whether this process has initialised MPI */
   int rank, size, local_rank, local_size;
-  bool crowded; /* whether this node has more ranks than cores */
-  int *node_of; /* [size]: the node of each rank of the job: the lowest rank on that node; NULL when alone */
+  bool crowded;     /* whether this node has more ranks than cores */
+  int *node_of;     /* [size]: node of each rank of the job, by its lowest rank; NULL when alone */
   MPI_Comm machine; /* the ranks on this machine, in the order of tri_comm_local_rank */
   tri_group world;
   tri_segment *shared;     /* list of segments (share.c) */

@@ -5,8 +5,8 @@
 #include "base/status.h"
 
 typedef struct tri_placement {
-  int first, /* index of the first core, among the cores that the process may use */
-      cores; /* number of cores; 0: the node has fewer cores than ranks, and no rank is bound */
+  int first,   /* index of the first core, among the cores that the process may use */
+      cores;   /* number of cores; 0: the node has fewer cores than ranks, and no rank is bound */
   int threads; /* number of threads that this rank should use */
 } tri_placement;
 

@@ -14,8 +14,8 @@ typedef void (*tri_combine)(int terms, const void *const *x, int64_t count, void
 /* A reduction: how the values of several ranks become one value. A "partial" is the sum over the ranks of one node, in
  * a type wide enough that bf16 is rounded only once, however many nodes there are. */
 typedef struct tri_sum {
-  size_t bytes, /* size of a value */
-      partial_bytes; /* size of a partial */
+  size_t bytes,           /* size of a value */
+      partial_bytes;      /* size of a partial */
   tri_combine values;     /* combines the values of all ranks to one value */
   tri_combine to_partial; /* combines the values of a node's ranks to a partial */
   tri_combine partials;   /* combines the partials of all nodes to a value */

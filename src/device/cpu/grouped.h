@@ -27,7 +27,7 @@ typedef struct tri_grouped_plan {
   tri_chunks down, across;        /* tiles of a gradient; a GEMM by sgemm is only cut across */
   tri_chunks depth;               /* division of k in a GEMM by sgemm */
   bool stage_a, stage_b, stage_c; /* whether the operand is always copied, not only if rows are missing */
-  bool packs;                     /* b is packed during the call, one group at a time       */
+  bool packs;                     /* b is packed during the call, one group at a time */
   size_t a_offset, b_offset, c_offset, scratch_offset, thread_bytes, packed_bytes;
 
   /* PRIMITIVE, one set for each thread. GEMM: indexed by size. Gradient: by tri_grouped_kind and size. */

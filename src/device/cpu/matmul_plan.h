@@ -21,9 +21,9 @@ typedef enum tri_matmul_path {
   TRI_PATH_ZERO,          /* k is 0: nothing to sum */
   TRI_PATH_SKINNY,        /* few rows, in generation: skinny_gemm.h */
   TRI_PATH_GEMM,          /* oneDNN's sgemm, on copies in fp32 if types are bf16 */
-  TRI_PATH_THIN_DEPTH,    /* thin.h: c += a b^T with a short k                 */
-  TRI_PATH_THIN_GRADIENT, /* thin.h: c = a^T b of few columns                  */
-  TRI_PATH_PRIMITIVE,     /* oneDNN's matmul                                        */
+  TRI_PATH_THIN_DEPTH,    /* thin.h: c += a b^T with a short k */
+  TRI_PATH_THIN_GRADIENT, /* thin.h: c = a^T b of few columns */
+  TRI_PATH_PRIMITIVE,     /* oneDNN's matmul */
 } tri_matmul_path;
 
 /* A plan. Staged operands are copies in the workspace, at their offsets there. */
@@ -33,10 +33,10 @@ typedef struct tri_matmul_plan {
   tri_chunks rows;  /* chunks of rows of c, and of a */
   tri_chunks depth; /* chunks of k; one for the primitive */
   bool stage_a;  /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
-  bool stage_b;  /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
-  bool pack_b;   /* PRIMITIVE: in panels (reorder.h), all of it                                  */
+  bool stage_b;  /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it */
+  bool pack_b;   /* PRIMITIVE: in panels (reorder.h), all of it */
   int64_t panel; /* columns of a panel if pack_b is true */
-  bool stage_c;  /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
+  bool stage_c;  /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
 } tri_matmul_plan;

@@ -13,7 +13,7 @@
 enum {
   TRI_FEW_ROWS = 16,   /* maximum rows that read a b of [k, n] in place; more rows read copies of its panels */
   TRI_MOST_ROWS = 256, /* maximum rows of a call; more rows are several calls */
-  TRI_PANEL = 64,      /* columns of a panel: whole vectors of every unit                                   */
+  TRI_PANEL = 64,      /* columns of a panel: whole vectors of every unit */
 };
 
 /* A GEMM: c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k], in fp32

@@ -17,7 +17,7 @@ typedef struct forward_scratch {
   cell *values;  /* values, stacked (attention_pack.h) */
   cell *rows;    /* rows of one tile  */
   cell *queries; /* rows of one tile  */
-  float *scores; /* [TILE, TILE]      */
+  float *scores; /* [TILE, TILE] */
   cell *weights; /* [TILE, TILE / CELL_ELEMENTS] cells along keys; the scores' own memory without TRI_PAIRS */
   float *out;    /* [TILE, padded(D)] */
   float *maximum, *new_maximum, *factor; /* [TILE] */

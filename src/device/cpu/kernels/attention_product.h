@@ -29,8 +29,8 @@ typedef struct band {
 typedef enum trim {
   TRIM_NOTHING,
   TRIM_COLUMNS,       /* rows are queries, columns are keys */
-  TRIM_DEPTH_KEYS,    /* rows are queries, depth is keys    */
-  TRIM_DEPTH_QUERIES, /* rows are keys, depth is queries    */
+  TRIM_DEPTH_KEYS,    /* rows are queries, depth is keys */
+  TRIM_DEPTH_QUERIES, /* rows are keys, depth is queries */
 } trim;
 
 typedef struct product {

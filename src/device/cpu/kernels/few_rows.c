@@ -28,7 +28,7 @@ enum {
   FAR_AHEAD = 1024,   /* bytes of each stream that are prefetched */
   TASKS_EACH = 4,     /* minimum tasks of a thread */
   ALONE_OUTPUTS = 8,  /* outputs in registers at once, if a has only one row */
-  MOST = 8,           /* rows or outputs in registers                        */
+  MOST = 8,           /* rows or outputs in registers */
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = 2, /* vectors of each of DEPTH rows of b that are multiplied together */
   ROWS = 8,     /* rows of a in registers at once */

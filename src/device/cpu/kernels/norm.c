@@ -173,7 +173,7 @@ INLINE int64_t strip_columns(int64_t width, int64_t column) {
 typedef struct columns_job {
   tri_norm norm;
   const void *gradient_y, *x;             /* x is NULL if only gradient_bias is requested */
-  const float *mean, *rstd;               /* mean is NULL for RMS norm                    */
+  const float *mean, *rstd;               /* mean is NULL for RMS norm */
   float *gradient_weight, *gradient_bias; /* may be NULL */
   bool accumulate;
 } columns_job;

@@ -17,7 +17,7 @@ enum {
   DEPTH = 256,     /* depth of a part of a panel that is copied: 64 KiB */
   TASKS_EACH = 4,  /* minimum tasks of a thread */
   MOST_WHOLE = 12, /* maximum rows that are multiplied with a whole panel */
-  LINE = 64,       /* bytes                                      */
+  LINE = 64,       /* bytes */
   PANEL_LINES = TRI_PANEL * 4 / LINE,
   SPLIT_ROWS = 32, /* minimum rows of a task, if rows are split */
 #if TRI_VECTOR_BYTES == 64
@@ -33,8 +33,8 @@ enum {
 };
 
 typedef enum panel_kind {
-  FLOATS, /* a and the panel are fp32                           */
-  PAIRS,  /* both are bf16: products of pairs                   */
+  FLOATS, /* a and the panel are fp32 */
+  PAIRS,  /* both are bf16: products of pairs */
   HALVES, /* a is fp32; the panel has pairs, which are widened */
 } panel_kind;
 
