@@ -5,7 +5,7 @@
  *
  *  - An owner on this host is looked up: a process with the owner's number and start is alive, even if stopped.
  *  - An owner on another host touches LOCK every few seconds. It is dead after a minute without a touch, by the clock
- * of the file system, which is the only clock that both hosts share.
+ *    of the file system, which is the only clock that both hosts share.
  *  - An owner of an earlier start of the same batch job is dead: the batch system (or `-n`) has ended it.
  *
  * A dead owner's lock is taken over, with a line in the log. An owner that was only disconnected finds its lock taken

@@ -74,7 +74,7 @@ struct tri_cpu_matmul_state {
 int tri_matmul_enter(int threads);
 void tri_matmul_leave(int before);
 
-/* matmul_plan.c: create a plan or a packing in *out, which must be {0}; after a failure it owns nothing. */
+/* Create a plan or a packing in *out, which must be {0} (matmul_plan.c). After a failure *out owns nothing. */
 tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan *out);
 tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing *out);
 /* Divides c into tiles; one thread computes a tile with sgemm. */
@@ -82,13 +82,13 @@ void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_
 void tri_matmul_plan_release(tri_matmul_plan *plan);
 void tri_matmul_packing_release(tri_matmul_packing *packing);
 
-/* matmul.c: checks types and sizes. */
+/* Checks types and sizes (matmul.c). */
 tri_status tri_cpu_matmul_check(const tri_matmul *product);
 /* Packs b, for the table's functions. */
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed);
 
-/* matmul_state.c: returns whether two GEMMs have the same plan. */
+/* Returns whether two GEMMs have the same plan (matmul_state.c). */
 bool tri_matmul_same(const tri_matmul *a, const tri_matmul *b);
 /* Find an entry in the cache, or create it. *out is valid until the next call. */
 tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out);

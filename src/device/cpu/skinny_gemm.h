@@ -33,8 +33,8 @@ typedef struct tri_cpu_few_rows {
   float *parts; /* [tri_few_rows_parts, m, n], scratch memory; used if b is [k, n] and m <= TRI_FEW_ROWS */
 } tri_cpu_few_rows;
 
-/* Returns the number of parts in which sums over k are computed if b is [k, n]; each part of b is contiguous in
- * memory. */
+/* Returns the number of parts in which sums over k are computed if b is [k, n]; each part of b is contiguous in memory.
+ * Returns 0 if b is transposed. */
 static inline int64_t tri_few_rows_parts(int64_t k, bool b_transposed) { return b_transposed ? 0 : k < 256 ? 1 : 4; }
 
 typedef void (*tri_few_rows)(tri_regions *regions, const tri_cpu_few_rows *job);

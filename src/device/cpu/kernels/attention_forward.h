@@ -79,7 +79,7 @@ static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, in
   }
 }
 
-/* Stores the weights of two or LANES keys as cells. */
+/* Stores the weights of LANES keys as LANES / CELL_ELEMENTS cells. */
 INLINE void weights_store(cell *to, vf x) {
 #if TRI_PAIRS
   _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh((__m512)x));

@@ -20,7 +20,7 @@
 #endif
 #define BLOCK_ROWS 6
 
-/* Query r of a tile attends to the keys r + low .. r + high of another. */
+/* The part of a tile of keys to which a tile of queries attends: query r attends to the keys r + low .. r + high. */
 typedef struct band {
   int64_t low, high;
 } band;

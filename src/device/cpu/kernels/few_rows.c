@@ -63,9 +63,10 @@ INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at,
   }
 }
 
-/* Prefetches a short distance ahead, in the same rows or, near their ends, in the next ones. If all next DEPTH rows
- * were prefetched while these are read, and rows had a length such as 3072 floats, the lines of the rows would be in
- * the same sets of the cache, and would evict each other before they are read. */
+/* Adds the products of all rows of a and `depth` rows of b to sums, and prefetches a short distance ahead, in the same
+ * rows of b or, near their ends, in the next ones. If all next DEPTH rows were prefetched while these are read, and
+ * rows had a length such as 3072 floats, the lines of the rows would be in the same sets of the cache, and would evict
+ * each other before they are read. */
 INLINE void add_depth(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t first,
                       int64_t columns, float *sums, int64_t pitch) {
   int64_t done = 0;

@@ -34,7 +34,7 @@ INLINE float row_squares(tri_dtype type, const void *x, int64_t at, int64_t widt
   return vf_sum(sum);
 }
 
-/* The positions of piece i in x and in y, row by row. */
+/* Indices of the first element of a piece in x and in y. Pieces are numbered row after row. */
 typedef struct place {
   int64_t x, y;
 } place;
