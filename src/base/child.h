@@ -27,9 +27,9 @@ typedef struct tri_child_options {
                       error of this process */
   bool pipes; /* whether its standard input and output are pipes, its other files are closed, and its log is appended
                  to; false: it inherits standard input and files, and its log is emptied first */
-  void (*prepare)(
-      const void *context); /* function that runs in the child before the program, in the memory of this process; may
-                               only make system calls that affect the child alone. NULL: not called */
+  /* Runs in the child before the program, in the memory of this process: it may only make system calls that affect the
+   * child alone. NULL: not called. */
+  void (*prepare)(const void *context);
   const void *context;
 } tri_child_options;
 

@@ -182,7 +182,7 @@ static void drop_groups(const tri_router *router, int32_t *keys) {
   }
 }
 
-/* Marks all experts as taken, except the best `chosen` / `kept_groups` of each kept group. */
+/* Marks all experts as taken, except the chosen / kept_groups best of each kept group. */
 static void drop_beyond_quota(const tri_router *router, int32_t *keys) {
   int32_t all[ROOM], left[ROOM];
   const int64_t width = router->experts / router->groups;
