@@ -32,8 +32,9 @@ static const double PAUSE_S = 0.02;
 
 /* ---- the environment --------------------------------------------------------------------------------------------- */
 
-/* Beginnings of the names of variables that a child does not get: Slurm's and Flux's variables of the step and of the
- * task, but not those of the job. */
+/* Beginnings of the names of variables that a child does not get: those of MPI and its launchers, and of this program's
+ * own launcher. Of Slurm's and Flux's variables, only those of the step and of the task; a child gets those of the
+ * job. */
 static const char *const launcher_names[] = {
     "OMPI_",
     "OPAL_",
@@ -264,7 +265,8 @@ typedef struct process {
   pid_t id, parent, session;
 } process;
 
-/* Reads /proc/N/stat. The command's name may contain any character, so parsing starts after the last bracket. */
+/* Reads /proc/N/stat; returns false if there is no such process. The command's name may contain any character, so
+ * parsing starts after the last bracket. */
 static bool read_process(const char *number, process *out) {
   char path[300], text[1024] = "", state = '?';
   int parent = 0, group = 0, session = 0;
@@ -360,7 +362,7 @@ static void reap(killed *all) {
   all->count = left;
 }
 
-/* Kills the processes of the child, which has ended or is about to, and waits for their ends. */
+/* Kills the processes of a child that has ended or is about to end, and waits for their ends, at most 5 s. */
 static void clear(const tri_child *c) {
   killed all = {0};
   for (int i = 0; i < LOOKS; i++) {

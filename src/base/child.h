@@ -21,20 +21,21 @@ typedef struct tri_child {
 } tri_child;
 
 typedef struct tri_child_options {
-  char *const *line;        /* program and arguments, up to NULL */
+  char *const *line;        /* path of the program, which is not searched for in $PATH, and arguments, up to NULL */
   char *const *environment; /* up to NULL; NULL: the environment of this process */
-  const char *log;          /* file of its standard error, and without pipes also of its standard output; NULL: the
-                               standard error of this process */
-  bool pipes; /* connects its standard input and output with pipes, appends to the log, and closes all other files;
-                 false: empties the log first */
-  void (*prepare)(const void *context); /* runs in the child, in the memory of this process: only system calls that
-                                           affect the child alone. NULL: nothing to prepare */
+  const char *log; /* file of its standard error, and without pipes also of its standard output; NULL: the standard
+                      error of this process */
+  bool pipes; /* whether its standard input and output are pipes, its other files are closed, and its log is appended
+                 to; false: it inherits standard input and files, and its log is emptied first */
+  /* Runs in the child before the program, in the memory of this process: it may only make system calls that affect the
+   * child alone. NULL: not called. */
+  void (*prepare)(const void *context);
   const void *context;
 } tri_child_options;
 
-/* Starts a child. No signal is blocked there, and only signals that this process ignores are ignored, without SIGPIPE
- * and SIGCHLD. If the program cannot be executed, the
- * child ends with exit status 127. */
+/* Starts a child. It blocks no signal, and ignores the signals that this process ignores, except SIGPIPE and SIGCHLD.
+ * If the program cannot be executed, the child ends with exit status 127. Orphaned processes of the child become
+ * children of this process from now on (PR_SET_CHILD_SUBREAPER). After the end of the child, call tri_child_close. */
 tri_status tri_child_start(const tri_child_options *options, tri_child *out);
 
 /* Makes a copy of this process's environment for a child. The copy does not have the variables of MPI, of its launchers
@@ -42,8 +43,8 @@ tri_status tri_child_start(const tri_child_options *options, tri_child *out);
  * variable `more`, "NAME=VALUE", unless the user has set it. Release with tri_free. */
 tri_status tri_child_environment(const char *more, char ***out);
 
-/* Returns whether the child has ended, without waiting for it; if so, kills its other processes. Not to be
- * called again after it has returned true. */
+/* Returns whether the child has ended, without waiting for it; if so, sets child->result, kills its other processes,
+ * and waits at most 5 s until none of them is left. Do not call it again after it has returned true. */
 bool tri_child_ended(tri_child *child);
 
 /* Asks the child to end (SIGTERM). */

@@ -32,7 +32,7 @@ typedef struct tri_record {
   const char *name;  /* "forward", "all_reduce" */
   const char *group; /* communication: "tensor"; NULL otherwise */
   uint64_t number; /* collective: its number in the group, from 1; message: a number that its start and its wait share;
-                      0: tri_recorder_begin sets it to the ticket */
+                      0: tri_recorder_begin and _note set it to the ticket */
   double begin_s,
       end_s; /* times on tri_clock_s, set by tri_recorder_begin, _note and _end; end_s is 0 while in progress */
   int64_t step, bytes; /* step: set by tri_recorder_begin or _note */
@@ -46,12 +46,13 @@ tri_record tri_record_make(tri_record_kind kind, const char *name);
 
 /* Adds a record that begins now, and returns a ticket for tri_recorder_end. Records may overlap. */
 uint64_t tri_recorder_begin(const tri_record *record);
+/* Sets the end of a record to now. */
 void tri_recorder_end(uint64_t ticket);
 /* Adds a record that began at begin_s, on tri_clock_s, and ends now. */
 void tri_recorder_note(const tri_record *record, double begin_s);
 
-/* Shows that this rank is not stuck: it waits for something that another rank or a time limit of its own ends. Such a
- * wait calls this function every second or more often. */
+/* Records that this rank is alive. A wait that another rank, or a time limit of its own, will end calls this function
+ * at least once a second, so that the rank does not look stuck. */
 void tri_recorder_beat(void);
 
 /* Sets the step of later records. */
@@ -66,8 +67,8 @@ double tri_recorder_last_s(void);
 
 /* Keeps all records that begin from now on, until tri_recorder_kept. */
 void tri_recorder_keep(void);
-/* Stops keeping, and sets *out to the kept records, [*count]; release with tri_free. Records that have not ended are
- * left out. Fails with TRI_OUT_OF_MEMORY if some records could not be kept. */
+/* Stops keeping, and sets *out to the kept records, [*count]; release with tri_free (NULL if no record was kept).
+ * Records that have not ended are left out. Fails with TRI_OUT_OF_MEMORY if some records could not be kept. */
 tri_status tri_recorder_kept(tri_record **out, int64_t *count);
 
 #endif

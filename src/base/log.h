@@ -28,11 +28,12 @@ void tri_log_set_sink(const tri_log_sink *sink);
 #define TRI_LOG_PARENT_MARK '\x1d'
 #define TRI_LOG_NEW_LINE '\v' /* stands for '\n' inside a marked line */
 
-/* Marks every later line; `terminal`: the parent's standard error is a terminal. */
+/* Marks every later line for the parent (TRI_LOG_MARK and the others). `terminal`: whether the parent's standard error
+ * is a terminal. */
 void tri_log_mark_lines(bool terminal);
 
 /* Sends a line that only the parent reads, from any rank: "rank 3 14342 pipeline 1" (the rank's process id and
- * coordinates), "step 12". */
+ * coordinates), "step 12". The line is cut to 255 bytes. Does nothing in a process without a parent. */
 void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
 
 /* Prints the message of a failure: "trireme: ..." and a newline. A rank sends the message to its parent instead, and
@@ -40,9 +41,10 @@ void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
  * reports the failure. Returns whether the parent has the message. */
 bool tri_log_failure(tri_status status, const char *message);
 
-/* Also appends each later line to a file, after the time of day (clock.h), and a progress line at most every ten
- * seconds. `file`: a descriptor that is open for appending, and stays open. If it cannot be written, logs that once and
- * goes on without it. Lines that this process sends to a parent are not in its file: the parent has them. */
+/* Appends each later line to a file as well, after the time of day (clock.h), but a progress line at most every ten
+ * seconds, and no line of tri_log_in_handler. `file`: a descriptor that is open for appending, and stays open. If it
+ * cannot be written, logs that once and goes on without it. A process with a parent does not write to its file: the
+ * parent has the lines. */
 void tri_log_copy_to(int file);
 
 /* Switches logging of this process off: only the first rank of a job logs. Error messages are still printed. */

@@ -14,8 +14,8 @@
  * valid pointer. */
 tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_pointer);
 
-/* Changes the size of memory of tri_alloc; bytes beyond the old size are zeroed. The pointer may be NULL, and is
- * unchanged on failure. */
+/* Changes the size of memory of tri_alloc, by a copy to new memory; bytes beyond the old size are zeroed. The pointer
+ * may be NULL, and is unchanged on failure. */
 tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointer_to_pointer);
 
 /* Makes room for one more element in an array of `count` elements of `size` bytes, whose memory has room for *room

@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns the number of this rank, read from the launcher's environment variables, which are known before MPI is
- * initialised; -1 outside of a job. */
+/* Returns the number of this rank, read from the environment variables of Open MPI, PMI, PMIx or Slurm, which are known
+ * before MPI is initialised; -1 if none of them is set. */
 int tri_parent_rank(void);
 
 /* An environment variable of ranks: "SOCKET TOKEN BEAT_MS MACHINE FOLDER". TOKEN shows that a rank belongs to this job.
@@ -76,7 +76,8 @@ void tri_parent_handle_crashes(void);
 
 /* LOCAL, on rank 0. Replaces this process's standard input and output by the parent's, if the parent gives them
  * (TRI_STREAMS). So the output does not go through the launcher, which may lose or cut what a rank wrote just before
- * the job ended. TRI_UNSUPPORTED if this rank cannot reach the parent, as on another host. */
+ * the job ended. Waits at most 60 s for them. TRI_UNSUPPORTED if this rank cannot reach the parent, as on another host.
+ * TRI_IO_FAILED if the system refuses to replace them. */
 tri_status tri_parent_use_streams(void);
 
 /* Sends a TRI_PARENT_LINE, _PROGRESS or _NEWS, from any thread. Returns false if the text was not sent, because there
@@ -84,8 +85,8 @@ tri_status tri_parent_use_streams(void);
  * parent is dropped, with true. */
 bool tri_parent_send(tri_parent_kind kind, const char *text);
 
-/* Sends an error message and waits, for some seconds at most, until the parent has acknowledged it. If that fails,
- * writes the error file, and returns false. */
+/* Sends an error message and waits, 15 s at most, until the parent has acknowledged it. If that fails, or there is no
+ * connection, writes the error file, and returns false. */
 bool tri_parent_words(int exit_status, const char *text);
 
 /* Marks later failures of this rank as secondary, because another rank has ended: they are sent as

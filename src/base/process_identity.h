@@ -29,8 +29,9 @@ tri_process_identity tri_process_identity_self(void);
 /* Returns whether `boot`, `processes` and `start` are known. Without them process ids cannot be compared. */
 bool tri_process_identity_is_known(const tri_process_identity *self);
 
-/* Looks up a process of this host, boot and name space. Returns TRI_PROCESS_UNKNOWN if the process exists and is
- * hidden from this user. */
+/* Looks up a process of this host, boot and name space. Returns TRI_PROCESS_DEAD if it has ended (a zombie has), or the
+ * process with that id was started at another time; TRI_PROCESS_UNKNOWN if a process with that id exists and is hidden
+ * from this user. */
 tri_process_fate tri_process_find(int64_t process, uint64_t start);
 
 /* Returns whether a process was started with `text` in its environment. The original environment stays readable,

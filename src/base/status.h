@@ -66,7 +66,8 @@ void tri_error_save(tri_saved_error *kept, tri_status status);
 /* Returns the saved failure, and sets this thread's message; TRI_OK if none is saved. */
 tri_status tri_saved_error_restore(const tri_saved_error *kept);
 
-/* Return the program's exit status for a code; and the first code with an exit status (TRI_COMM if no code has it). */
+/* Return the program's exit status for a code; and, for an exit status, the first code that has it, or TRI_COMM if no
+ * code has it. */
 int tri_status_exit(tri_status code);
 tri_status tri_status_of_exit(int exit_status);
 

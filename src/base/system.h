@@ -16,7 +16,7 @@ size_t tri_system_memory_of_node(void);
 /* Returns the peak resident memory of this process, in bytes; 0 if unknown. */
 size_t tri_system_peak_resident_bytes(void);
 
-/* Writes the path of this program's file. */
+/* Writes the path of this program's file, cut to out_bytes - 1 bytes. */
 tri_status tri_system_own_path(char *out, size_t out_bytes);
 
 /* Writes a unique name: 32 random hexadecimal digits and a NUL. */

@@ -12,11 +12,13 @@ tri_status tri_first_rank_status(const tri_group *group, tri_status status);
  * rank keeps its message and the others have an empty one, so that it is printed once. */
 tri_status tri_common_status(const tri_group *group, tri_status status);
 
-/* COLLECTIVE. As tri_common_status, but every rank has the message. For failures that do not end the job. */
+/* COLLECTIVE. Returns the status of tri_common_status, with the failed rank's message on every rank. For failures that
+ * do not end the job. */
 tri_status tri_common_failure(const tri_group *group, tri_status status);
 
-/* COLLECTIVE. All ranks must have equal texts; else TRI_BAD_CONFIG on every rank, with a message that names the lowest
- * rank whose text differs from rank 0's, and `what` differs. */
+/* COLLECTIVE. Checks that all ranks have equal texts, text[length], by their hashes. Else returns TRI_BAD_CONFIG on
+ * every rank, with a message that names the lowest rank whose text differs from rank 0's, and `what`, the noun for the
+ * text. */
 tri_status tri_must_agree(const tri_group *group, const char *what, const char *text, size_t length);
 
 #endif

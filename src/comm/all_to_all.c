@@ -4,7 +4,7 @@
  * messages are in flight at once. Inside a node the ranks synchronise in one step (node_steps.c): each rank writes the
  * positions of its parts into its staging buffer of that step. Each rank chooses one of three ways for its own parts:
  *
- *   in the buffer   small parts are copied into the staging buffer,
+ *   in the buffer   parts that fit are copied into the staging buffer, if they are small or `from` is not shared,
  *   in place        if `from` is in memory that the node's ranks share (share.c), the others read it directly; a second
  *                   step then tells the owner that all have read it,
  *   by messages     otherwise; the owner starts them at once, and the receivers post theirs once they have read the
@@ -18,8 +18,8 @@
 
 enum {
   TAG = 3,                   /* exchange.c uses the lower tags */
-  IN_BUFFER_BYTES = 1 << 14, /* largest size of parts that are copied through the buffer: two copies are then faster
-                                than two steps */
+  IN_BUFFER_BYTES = 1 << 14, /* largest size of a rank's parts that are copied through the buffer although `from` is
+                                shared: two copies are then faster than two steps */
   SPAN_BYTES = 1 << 22       /* bytes read between two calls of tri_share_looking */
 };
 
@@ -79,7 +79,7 @@ static int local_of(const tri_group_impl *group, int rank) {
 
 size_t tri_parts_pieces(size_t bytes) { return bytes / TRI_MOST_MESSAGE_BYTES + (bytes % TRI_MOST_MESSAGE_BYTES != 0); }
 
-/* Starts the messages of one part. An empty part has none; both sides know its length. */
+/* Starts the messages of one part. An empty part has no message; both sides know its length. */
 static tri_status post(tri_request *request, int peer, char *data, size_t bytes, bool receives) {
   tri_group_impl *group = request->group;
   const bool here = is_here(group, peer);
@@ -128,7 +128,8 @@ static tri_status wrong_length(const tri_request *request, int peer, int64_t sen
                        tri_operation_name(request->operation), peer, (long long)sent, request->group->rank, expected);
 }
 
-/* Completes the messages that have arrived, and checks their lengths. MPI itself reports a message that is too long. */
+/* Completes messages in the order of their starts, up to the first that is not finished, and checks their lengths. MPI
+ * itself reports a message that is too long. */
 static tri_status finish_messages(tri_request *request, bool *moved) {
   while (request->num_finished < request->num_messages) {
     tri_part_message *message = &request->messages[request->num_finished];
@@ -162,7 +163,7 @@ static parts_way choose_parts_way(const tri_request *request, size_t bytes) {
 }
 
 /* Sets *first to the offset of the part for rank `to`. With PARTS_IN_BUFFER, copies the part into the buffer, after the
- * `held` bytes of the parts before it. */
+ * `held` bytes of the parts before it; with PARTS_BY_MESSAGES, starts to send it. */
 static tri_status offer(tri_request *request, parts_way way, int to, char *buffer, size_t held, int64_t *first) {
   const size_t bytes = tri_parts_given_bytes(request, to);
   switch (way) {

@@ -26,8 +26,9 @@
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
 
 /* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run, PBS);
- * without a launcher this process stays alone and does not call MPI. Call it once in a process, before any thread is
- * started. */
+ * without a launcher, or if the launcher started one rank, this process stays alone and does not call MPI. Call it once
+ * in a process, before any thread is started. TRI_COMM: the launcher belongs to another MPI, or MPI failed.
+ * TRI_UNSUPPORTED: the MPI has no support for threads. */
 tri_status tri_comm_open(void);
 /* LOCAL, before or after tri_comm_open. Returns whether this process was started without a launcher, or is the only
  * rank. */
@@ -35,23 +36,26 @@ bool tri_comm_is_started_alone(void);
 /* LOCAL, before or after tri_comm_open. Reads the number of ranks and this process's rank from the launcher's
  * environment variables. Both are 0 without a launcher; *size is 0 if the launcher does not set it. */
 void tri_comm_launched(int64_t *size, int64_t *rank);
-/* COLLECTIVE over the job. Ends a job in which no rank failed. */
+/* COLLECTIVE over the job. Leaves a job in which no rank failed, and finalises MPI. Does nothing if this process has
+ * not called MPI. */
 void tri_comm_close(void);
 /* LOCAL. Ends the whole job: every other rank is killed. Returns without doing anything if this rank is alone. */
 void tri_comm_abort(int exit_status);
 /* LOCAL. Called by a rank that failed: prints this thread's last error message (tri_log_failure), and ends the job with
  * the exit status for `status`. If another rank's failure is the cause, or the message is empty because another rank
- * prints it, first gives that rank time to end the job. Returns if this rank is alone. */
+ * prints it, waits 3 s before that, so that the other rank ends the job; not if the parent has the message. Returns if
+ * this rank is alone. */
 void tri_comm_fail(tri_status status);
 
-/* This function and the next ones, up to tri_comm_library, are LOCAL. */
+/* The functions from here to tri_comm_library are LOCAL. */
 int tri_comm_rank(void);      /* 0 when alone */
 int tri_comm_size(void);      /* 1 when alone */
 int tri_comm_num_nodes(void); /* number of nodes of the job; 1 when alone */
-/* Return this rank's number among the ranks of its node, and the number of ranks of the node. */
+/* Return this rank's number among the ranks of its machine, and the number of ranks of the machine. (A machine is one
+ * node, unless TRIREME_RANKS_PER_NODE divides it for a test.) */
 int tri_comm_local_rank(void);
 int tri_comm_local_size(void);
-/* Returns the number of the node on which a rank of the job runs. */
+/* Returns the number of the node on which a rank of the job runs: the lowest rank on that node, 0 when alone. */
 int tri_comm_node_of(int rank);
 /* Returns the name and version of the MPI that the binary was built with: "Open MPI 4.1.4", "MPICH 4.0.2". */
 const char *tri_comm_library(void);
@@ -75,13 +79,17 @@ tri_group tri_group_alone(const char *name);
 /* Returns the group of all ranks of the job. */
 tri_group tri_group_world(void);
 
-/* LOCAL. Returns the number of the node on which a rank of the group runs: equal for ranks on one node. */
+/* LOCAL. Returns the number of the node on which a rank of the group runs. Nodes are numbered from 0 in the order of
+ * their first ranks in the group. */
 int tri_group_node_of(const tri_group *group, int rank);
 
-/* COLLECTIVE over `parent`. Ranks with the same color form a group, ordered by key. Allocates the staging memory of the
- * group's collectives; they allocate none later. */
+/* COLLECTIVE over `parent`. Creates the group of the ranks with this rank's color (0 or more), in the order of their
+ * keys. `name` must outlive the group. Allocates the staging memory of the group's collectives; they allocate no more
+ * later. Release with tri_group_destroy. */
 tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out);
-/* LOCAL: does not wait for other ranks. The group's MPI communicators are freed at the end of the job. */
+/* LOCAL. Releases the group's tables, and makes *group a group of this rank alone; does not wait for other ranks. The
+ * group's MPI communicators and its shared staging memory are freed at the end of the job. The group of the job itself
+ * stays until then. */
 void tri_group_destroy(tri_group *group);
 /* LOCAL. Returns the bytes of staging memory that this rank has allocated for the group, including its part of the
  * memory shared by the node. */
@@ -89,9 +97,9 @@ size_t tri_group_staging_bytes(const tri_group *group);
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
 
-/* The following functions are COLLECTIVE over the group. `type` is fp32, bf16 or fp64. `begins` has size + 1 entries:
- * part r of a buffer is the elements [begins[r], begins[r + 1]); parts may be empty. Buffers are host memory, aligned
- * for the type. */
+/* The following functions are COLLECTIVE over the group. `type` is fp32, bf16 or fp64 where values are added or
+ * compared, and any type elsewhere. `begins` has size + 1 entries: part r of a buffer is the elements [begins[r],
+ * begins[r + 1]); parts may be empty. Buffers are host memory, aligned for the type. */
 
 /* Replaces values[count] by the sum over the ranks. */
 tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values);
@@ -108,7 +116,7 @@ tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *d
 /* Copies mine[bytes] of every rank, in the order of the ranks, to all[size * bytes] on every rank. */
 tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mine, void *all);
 tri_status tri_barrier(const tri_group *group);
-/* Sends part s of `from` to rank s, and receives part r of `to` from rank r, including this rank's own part. Any type.
+/* Sends part s of `from` to rank s, and receives part r of `to` from rank r, including this rank's own part.
  * from_begins and to_begins have size + 1 entries each. The part that rank r sends to rank s must have the length that
  * s expects. `from` and `to` must not overlap. TRI_INTERNAL: the two lengths of this rank's own part differ, and the
  * operation was not started. */
@@ -124,17 +132,20 @@ tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t 
 /* COLLECTIVE over the group. Lets the group's ranks of this node read [memory, memory + bytes), and the rest of its
  * first and last page. The memory must come from a private anonymous mapping, such as tri_device's memory. Its contents
  * and its use do not change, but it loses huge pages if the system cannot share these. Ranks may pass different sizes,
- * also 0. *shared is false, on all of these ranks, if the system does not allow sharing. */
+ * also 0. *shared is false, on all of these ranks, if the system does not allow sharing or this node has no other rank
+ * of the group. */
 tri_status tri_comm_share(const tri_group *group, void *memory, size_t bytes, bool *shared);
-/* COLLECTIVE over the same group. Call it before the memory is released, while no collective is in progress. */
+/* COLLECTIVE over the same group, but without waiting. Ends the sharing of memory that was passed to tri_comm_share;
+ * ignores other memory. Call it before the memory is released, while no collective is in progress. */
 void tri_comm_unshare(void *memory);
 
 /* ---- in the background ------------------------------------------------------------------------------------------- */
 
 /* A request makes progress in each call of tri_comm_progress (the engine calls it between instructions) and in every
- * wait. The caller must not touch the buffer until tri_request_wait returns. Requests of one group finish in the order
- * in which they were started, on all ranks. The functions whose names end in _start are COLLECTIVE over the group,
- * except those for messages, which are LOCAL. */
+ * wait. The caller must not touch the buffer until tri_request_wait returns; it may change or free `begins`.
+ * Collectives of one group finish in the order in which they were started, on all ranks. The functions whose names end
+ * in _start are COLLECTIVE over the group, except those for messages, which are LOCAL. A collective of a group of one
+ * rank, or of 0 values, is done at once: *out is then NULL. */
 
 typedef struct tri_request tri_request; /* freed by tri_request_wait */
 
@@ -151,19 +162,21 @@ tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const in
 tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
                                size_t receive_bytes, void *receive, tri_request **out);
 
-/* LOCAL. Start a message between two ranks of a group. Messages are matched by sender, receiver and tag, in order. */
+/* LOCAL. Start a message between two ranks of a group of several. Messages are matched by sender, receiver and tag, in
+ * order. TRI_COMM, later: the receiver expects another number of bytes. */
 tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes, const void *data, tri_request **out);
 tri_status tri_receive_start(const tri_group *group, int from, int tag, size_t bytes, void *data, tri_request **out);
 
-/* LOCAL. Waits until the request is done, frees it, and sets *request to NULL; returns at once if it is NULL. */
+/* LOCAL. Waits until the request is done, frees it, and sets *request to NULL; returns at once if it is NULL. A request
+ * that failed is not freed, because MPI may still write to it. */
 tri_status tri_request_wait(tri_request **request);
-/* LOCAL. Makes progress, and sets *done to whether the request is done. A request other than NULL still needs
- * tri_request_wait. */
+/* LOCAL. Makes progress, and sets *done to whether the request is done (true for NULL). A request other than NULL still
+ * needs tri_request_wait. */
 tri_status tri_request_test(tri_request *request, bool *done);
-/* LOCAL. Waits until one of requests[count] is done, or for limit_s seconds, and frees none. NULL entries are
- * ignored. A rank that has no work until a message comes calls this: tri_comm_state does not report the wait.
- * `idle_since_s`: time since which the rank has had no work, on tri_clock_s. The longer that is, the longer the rank
- * sleeps between two looks, up to 20 ms. */
+/* LOCAL, in a job of several ranks. Waits until one of requests[count] is done, or for limit_s seconds, and frees no
+ * request. NULL entries are ignored. For a rank that has no work until a message comes: tri_comm_state does not report
+ * the wait. `idle_since_s`: time since which the rank has had no work, on tri_clock_s. The longer that is, the longer
+ * the rank sleeps between two looks, up to 20 ms. */
 tri_status tri_request_wait_any(const tri_request *const *requests, int count, double idle_since_s, double limit_s);
 /* LOCAL. Advances all requests of this rank as far as possible without waiting. */
 tri_status tri_comm_progress(void);

@@ -71,12 +71,14 @@ typedef enum reached_phase {
 struct tri_device_aware {
   tri_device_aware_call call;
   reached_phase phase;
-  int64_t piece, pieces, piece_elements; /* piece_elements: elements of each part in a piece */
-  tri_request **requests;                /* [2 * group.size] */
+  int64_t piece,          /* number of the current piece, from 0 */
+      pieces,             /* number of pieces */
+      piece_elements;     /* elements of each part in a piece */
+  tri_request **requests; /* [2 * group.size] */
   int num_requests, num_finished;
   bool begun;
-  tri_device_event added[2]; /* the additions that read each half of the scratch memory */
-  tri_device_event after;
+  tri_device_event added[2]; /* passed when the additions that read each half of the scratch memory are done */
+  tri_device_event after;    /* passed when the last additions are done */
 };
 
 static bool is_narrow(tri_dtype type) { return tri_dtype_wide(type) != type; }

@@ -10,17 +10,19 @@
 enum {
   BUFFER_BYTES = 256 * 1024,      /* size of a shared staging buffer; each rank has two */
   SLOT_BYTES = 8 * 1024,          /* smallest size of the part of a staging buffer for one rank of the node */
-  ROUND_BUDGET = 8 * 1024 * 1024, /* most bytes of partial sums that this rank sends in a round */
-  LARGEST_MESSAGE = 1024 * 1024,  /* larger messages are not faster, and cost memory */
+  ROUND_BUDGET = 8 * 1024 * 1024, /* most bytes of partial sums that a rank sends, or receives, in a round, unless
+                                     SMALLEST_MESSAGE makes them more */
+  LARGEST_MESSAGE = 1024 * 1024,  /* most bytes of a message: larger ones are not faster, and cost memory */
   SMALLEST_MESSAGE = 16 * 1024,
 };
 
 /* ---- nodes and owners -------------------------------------------------------------------------------------------- */
 
-/* The nodes of a group's ranks. nodes, locals: node of each rank, and its number on that node [size]. sizes: number of
- * ranks on each node [num_nodes]. */
+/* The nodes of a group's ranks. */
 typedef struct placement {
-  int *nodes, *locals, *sizes;
+  int *nodes,  /* [size]: node of each rank */
+      *locals, /* [size]: number of each rank on its node */
+      *sizes;  /* [num_nodes]: number of ranks on each node */
   int num_nodes;
 } placement;
 
@@ -114,7 +116,7 @@ static tri_status lay_out(tri_group_impl *group, const placement *where, int *co
   return group->num_nodes > 1 ? allocate_exchange(group, most_owned(where, group->size, counts)) : TRI_OK;
 }
 
-/* Gathers the nodes and local ranks of all ranks of the group. */
+/* Finds the node of every rank of the group and its number there, and fills the group's tables. */
 static tri_status find_places(tri_group_impl *group) {
   int *numbers = NULL;
   size_t size = (size_t)group->size;
@@ -146,7 +148,7 @@ static void free_tables(tri_group_impl *group) {
   for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) tri_free(tables[i]);
 }
 
-/* COLLECTIVE over the group. */
+/* COLLECTIVE over the group. Frees its MPI objects and the group itself. */
 static void free_handles(tri_group_impl *group) {
   tri_window_destroy(group);
   MPI_Comm *communicators[] = {&group->messages, &group->exchange, &group->node_comm};

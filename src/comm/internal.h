@@ -12,7 +12,7 @@
 
 enum { TRI_CACHE_LINE = 64 };
 
-/* Operations. tri_operation_name returns their names for messages. */
+/* Operations. */
 typedef enum tri_operation {
   TRI_ALL_REDUCE = 1,
   TRI_REDUCE_SCATTER,
@@ -28,16 +28,18 @@ typedef enum tri_operation {
   TRI_RECEIVE
 } tri_operation;
 
+/* Returns the name of an operation for messages; "nothing" for 0, "nothing known" for any other number. */
 const char *tri_operation_name(tri_operation operation);
 
 /* ---- memory shared by the ranks of a node (window.c, share.c) ---------------------------------------------------- */
 
 /* A rank's note to the other ranks of its node: the operation that it begins. */
 typedef struct tri_note {
-  uint64_t number, bytes;
-  uint32_t operation;
-  uint32_t segment; /* number of the segment (share.c) that has the rank's buffer; 0: the buffer is not shared */
-  uint64_t offset;  /* offset of the buffer in the segment */
+  uint64_t number,    /* number of the collective in its group, from 1 */
+      bytes;          /* size of the rank's buffer */
+  uint32_t operation; /* tri_operation */
+  uint32_t segment;   /* number of the segment (share.c) that has the rank's buffer; 0: the buffer is not shared */
+  uint64_t offset;    /* offset of the buffer in the segment */
 } tri_note;
 
 /* A rank's part of the shared window of its group (node_steps.c); only this rank writes it. */
@@ -58,17 +60,17 @@ void tri_window_destroy(tri_group_impl *group);
 /* LOCAL. Returns the bytes of this rank's part of the window. */
 size_t tri_window_bytes(const tri_group_impl *group);
 
-/* LOCAL. Returns the number of the segment that contains all of these bytes, and their offset in it. Returns 0 if they
- * are not in a segment that all ranks of the group on this node share. */
+/* LOCAL. Returns the number of the segment that contains memory[bytes], and sets *offset to its offset in the segment.
+ * Returns 0 if the memory is not in a segment that all ranks of the group on this node share. */
 uint32_t tri_share_find(const tri_group_impl *group, const void *memory, size_t bytes, uint64_t *offset);
-/* LOCAL. Returns the address, in this process, of that offset in the segment of local rank `local`, or NULL if this
- * process has not mapped it. */
+/* LOCAL. Returns the address, in this process, of a byte of the segment: of the part of the rank whose
+ * tri_comm_local_rank is `local`, at `offset`. Returns NULL if this process has not mapped that part. */
 const char *tri_share_look(uint32_t segment, uint64_t offset, int local);
-/* LOCAL. Call it before reading [at, at + bytes), at most a few MB; does nothing for this rank's own memory. Pages of
- * other ranks that this rank reads count as its own resident memory, too; when there are many of them, this function
- * removes them from the process. */
+/* LOCAL. Bounds the resident memory of this process before a read of [at, at + bytes), at most a few MB. Pages of other
+ * ranks that this rank reads count as its own resident memory, too; beyond 16 MiB this function removes them from the
+ * process. Does nothing for this rank's own memory. */
 void tri_share_looking(const char *at, size_t bytes);
-/* LOCAL. Unmaps all segments. */
+/* LOCAL. Unmaps the other ranks' parts of all segments, and forgets the segments. */
 void tri_share_close(void);
 
 /* The position of a walk over the elements that one rank of the node owns. */
@@ -112,10 +114,13 @@ struct tri_group_impl {
   const void **terms;    /* [max(num_local, num_nodes)]: addresses of the arrays to add */
   const char **theirs;   /* [num_local]: the ranks' buffers of the active request, if all are shared */
 
-  size_t round_bytes;                       /* bytes of each part that are sent to other nodes in a round */
-  char *send[2], *receive;                  /* buffers of partial sums: sent in even and in odd rounds; received */
-  tri_moving sums_moving, values_moving[2]; /* messages with partial sums; with values, in even and in odd rounds */
-  int64_t *begins;                          /* [size + 1]: the parts of a broadcast */
+  size_t round_bytes; /* most bytes of partial sums of one part in a round */
+  char *send[2], /* partial sums for other nodes, of even and of odd rounds: the parts that this rank owns, round_bytes
+                    apart */
+      *receive;  /* [num_nodes]: partial sums of this rank's part from each node, round_bytes apart */
+  tri_moving sums_moving, /* messages with partial sums */
+      values_moving[2];   /* messages with values of even and of odd rounds */
+  int64_t *begins;        /* [size + 1]: the parts of a broadcast */
 
   tri_request *first, *last; /* collectives in the order in which they were started; the first is the active one */
   tri_group_impl *next_busy; /* the next group in tri_job.busy, or in tri_job.retired */
@@ -143,14 +148,16 @@ typedef struct tri_node_pass {
   char *partials; /* destination of the sums, with the owned parts round_bytes apart; NULL: the sums go to `values` */
   int64_t round;  /* covers the elements [round * round_elements, (round + 1) * round_elements) of each part */
   tri_phase phase;
-  uint64_t noted_step;                          /* number of the step in which the ranks wrote their notes */
-  int64_t slot_elements, iteration, num_pieces; /* progress through the staging buffers (staging.c) */
+  uint64_t noted_step;   /* number of the step in which the ranks wrote their notes */
+  int64_t slot_elements, /* size of a slot of the staging buffers, in elements (staging.c) */
+      iteration,         /* number of the next iteration of staging.c, from 0 */
+      num_pieces;        /* number of pieces; 0: the pass has no work */
 } tri_node_pass;
 
 typedef enum tri_stage {
-  TRI_STAGE_PARTS,   /* an all-to-all (all_to_all.c)                                    */
+  TRI_STAGE_PARTS,   /* an all-to-all or a ring pass (all_to_all.c) */
   TRI_STAGE_AT_ONCE, /* inside a node, for few values: every rank adds all values in one step */
-  TRI_STAGE_NODE,    /* inside a node: one pass                                         */
+  TRI_STAGE_NODE,    /* inside a node: one pass */
   TRI_STAGE_REDUCE,  /* across nodes: this stage and the following ones, in order, for every round */
   TRI_STAGE_EXCHANGE,
   TRI_STAGE_ARRIVE,
@@ -160,7 +167,7 @@ typedef enum tri_stage {
 /* The events for which an all-to-all waits. */
 typedef enum tri_parts_phase {
   TRI_PARTS_MEET,    /* all ranks of the node have written where their parts are */
-  TRI_PARTS_LEAVE,   /* all ranks of the node have read them                     */
+  TRI_PARTS_LEAVE,   /* all ranks of the node have read the parts */
   TRI_PARTS_MESSAGES /* all messages are finished                                */
 } tri_parts_phase;
 
@@ -193,7 +200,8 @@ struct tri_request {
   int64_t round_elements, num_rounds, turn;
   tri_node_pass pass;
 
-  /* Members of an all-to-all or a ring pass, which sends `values`, whose parts are `begins`, and receives into `to`. */
+  /* Members of an all-to-all or a ring pass. The request sends `values`, whose parts are `begins`, and receives into
+   * `to`. */
   char *to;
   const int64_t *to_begins; /* [size + 1]; NULL: not an all-to-all or a ring pass */
   tri_parts_phase parts_phase;
@@ -207,8 +215,9 @@ struct tri_request {
   MPI_Request pieces[];         /* [num_pieces] */
 };
 
-/* LOCAL, as all functions below unless their comment differs. Returns the entry of the request for the flight recorder.
- */
+/* The functions below are LOCAL, unless their comments say COLLECTIVE. */
+
+/* Returns the entry of the request for the flight recorder. */
 tri_record tri_request_record(const tri_request *request);
 
 /* Advances a group's collectives as far as possible without waiting; sets *moved to true if anything happened. */
@@ -272,9 +281,11 @@ typedef struct tri_owned_span {
   int64_t length;
 } tri_owned_span;
 
-/* Sets *out to the next elements that local rank `local` owns, at most `room`. Returns false after the last ones. */
+/* Sets *out to the next contiguous elements that local rank `local` owns, at most `room`, and moves the walk past
+ * them. Returns false after the last ones, and if `room` is 0. */
 bool tri_owned_next(const tri_request *request, tri_owned_walk *walk, int local, int64_t room, tri_owned_span *out);
-/* Adds group->terms, the values of the node's ranks for a span. */
+/* Combines group->terms, the values of the node's ranks for a span, and writes the result to the pass's partial sums,
+ * or to the values if the pass has none. */
 void tri_node_pass_add(const tri_request *request, const tri_owned_span *span);
 /* Writes this rank's note of the next step: its operation and, with in_place, the position of its values. */
 void tri_node_pass_write_note(const tri_request *request, bool in_place);
@@ -284,10 +295,11 @@ tri_status tri_node_pass_check_notes(const tri_request *request);
 /* Ends this rank's next step: the other ranks may now read its note and buffer. */
 void tri_node_pass_publish(tri_group_impl *group);
 
+/* Sets the counts of pieces and the sizes of slots of a pass. */
+void tri_staged_begin(tri_request *request);
 /* The two implementations of a pass: copies through the staging buffers (staging.c), and reads of the others' buffers
  * in place (in_place.c). Each call does one step, after all ranks of the node have published the previous one, and
  * returns whether it was the last step of the pass. */
-void tri_staged_begin(tri_request *request);
 bool tri_staged_step(tri_request *request);
 bool tri_in_place_step(tri_request *request);
 
@@ -296,10 +308,10 @@ bool tri_in_place_step(tri_request *request);
 typedef struct tri_segment tri_segment;
 
 typedef struct tri_job {
-  bool joined;
+  bool joined; /* whether this process has initialised MPI */
   int rank, size, local_rank, local_size;
   bool crowded;     /* whether this node has more ranks than cores */
-  int *node_of;     /* [size]: the node of each rank of the job; a node's number is the lowest rank on it */
+  int *node_of;     /* [size]: node of each rank of the job, by its lowest rank; NULL when alone */
   MPI_Comm machine; /* the ranks on this machine, in the order of tri_comm_local_rank */
   tri_group world;
   tri_segment *shared;     /* list of segments (share.c) */
@@ -320,15 +332,17 @@ tri_job *tri_comm_job(void);
 tri_status tri_comm_lost(const char *format, ...) TRI_PRINTF(1, 2);
 /* Returns TRI_COMM, with the first failure's message, if there was a failure. */
 tri_status tri_comm_check(void);
-/* Records the failure of an MPI call; `call` is its text, `what` the group's name. */
+/* Records the failure of an MPI call, and returns TRI_COMM. `code` is MPI's error code, `call` the text of the call,
+ * `what` the group's name. */
 tri_status tri_comm_mpi_failed(int code, const char *call, const char *what);
+/* Evaluates an MPI call, and returns from the calling function with TRI_COMM if it fails. */
 #define TRI_MPI(what, call)                                                                                            \
   do {                                                                                                                 \
     int tri_mpi_code_ = (call);                                                                                        \
     if (tri_mpi_code_ != MPI_SUCCESS) return tri_comm_mpi_failed(tri_mpi_code_, #call, what);                          \
   } while (0)
 
-/* COLLECTIVE over `comm`. Takes ownership of `comm`, also on failure. */
+/* COLLECTIVE over `comm`, of several ranks. Creates their group. Takes ownership of `comm`, also on failure. */
 tri_status tri_group_create(MPI_Comm comm, const char *name, tri_group *out);
 /* COLLECTIVE over the job. Frees the MPI objects of the groups that were destroyed. */
 void tri_group_free_retired(void);

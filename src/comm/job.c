@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const double READER_WAIT_S = 2, OTHERS_WAIT_S = 3;
+static const double READER_WAIT_S = 2, /* longest wait for the reader of standard error */
+    OTHERS_WAIT_S = 3;                 /* wait for the rank whose failure is the cause */
 
 const char *tri_comm_library(void) {
 #define TEXT_(x) #x

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* LOCAL, also before a job is joined. Writes the first line of the library's version text to buffer, and returns
- * buffer. */
+/* LOCAL, also before a job is joined. Writes the first line of the library's version text to buffer, "" if MPI does not
+ * report it, and returns buffer. */
 char *tri_comm_library_loaded(char *buffer, size_t buffer_bytes);
 
 #endif

@@ -126,9 +126,9 @@ static inline void relax(void) {
 }
 
 typedef struct patience {
-  int64_t turns;          /* turns of the loop since the last progress */
-  double begin_s, idle_s; /* time of the first look at the clock in this wait (0: none yet), and since the last
-                             progress */
+  int64_t turns;  /* turns of the loop since the last progress */
+  double begin_s, /* time of the first look at the clock in this wait; 0: no look yet */
+      idle_s;     /* time of the first look since the last progress */
   bool yields;
   double sleep_s;         /* seconds of sleep in each turn; 0: no sleep */
   double longest_sleep_s; /* limit of sleep_s */

@@ -6,7 +6,8 @@ tri_record tri_request_record(const tri_request *request) {
   tri_record record = tri_record_make(request->is_message ? kinds[request->receives] : TRI_RECORD_COLLECTIVE,
                                       tri_operation_name(request->operation));
   record.group = request->group->name;
-  record.number = request->is_message ? request->ticket : request->number; /* 0: its own ticket */
+  /* A ticket of 0, before the recorder gives one, stands for the new record's own ticket. */
+  record.number = request->is_message ? request->ticket : request->number;
   record.bytes = (int64_t)request->bytes;
   record.background = request->background;
   if (request->is_message) {

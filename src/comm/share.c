@@ -21,11 +21,11 @@
 
 struct tri_segment {
   tri_segment *next;
-  uint32_t number; /* number of the segment, from 1 */
-  const void *given;
-  bool shared;
-  char *begin; /* address of this rank's pages */
-  size_t bytes;
+  uint32_t number;   /* number of the segment, from 1 */
+  const void *given; /* address that the caller of tri_comm_share passed */
+  bool shared;       /* whether all of these ranks have mapped the others' files */
+  char *begin;       /* address of this rank's pages */
+  size_t bytes;      /* size of these pages */
   struct view {
     const char *begin;
     size_t bytes;
@@ -34,7 +34,7 @@ struct tri_segment {
   } * views;           /* [local_size]: mappings of the files of the other ranks that share the segment */
 };
 
-enum { PIECE_BYTES = 1 << 22 };
+enum { PIECE_BYTES = 1 << 22 };                     /* bytes of pages that a thread replaces at a time */
 static const size_t MOST_LOOKED = (size_t)16 << 20; /* most bytes of others' memory that may be resident here */
 
 /* The label of a rank's file: sent to the other ranks, and stored in the file. */
@@ -62,8 +62,8 @@ static bool replace_piece(char *pages, size_t bytes, int file, off_t at) {
 }
 
 /* Replaces all pages of a segment in pieces: each thread copies one piece at a time, which bounds the memory of the
- * copies and puts the pages near the threads that will use them. If only some pages can be replaced, the memory still
- * works as before. */
+ * copies and puts the pages near the threads that will use them. Returns whether all are replaced; if only some are,
+ * the memory still works as before. */
 static bool replace_pages(const tri_segment *segment, int file) {
   int64_t pieces = (int64_t)(segment->bytes / PIECE_BYTES + (segment->bytes % PIECE_BYTES != 0));
   int64_t replaced = 0;

@@ -12,9 +12,9 @@
 #include "device/preference.h"
 #include "device/step_values.h"
 
-/* The completions in the whole sequences of a micro-batch. Those of a sequence are numbered from 0: 2 p and 2 p + 1 are
- * a pair. If the loss is of single completions, only one of the two exists: 2 p if the completion is desirable, 2 p + 1
- * if it is undesirable. */
+/* The completions in the whole sequences of a micro-batch. The completions of a sequence are numbered from 0: 2 p and 2
+ * p + 1 are a pair. If the loss is of single completions, only one of the two exists: 2 p if the completion is
+ * desirable, 2 p + 1 if it is undesirable. */
 typedef struct tri_completions {
   tri_preference_settings preference;
   int64_t sequences, tokens; /* sequences of a micro-batch; tokens of a sequence */
@@ -51,7 +51,8 @@ TRI_HOST_AND_GPU tri_completion_sums tri_completion_of(int32_t number, int64_t t
   return out;
 }
 
-/* Returns the loss of a pair, or of the single completion in its place, and its derivatives. */
+/* Returns the loss of a pair, or of the single completion in its place, and its derivatives; all 0 if the completion,
+ * or one of the pair, does not exist. */
 TRI_HOST_AND_GPU tri_preference_value tri_completions_value(const tri_preference_settings *preference,
                                                             const tri_completion_sums *chosen,
                                                             const tri_completion_sums *rejected) {

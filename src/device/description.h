@@ -102,7 +102,7 @@ typedef struct tri_attention {
   double scale;                 /* score = scale q k; usually 1 / sqrt(head_dim) */
   double soft_cap;              /* if not 0: score = soft_cap tanh(scale q k / soft_cap) */
   int64_t query_rows, key_rows; /* rows of q and out; rows of k and v */
-  int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides in elements                  */
+  int64_t q_row, q_head, k_row, k_head, v_row, v_head, out_row, out_head; /* strides in elements */
 
   /* Maximum number of slices of a list, and of queries and keys of a slice. A workspace for these numbers also serves a
    * call with fewer slices, and in the forward also a call with smaller slices. */
@@ -126,9 +126,10 @@ typedef struct tri_attention {
 /* Number of rows of a page of keys and values. */
 enum { TRI_PAGE_ROWS = 64 };
 
-/* Checks the numbers of a call. */
+/* Checks the numbers of a call; TRI_INTERNAL if they are not legal. */
 tri_status tri_attention_check(const tri_attention *call);
-/* Checks a list that the host can read. *live: the number of slices up to the last one that is not empty. */
+/* Checks a call and its list, slices[call->num_slices], which the host can read; TRI_INTERNAL if they are not legal.
+ * Sets *live to the number of slices up to the last one that is not empty. */
 tri_status tri_attention_slices_check(const tri_attention *call, const tri_attention_slice *slices, int64_t *live);
 
 typedef struct tri_device_description tri_device_description;

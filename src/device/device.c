@@ -168,7 +168,7 @@ static tri_status create(const tri_device_request *request, tri_device **out) {
   return status;
 }
 
-/* Creates the best device. If a GPU is visible but cannot be used, a line says so, because the user might not
+/* Creates the best device. If a GPU is visible but cannot be used, logs a warning, because the user might not
  * notice. */
 static tri_status create_best(const tri_device_request *request, tri_device **out) {
   tri_device_request gpu = *request, cpu = *request;

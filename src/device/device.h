@@ -35,9 +35,9 @@ typedef struct tri_device_info {
   int ordinal;                        /* index among the machine's devices of this kind */
   char place[TRI_DEVICE_PLACE_BYTES]; /* bus address, if the machine has several devices of this kind; else "" */
   char chip[TRI_DEVICE_CHIP_BYTES]; /* the driver's description, such as "sm_90a, 132 processors at 1.98 GHz"; or "" */
-  size_t memory_bytes;              /* bytes that can be allocated, as far as known, or as a run allows; 0: not known */
-  size_t total_bytes, taken_bytes;  /* bytes of the device's own memory; bytes of it that other processes use; 0:
-                                       no memory of its own */
+  size_t memory_bytes;              /* limit of the bytes that this process may allocate; 0: not known */
+  size_t total_bytes,               /* bytes of the device's own memory; 0: it has no memory of its own */
+      taken_bytes;                  /* bytes of that memory that other processes and the driver use */
   int sharers;      /* number of processes of this job that share the device, this one included; 1: also if not known */
   bool host_memory; /* whether device memory is host memory */
   bool host_access; /* whether the host may read and write device memory while no queue does */
@@ -90,12 +90,13 @@ struct tri_device {
   const tri_device_driver *driver;
   const tri_device_kernels *kernels;
   tri_device_description description;
-  tri_queue *queue;                       /* queue for the kernels of a step */
-  uint64_t num_queues;                    /* number of queues created so far */
-  size_t memory_bytes, memory_peak_bytes; /* bytes that are allocated through tri_device_memory_create; their
-                                             maximum so far */
-  size_t host_bytes, host_peak_bytes;     /* the same numbers for tri_device_host_create */
-  void *state;                            /* private to the kind of device */
+  tri_queue *queue;      /* queue for the kernels of a step */
+  uint64_t num_queues;   /* number of queues created so far */
+  size_t memory_bytes,   /* bytes that are allocated through tri_device_memory_create */
+      memory_peak_bytes; /* maximum of memory_bytes so far */
+  size_t host_bytes,     /* bytes that are allocated through tri_device_host_create */
+      host_peak_bytes;   /* maximum of host_bytes so far */
+  void *state;           /* private to the kind of device */
 };
 
 /* The device that a process requests. Ranks of a job use engine/rank_device.h. */
@@ -114,12 +115,13 @@ void tri_device_destroy(tri_device *device);
 
 /* LOCAL. Checks the name of a device and its options, without looking at the machine. */
 tri_status tri_device_check_name(const char *name);
-/* LOCAL. Checks that a device of this name supports these activations, without creating it. */
+/* LOCAL. Checks that a device of this name supports these activations, without creating it; TRI_BAD_CONFIG if not. An
+ * unknown name is accepted here: tri_device_check_name refuses it. */
 tri_status tri_device_check_type(const char *name, tri_dtype activations);
 
-/* LOCAL. Sets memory_bytes to an equal share of the free memory, since `sharers` processes use this device. All of
- * these must have created the device, and must not allocate memory at the same time. Does nothing if the device has no
- * memory of its own. */
+/* LOCAL. Sets info.sharers. If the device has memory of its own, also sets info.memory_bytes to the bytes that this
+ * process has allocated and an equal share of the free memory, since `sharers` processes use this device. All of these
+ * must have created the device, and must not allocate memory at the same time. */
 tri_status tri_device_share(tri_device *device, int sharers);
 
 /* Writes a description to `text`, such as "NVIDIA H200 (GPU 0 at 0000:81:00.0)" or "cpu avx512 with 8 threads". Returns
@@ -141,8 +143,8 @@ void tri_device_memory_destroy(tri_device *device, void *memory, size_t bytes);
 tri_status tri_device_host_create(tri_device *device, size_t bytes, void **out);
 void tri_device_host_destroy(tri_device *device, void *memory, size_t bytes);
 
-/* LOCAL. Checks that the device supports training with these activations; the error message names the supported
- * ones. */
+/* LOCAL. Checks that the device supports training with these activations; else TRI_UNSUPPORTED, with a message that
+ * names the supported ones. */
 tri_status tri_device_supports(const tri_device *device, tri_dtype activations);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct tri_dropout {
   int64_t row_elements;    /* elements of the whole row; 0: the same as width */
 } tri_dropout;
 
-/* For kernels: return the distance of two rows in the indices; and whether the elements of a call have consecutive
+/* Return, for kernels, the distance of two rows in the indices; and whether the elements of a call have consecutive
  * indices. */
 TRI_HOST_AND_GPU int64_t tri_dropout_row(const tri_dropout *options) {
   return options->row_elements == 0 ? options->width : options->row_elements;
@@ -27,7 +27,8 @@ TRI_HOST_AND_GPU int tri_dropout_is_flat(const tri_dropout *options, const int32
   return rows == 0 && (options->row_elements == 0 || options->row_elements == options->width);
 }
 
-/* For kernels: returns the random stream of a dropout, and the index in it of the call's first element. */
+/* Returns, for kernels, the random stream of a dropout, and sets *first to the index in it of the call's first
+ * element. */
 TRI_HOST_AND_GPU tri_random_key tri_dropout_stream(const tri_dropout *options, const tri_step_values *values,
                                                    uint64_t *first) {
   *first = (uint64_t)values->first_sample * (uint64_t)options->sample_elements + (uint64_t)options->first;

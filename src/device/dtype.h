@@ -32,7 +32,7 @@ static inline tri_dtype tri_dtype_wide(tri_dtype activations) {
   return TRI_FP32;
 }
 
-/* Returns element i of an array of a wide type. */
+/* Returns element i of an array of a wide type; 0 for other types. */
 static inline double tri_wide_get(tri_dtype wide, const void *values, int64_t i) {
   switch (wide) {
     case TRI_FP64: return ((const double *)values)[i];
@@ -43,6 +43,7 @@ static inline double tri_wide_get(tri_dtype wide, const void *values, int64_t i)
   return 0;
 }
 
+/* Sets element i of an array of a wide type; does nothing for other types. */
 static inline void tri_wide_set(tri_dtype wide, void *values, int64_t i, double value) {
   switch (wide) {
     case TRI_FP64: ((double *)values)[i] = value; return;
@@ -52,8 +53,8 @@ static inline void tri_wide_set(tri_dtype wide, void *values, int64_t i, double 
   }
 }
 
-/* Rounds to odd: if fp32 cannot represent the value, the last bit is set, so that a second rounding to a narrower type
- * gives the same result as rounding the value once. */
+/* Returns the value in fp32, rounded to odd: if fp32 cannot represent the value, the last bit is set, so that a second
+ * rounding to a narrower type gives the same result as rounding the value once. */
 static inline float tri_float_to_odd(double value) {
   float nearest = (float)value;
   uint32_t bits;

@@ -18,8 +18,8 @@
 enum { TRI_EXACT_SUM_LIMBS = 68 };
 
 typedef struct tri_exact_sum {
-  int64_t limbs[TRI_EXACT_SUM_LIMBS]; /* limb i counts units of 2^(32 i - 1088)                            */
-  int64_t not_finite;                 /* number of infinite or NaN terms: the sum is then NaN              */
+  int64_t limbs[TRI_EXACT_SUM_LIMBS]; /* limb i counts units of 2^(32 i - 1088) */
+  int64_t not_finite;                 /* number of infinite or NaN terms; if not 0, the sum is NaN */
   int64_t pending;                    /* number of terms since carries were propagated */
 } tri_exact_sum;
 
@@ -83,9 +83,10 @@ TRI_HOST_AND_GPU void tri_exact_term_add(tri_exact_sum *sum, double value) {
   if (++sum->pending == TRI_EXACT_MOST_PENDING) tri_exact_carry(sum);
 }
 
-/* Returns the sum as a double, with at most one rounding in the last bits; NaN if a term was not finite. After the
- * carries only the top limb has the sign, and each of the others has 32 bits of the magnitude. Limbs are added from the
- * lowest one up, so the first additions affect at most the last bit. *sum may not be used afterwards. */
+/* Returns the sum as a double, with an error of less than one unit in the last place; NaN if a term was not finite.
+ * After the carries only the top limb has the sign, and each of the others has 32 bits of the magnitude. Limbs are
+ * added from the lowest one up, so the first additions affect at most the last bit. Changes *sum, which may not be used
+ * afterwards. */
 TRI_HOST_AND_GPU double tri_exact_value(tri_exact_sum *sum) {
   double value = 0;
   if (sum->not_finite > 0) return nan("");
@@ -110,7 +111,7 @@ static inline void tri_exact_sum_add(tri_exact_sum *sum, double value) { tri_exa
 /* Propagates carries, so that the limbs of up to 2^30 ranks can be added. */
 static inline void tri_exact_sum_normalise(tri_exact_sum *sum) { tri_exact_carry(sum); }
 
-/* Returns the sum as a double, with at most one rounding in the last bits; NaN if a term was not finite. */
+/* Returns the same as tri_exact_value; *sum may be used afterwards. */
 static inline double tri_exact_sum_value(tri_exact_sum *sum) {
   if (sum->not_finite == 0) tri_exact_carry(sum);
   tri_exact_sum scratch = *sum;

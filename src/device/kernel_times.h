@@ -29,13 +29,14 @@ typedef struct tri_kernel_times tri_kernel_times;
 tri_status tri_kernel_times_create(tri_device *device, tri_kernel_times **out);
 void tri_kernel_times_destroy(tri_kernel_times *times);
 
-/* Begin and pause. Only calls on the device's own queue, device->queue, are measured. No other thread may use the
- * device's kernels meanwhile. */
+/* Begin a measurement, or continue it, and pause it. Only calls on the device's own queue, device->queue, are measured.
+ * No other thread may use the device's kernels meanwhile. */
 void tri_kernel_times_begin(tri_kernel_times *times);
 void tri_kernel_times_pause(tri_kernel_times *times);
 
-/* Returns the times so far, [*count], in no particular order; valid until the next begin. If there are too many
- * different shapes, calls of further shapes are added up in one entry for each kernel, without an operation. */
+/* Returns the times so far, [*count], in no particular order; they are valid until the next tri_kernel_times_begin. If
+ * there are too many different shapes, calls of further shapes are added up in one entry for each kernel, without an
+ * operation. */
 const tri_kernel_time *tri_kernel_times_list(const tri_kernel_times *times, int64_t *count);
 
 /* Return whether two GEMMs have the same shape, types and layout, and, for qsort, their order by these: 0 for the same.

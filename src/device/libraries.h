@@ -8,7 +8,7 @@
 /* Writes the version of the loaded oneDNN, "2.6.3", which may differ from the one it was compiled with. Returns
  * buffer. */
 char *tri_device_onednn_version(char *buffer, size_t buffer_bytes);
-/* Returns the threads that this oneDNN uses: "OpenMP", "oneTBB", "no threads". */
+/* Returns the threads that the oneDNN of the build uses: "OpenMP", "oneTBB", "a thread pool" or "no threads". */
 const char *tri_device_onednn_threads(void);
 
 /* Returns the name of kind `index` of this program, from 0; NULL after the last. */

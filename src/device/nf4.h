@@ -4,8 +4,8 @@
  * The codes 0 .. 15 are numbers in ascending order, -1 and 0 (code 7) and 1 among them: quantiles of the normal
  * distribution, to the digits that bitsandbytes publishes.
  *
- * The layout of weights in 4 bits (kernels.h, quantise_nf4) is QLoRA's NF4 with double quantisation. Its parts have the
- * same bytes as those of bitsandbytes:
+ * The layout of weights in 4 bits (kernels.def, quantise_nf4) is QLoRA's NF4 with double quantisation. Its parts have
+ * the same bytes as those of bitsandbytes:
  *
  * - codes (`weight` of bitsandbytes): two elements in a byte, the first in the upper half, in blocks of 64 elements;
  *   the last block is padded with zeros (code 7);
@@ -104,8 +104,8 @@ TRI_HOST_AND_GPU float tri_nf4_number(int32_t code) {
   return numbers[code];
 }
 
-/* Returns the middle between a code (at most 14) and the next. Numbers above it round to the next code; a number that
- * equals it does not. */
+/* Returns the middle between the numbers of a code (at most 14) and of the next code. A number above the middle rounds
+ * to the next code; a number that equals the middle does not. */
 TRI_HOST_AND_GPU float tri_nf4_middle(int32_t code) { return (tri_nf4_number(code) + tri_nf4_number(code + 1)) * 0.5f; }
 
 /* Returns the factor of a block's elements, from its largest magnitude; a block of zeros stays zero. */
@@ -122,7 +122,7 @@ enum { TRI_NF4_BLOCK = TRI_NF4_BLOCK_ELEMENTS, TRI_NF4_BLOCK_BYTES = 32, TRI_NF4
 
 typedef struct tri_nf4_layout {
   int64_t blocks;                 /* number of blocks */
-  size_t largest, scales, offset; /* offset of each part, in bytes; the codes begin at 0 */
+  size_t largest, scales, offset; /* offsets of these parts, in bytes; the codes begin at 0 */
   size_t bytes;                   /* bytes of all parts */
 } tri_nf4_layout;
 

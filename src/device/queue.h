@@ -13,7 +13,7 @@
 typedef struct tri_origin {
   const char *name; /* a string constant; NULL: not set yet */
   const char *pass; /* a string constant, or NULL */
-  int64_t index;    /* index of the call; -1: none */
+  int64_t index;    /* index of the call; -1: the work is not of a call of a list */
 } tri_origin;
 
 struct tri_queue {
@@ -51,7 +51,7 @@ tri_status tri_device_event_wait(const tri_device_event *event);
 /* Returns whether the event is passed, without waiting. After an error it counts as passed; tri_device_event_wait
  * returns the error. */
 bool tri_device_event_passed(const tri_device_event *event);
-/* Waits for all queued work. */
+/* Waits for all queued work; returns its error. */
 tri_status tri_queue_finish(tri_queue *queue);
 /* Waits for all queued work before memory is released after a failure. Errors are not reported, and this thread's error
  * message is kept. */
@@ -72,6 +72,7 @@ typedef struct tri_copy {
   size_t rows, row_bytes, to_stride, from_stride;
 } tri_copy;
 
+/* Queues a copy; without rows or bytes, does nothing. */
 tri_status tri_queue_copy(tri_queue *queue, const tri_copy *copy);
 
 /* Queue a copy of contiguous bytes: tri_queue_upload from the host, tri_queue_download to the host, tri_queue_move

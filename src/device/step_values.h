@@ -15,9 +15,9 @@ typedef struct tri_step_values {
   double segment_scale;  /* multiplies the losses of completions: 1 / pairs, or completions, of the global batch */
   double kl;             /* for losses of completions: KL divergence from the reference on the global batch */
   double token_scale;    /* for losses of routers: 1 / tokens of the global batch without padding */
-  double sequence_scale; /* for losses of routers: 1 / sequences of the global batch           */
+  double sequence_scale; /* for losses of routers: 1 / sequences of the global batch */
   double average;        /* schedule-free optimizers: weight of the newest point in the average */
-  int64_t update;        /* number of the update from 1; bias corrections are 1 - beta^update  */
+  int64_t update;        /* number of the update from 1; bias corrections are 1 - beta^update */
   int64_t step;          /* number of the step in the run, for random numbers */
   int64_t first_sample;  /* number of the step's first sequence over all ranks, for random numbers */
   uint64_t seed;

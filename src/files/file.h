@@ -11,7 +11,8 @@
 enum { TRI_PATH_BYTES = 4096 };
 
 /* Reads a whole file into a new buffer, with a NUL after it (not counted). Fails with TRI_BAD_FILE if the file is
- * larger than limit_bytes; the size of a plain file is checked before it is read. Release *out with tri_free. */
+ * larger than limit_bytes; the size of a plain file is checked before it is read. out_bytes may be NULL. Release *out
+ * with tri_free. */
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
 
 /* Reads a file as tri_file_read does, but only a plain file, since a pipe could block forever; fails with TRI_BAD_FILE
@@ -48,7 +49,7 @@ bool tri_file_find_below(const char *root, const char *relative, struct stat *ou
  * folder, a device, a pipe or a socket. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
 
-/* Flushes the directory of a file (fsync). */
+/* Flushes the folder that contains `path` (fsync). */
 tri_status tri_file_sync_folder(const char *path);
 
 /* Replaces a file as tri_file_replace does, with text that is written piece by piece. After a failure later
@@ -57,14 +58,17 @@ tri_status tri_file_sync_folder(const char *path);
  * writer in any case. */
 typedef struct tri_file_writer tri_file_writer;
 tri_status tri_file_writer_open(const char *path, tri_file_writer **out);
+/* Appends formatted text. A text of 64 KiB or more is TRI_INTERNAL. */
 void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) TRI_PRINTF(2, 3);
-/* Appends bytes [first, end) of a plain file at `path`. */
+/* Appends bytes [first, end) of a plain file at `path`. If that file cannot be opened, the failure is only returned:
+ * the caller passes it to tri_file_writer_close. */
 tri_status tri_file_writer_copy(tri_file_writer *writer, const char *path, int64_t first, int64_t end);
+/* Returns the first failure of a write so far. */
 tri_status tri_file_writer_status(const tri_file_writer *writer);
 tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status);
 
-/* LOCAL. Creates a file for writing under a name that other users could guess: an existing link, or file of a dead
- * process, is removed, and links are never followed. The caller closes *file. */
+/* LOCAL. Creates a file for writing under a name that other users could guess: an existing file or link of that name is
+ * removed, and links are never followed. The caller closes *file. */
 tri_status tri_file_create(const char *path, int *file);
 
 /* LOCAL. Returns whether `path` is a link that another user may have made: it belongs to another user (not root), or
@@ -78,16 +82,16 @@ bool tri_path_is_directory(const char *path);
 /* Creates a directory and the missing directories above it. It is not an error if the directory exists. */
 tri_status tri_directory_create(const char *path);
 
-/* LOCAL. Creates one directory with mode 0700 in a folder to which others may write. An existing directory is used if
- * it belongs to this user, is not a link, and no other user may write to it; otherwise fails with TRI_IO_FAILED, which
- * names the owner. */
+/* LOCAL. Creates one directory with mode 0700 in a folder to which others may write. An existing directory is used, and
+ * gets that mode, if it belongs to this user, is not a link, and no other user may write to it; otherwise fails with
+ * TRI_IO_FAILED, which names the owner. */
 tri_status tri_directory_create_private(const char *path);
 /* Flushes a directory (fsync), so that created and renamed names in it survive a crash. */
 tri_status tri_directory_sync(const char *path);
 /* Removes a directory with all its contents. It is not an error if the directory does not exist. */
 tri_status tri_directory_remove(const char *path);
 
-/* Writes "DIRECTORY/NAME"; fails with TRI_BAD_USAGE if that is too long for `out`. */
+/* Writes "DIRECTORY/NAME", or NAME if `directory` is ""; fails with TRI_BAD_USAGE if that is too long for `out`. */
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
 /* Writes `path` followed by `ending`; fails in the same way if it is too long. */
 tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);

@@ -23,12 +23,13 @@ const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes);
  * not opened. */
 const tri_file_kind *tri_file_kind_find(const char *path);
 
-/* LOCAL. Writes the kind's advice, with the path instead of the word FILE. Returns out. */
+/* LOCAL. Writes the kind's advice, with the path instead of the word FILE unless a shell or Python interprets
+ * characters of the path. Returns out. */
 enum { TRI_ADVICE_BYTES = 8192 };
 const char *tri_file_kind_advice(const tri_file_kind *kind, const char *path, char out[TRI_ADVICE_BYTES]);
 /* Returns whether a file is a table by its name: .csv or .tsv. */
 bool tri_table_is_named(const char *path);
-/* LOCAL. Writes the command that converts a table to JSON lines, by its name: .csv, .tsv or .parquet. */
+/* LOCAL. Writes the command that converts a table to JSON lines, by its name: .csv, .tsv or .parquet. Returns out. */
 const char *tri_table_advice(const char *path, char out[TRI_ADVICE_BYTES]);
 
 /* Advice about bytes that are not UTF-8, for the end of a message. */

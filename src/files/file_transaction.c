@@ -143,7 +143,8 @@ static tri_status fail_list(const char *list) {
  * refused. */
 static bool is_complete(const bool members[NUM_NAMES]) {
   bool train = members[0] && members[1] && members[2], tokenizer = members[6];
-  bool masks = !members[8] || (members[3] && members[7]); /* masks of all corpora, or of none */
+  /* A mask of the validation corpus needs that corpus, and a mask of the training corpus. */
+  bool masks = !members[8] || (members[3] && members[7]);
   return train && tokenizer && masks && members[3] == members[4] && members[4] == members[5];
 }
 

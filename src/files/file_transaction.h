@@ -29,15 +29,17 @@ tri_status tri_file_transaction_begin(const char *folder, tri_file_transaction *
 /* Returns the folder for the new files. Only files with a name of tri_file_transaction_names are members. */
 const char *tri_file_transaction_folder(const tri_file_transaction *generation);
 
-/* Replaces the old generation. All members must be on the disk. */
+/* Replaces the old generation. All members must be on the disk. After a failure the old generation is kept, or, if
+ * members were moved already, the next process that uses FOLDER finishes the moves. */
 tri_status tri_file_transaction_commit(tri_file_transaction *generation);
 
-/* Removes files that were not committed, and FOLDER if tri_file_transaction_begin made it and it is empty. */
+/* Removes files that were not committed, releases the lock, and removes FOLDER if tri_file_transaction_begin made it
+ * and it is empty. NULL is ignored. */
 void tri_file_transaction_destroy(tri_file_transaction *generation);
 
-/* For readers: finishes the moves of a generation in FOLDER whose writer was killed. If that is impossible (a read-only
- * file system), FOLDER has files of two generations, and the error message has advice. Several processes may call this
- * at once. */
+/* Finishes, for a reader, the moves of a generation in FOLDER whose writer was killed. If that is impossible (a
+ * read-only file system), FOLDER has files of two generations, and the error message has advice. A writer that is
+ * moving files is awaited, 30 s at most; then fails with TRI_BAD_FILE. Several processes may call this at once. */
 tri_status tri_file_transaction_finish(const char *folder);
 
 /* Does the same for the folder of `path`, if its last part is a member's name followed by `suffix`. */

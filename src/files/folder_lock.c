@@ -9,8 +9,8 @@
  *   mark 5d41402abc4b2a76   unique mark of this lock
  *
  * The file is written under a temporary name and linked to LOCK, so that it is complete or absent, also on NFS, and two
- * processes cannot both create it. To take over a lock, a process renames LOCK first and then reads it: if that is
- * not the lock that was judged dead, the file is linked back. */
+ * processes cannot both create it. To take over a lock, a process renames LOCK first and then reads it: if that is not
+ * the lock that was judged dead, the file is linked back. */
 #include "files/folder_lock.h"
 
 #include "base/clock.h"
@@ -39,14 +39,14 @@
 
 #define LOCK_NAME "LOCK"
 
-static const double beat_s = 5, silence_s = 60; /* beat_s: seconds between touches; silence_s: seconds without a touch
-                                                   after which an owner is dead */
-static const double left_s =
-    600; /* as silence_s, in seconds, for tri_folder_lock_is_left, which looks only once: clocks of hosts may differ */
-static const double dying_s = 10; /* seconds that a process of this host may take to exit */
-static const double look_here_s = 0.1,
-                    look_elsewhere_s =
-                        1; /* seconds between looks at an owner on this host, and at one on another host */
+static const double beat_s = 5, /* seconds between touches */
+    silence_s = 60;             /* seconds without a touch after which an owner is dead */
+/* Seconds without a touch after which tri_folder_lock_is_left judges an owner dead. It looks only once, and clocks of
+ * hosts may differ. */
+static const double left_s = 600;
+static const double dying_s = 10;      /* seconds that a process of this host may take to exit */
+static const double look_here_s = 0.1, /* seconds between looks at an owner on this host */
+    look_elsewhere_s = 1;              /* seconds between looks at an owner on another host */
 
 enum { NOT_PLAIN = -1 }; /* a result of try_lock that is not a value of errno */
 enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = TRI_IDENTITY_WORD_BYTES, MARK_BYTES = TRI_UNIQUE_BYTES };
@@ -136,8 +136,9 @@ static void parse_owner(const char *text, owner *out) {
   }
 }
 
-/* Reads the lock at `path` and the time of its last touch; returns the errno of a failure. Opening makes a network file
- * system ask its server. Others may write to the folder, so links are not followed and pipes not awaited. */
+/* Reads the lock at `path` and the time of its last touch; returns 0, NOT_PLAIN, or the errno of a failure. Opening
+ * makes a network file system ask its server. Others may write to the folder, so links are not followed and pipes not
+ * awaited. */
 static int try_lock(const char *path, owner *out, struct timespec *touched) {
   char text[TEXT_BYTES];
   struct stat facts = {0};
@@ -154,7 +155,7 @@ static int try_lock(const char *path, owner *out, struct timespec *touched) {
   return 0;
 }
 
-/* As try_lock, with an error message; *there is false if there is no lock. */
+/* Reads a lock as try_lock does, but fails with a message; *there is false if the file does not exist. */
 static tri_status read_lock(const char *path, owner *out, struct timespec *touched, bool *there) {
   int reason = try_lock(path, out, touched);
   *there = reason == 0;
@@ -300,8 +301,10 @@ static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
 typedef struct watch {
   char mark[MARK_BYTES];
   struct timespec touched;
-  double since_s, pause_s; /* since_s: time of the first look, on tri_clock_s; pause_s: seconds before the next look */
-  bool begun, said;        /* begun: there was a first look; said: the wait has been logged */
+  double since_s, /* time of the first look, on tri_clock_s */
+      pause_s;    /* seconds before the next look */
+  bool begun,     /* whether there was a first look */
+      said;       /* whether the wait has been logged */
 } watch;
 
 /* Judges whether the owner is alive or dead; sets neither *alive nor *dead while that is unknown. */

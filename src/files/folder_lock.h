@@ -5,7 +5,7 @@
  *
  *  - An owner on this host is looked up: a process with the owner's number and start is alive, even if stopped.
  *  - An owner on another host touches LOCK every few seconds. It is dead after a minute without a touch, by the clock
- * of the file system, which is the only clock that both hosts share.
+ *    of the file system, which is the only clock that both hosts share.
  *  - An owner of an earlier start of the same batch job is dead: the batch system (or `-n`) has ended it.
  *
  * A dead owner's lock is taken over, with a line in the log. An owner that was only disconnected finds its lock taken
@@ -23,9 +23,9 @@ typedef struct tri_folder_lock tri_folder_lock;
  * program that restarts it. The job ids of Slurm, PBS, LSF and Flux are used as well. */
 #define TRI_JOB_VARIABLE "TRIREME_JOB"
 
-/* LOCAL. Takes the lock of an existing folder. Fails with TRI_BUSY, which names the owner, if the owner is
- * alive; an owner on this host first has ten seconds to end. A lock of another host is watched, for a minute at most,
- * until its owner touches it or counts as dead. Release with
+/* LOCAL. Takes the lock of an existing folder. Fails with TRI_BUSY, which names the owner, if the owner is alive; an
+ * owner on this host first has ten seconds to end. A lock of another host is watched, for a minute at most, until its
+ * owner touches it or counts as dead. A thread of this process then touches the lock every five seconds. Release with
  * tri_folder_lock_release. */
 tri_status tri_folder_lock_acquire(const char *folder, tri_folder_lock **out);
 

@@ -5,13 +5,13 @@
 
 #include "files/file.h"
 
-/* Copies `path` with a leading `~` replaced by HOME, also after a tokenizer's `gpt2:`. Anything else (a path without
- * `~`, the name of a preset) is copied unchanged. Returns NULL on success; after a failure returns `fault` with the
- * reason: "`~/x` is in the home folder, but HOME is not set; ...". `~USER/` is such a failure. */
+/* Copies `path` with the `~` of a leading `~/` replaced by HOME, also after a tokenizer's `gpt2:`. Anything else (a
+ * path without `~`, the name of a preset) is copied unchanged. Returns NULL on success; after a failure returns `fault`
+ * with the reason: "`~/x` is in the home folder, but HOME is not set; ...". `~USER/` is such a failure. */
 enum { TRI_HOME_FAULT_BYTES = 512 };
 const char *tri_home_path(const char *path, char out[TRI_PATH_BYTES], char fault[TRI_HOME_FAULT_BYTES]);
 
-/* Returns whether tri_home_path would change `path`, or would fail. */
+/* Returns whether `path` begins with `~/` or `~USER/`: tri_home_path would change it, or fail. */
 bool tri_home_begins(const char *path);
 
 #endif

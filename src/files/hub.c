@@ -13,14 +13,13 @@
 enum { MOST_PART = 96, MOST_REVISION = 256, MOST_DEPTH = 8 };
 
 typedef struct hub_name {
-  char organisation[MOST_PART + 1], name[MOST_PART + 1],
-      revision[MOST_REVISION + 1]; /* revision: "" if the name has none */
+  char organisation[MOST_PART + 1], name[MOST_PART + 1], revision[MOST_REVISION + 1]; /* the part after @, or "" */
 } hub_name;
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
 /* Returns the length of a part of a name by the hub's rule: letters, digits, `.`, `_` and `-`, at most 96, beginning
- * and ending with a letter or digit. */
+ * and ending with a letter or digit; 0 if the text does not begin with such a part. */
 static size_t part_length(const char *text) {
   size_t length = 0;
   while (isalnum((unsigned char)text[length]) || (text[length] != '\0' && strchr("._-", text[length]) != NULL))

@@ -2,10 +2,9 @@
  * Nothing is downloaded.
  *
  * The cache is $HF_HUB_CACHE, else $HUGGINGFACE_HUB_CACHE, else $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub,
- * else
- * ~/.cache/huggingface/hub. A model is the folder models--ORG--NAME in it, with refs/REVISION (a file with a commit;
- * REVISION is main unless given), snapshots/COMMIT and blobs/: the files of a snapshot are links to blobs. Source:
- * huggingface_hub's guide "Understand caching". */
+ * else ~/.cache/huggingface/hub. A model is the folder models--ORG--NAME in it, with refs/REVISION (a file with a
+ * commit; REVISION is main unless given), snapshots/COMMIT and blobs/: the files of a snapshot are links to blobs.
+ * Source: huggingface_hub's guide "Understand caching". */
 #ifndef TRI_FILES_HUB_H
 #define TRI_FILES_HUB_H
 
@@ -18,7 +17,7 @@
 tri_status tri_hub_resolve(const char *given, char path[TRI_PATH_BYTES]);
 
 /* LOCAL. Replaces name[TRI_PATH_BYTES] by ORG/NAME@COMMIT if tri_hub_resolve would find the model in the cache. Sets
- * *pinned to whether the name was replaced. */
+ * *pinned to whether the name was replaced. Fails as tri_hub_resolve does. */
 tri_status tri_hub_pin(char *name, bool *pinned);
 
 /* Returns whether two names are names of the same model, whatever their revisions. */

@@ -43,14 +43,16 @@ tri_status tri_reader_size(const tri_json_reader *from, const char *key, int64_t
 tri_status tri_reader_size_or_null(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
 /* Reads an integer of at least 0. */
 tri_status tri_reader_count(const tri_json_reader *from, const char *key, int64_t fallback, int64_t *out);
+/* Reads a number. */
 tri_status tri_reader_number(const tri_json_reader *from, const char *key, double fallback, double *out);
-/* Reads a number above 0. */
+/* Reads a number above 0; the fallback must be above 0, too. */
 tri_status tri_reader_positive(const tri_json_reader *from, const char *key, double fallback, double *out);
 
 tri_status tri_reader_bool(const tri_json_reader *from, const char *key, bool fallback, bool *out);
+/* Reads a string, which belongs to the object. */
 tri_status tri_reader_word(const tri_json_reader *from, const char *key, const char *fallback, const char **out);
 
-/* Fails with the message "PATH: `KEY` is 3, but should be WANTED". */
+/* Fails with TRI_BAD_FILE and the message "PATH: `KEY` is 3, but should be WANTED". */
 tri_status tri_reader_wrong(const tri_json_reader *from, const char *key, const char *wanted);
 
 #endif

@@ -18,7 +18,8 @@ struct tri_lines {
   size_t room, begin, end; /* room includes a byte for a NUL */
   size_t looked;           /* bytes from `begin` on that were searched and have no newline */
   bool ended;              /* the end of the file was reached */
-  int64_t number, at;      /* number: lines returned so far; at: offset of `begin` in the file */
+  int64_t number,          /* lines returned so far */
+      at;                  /* offset of `begin` in the file */
 };
 
 tri_status tri_lines_of(int file, const char *name, size_t longest, tri_lines **out) {

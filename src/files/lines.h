@@ -22,15 +22,16 @@ typedef struct tri_line {
 
 /* Opens a plain file (tri_file_open_plain) whose lines may have up to `longest` bytes. Close with tri_lines_close. */
 tri_status tri_lines_open(const char *path, size_t longest, tri_lines **out);
-/* Opens a reader for an open file of any kind, which tri_lines_close closes; `name` is for messages and is copied. */
+/* Makes a reader for an open file of any kind. It owns the file: tri_lines_close, or a failure of this function, closes
+ * it. `name` is for messages and is copied. */
 tri_status tri_lines_of(int file, const char *name, size_t longest, tri_lines **out);
 void tri_lines_close(tri_lines *lines);
 
 /* Reads the next line. *there is false if the file has no further line. Fails with TRI_BAD_FILE, with the number of the
  * line, if the line is too long. */
 tri_status tri_lines_next(tri_lines *lines, tri_line *line, bool *there);
-/* Reads the next line as tri_lines_next does, but a line that is too long is not a failure: `text` is its begin, and
- * `too_long` is set. For files whose other lines are still useful after a bad one. */
+/* Reads the next line as tri_lines_next does, but a line that is too long is not a failure: `text` is its beginning,
+ * and `too_long` is set. For files whose other lines are still useful after a bad one. */
 tri_status tri_lines_next_any(tri_lines *lines, tri_line *line, bool *there);
 
 #endif

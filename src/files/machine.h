@@ -18,7 +18,8 @@ typedef struct tri_machine {
   int64_t numa_nodes;                  /* NUMA nodes with memory; at least 1 */
   int64_t memory_bytes;                /* memory of the machine */
   int64_t memory_limit_bytes;          /* limit of the process's control group; 0: no limit */
-  int64_t huge_page_bytes, huge_pages; /* size of a huge page; number of pages that the administrator reserved */
+  int64_t huge_page_bytes,             /* size of a huge page */
+      huge_pages;                      /* number of huge pages that the administrator reserved */
   char transparent_huge_pages[16];     /* "always", "madvise", "never"; "" if unknown */
 } tri_machine;
 

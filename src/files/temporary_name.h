@@ -8,8 +8,10 @@
 
 #include "files/file.h"
 
-/* LOCAL. Removes temporary files of `path` whose writers, on this host, have ended, and returns the temporary name for
- * this process. No other file is removed. Fails with TRI_BAD_USAGE if the path is too long. */
+/* LOCAL. Removes temporary files of `path` whose writers, on this host, have ended, and writes the temporary name for
+ * this process to `out`. A writer that cannot be looked up counts as ended 24 hours after its last write. A file
+ * NAME.tmp.PID of an earlier version is removed if this host has no process PID. No other file is removed. Fails with
+ * TRI_BAD_USAGE if the path is too long. */
 tri_status tri_temporary_name(const char *path, char out[TRI_PATH_BYTES]);
 
 /* LOCAL. Removes the temporary files that tri_temporary_name would remove, without returning a name. */

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* Appends a line. The first half of the buffer is kept; in the second half the oldest lines are dropped if it is full.
- */
 void tri_noise_add(tri_noise *noise, const char *line) {
   size_t length = strlen(line), half = TRI_NOISE_BYTES / 2;
   if (length > half / 2) length = half / 2;

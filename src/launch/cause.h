@@ -37,7 +37,8 @@ typedef struct tri_ending {
   bool resumes;               /* whether the same command resumes the run from its newest checkpoint */
   int64_t steps;              /* number of steps that the run has done; -1 before the run began */
   bool serves;                /* whether the job answers requests */
-  int64_t texts, all_texts;   /* number of texts in the output, -1 before the job began; number of texts to write */
+  int64_t texts,              /* number of texts in the output; -1 before the job began */
+      all_texts;              /* number of texts to write */
   tri_words own;              /* first error message of a rank that failed by itself */
   tri_words secondary;        /* first error message of a rank that failed because another rank had ended */
   tri_words interrupted;      /* first error message of a rank that stopped because of a signal */
@@ -55,11 +56,13 @@ typedef struct tri_ending {
   tri_noise noise;
 } tri_ending;
 
-/* Returns whether the job has done a part of its work, so that a request to stop is passed on to its ranks. */
+/* Returns whether the work of the job has begun (`steps`, `texts` or `serves` show it), so that a request to stop is
+ * passed on to its ranks. */
 bool tri_ending_has_begun(const tri_ending *ending);
 /* Returns whether a signal or a scheduler's request has asked the supervisor to stop. */
 bool tri_ending_was_asked(const tri_ending *ending);
 
+/* Appends a line, cut to a quarter of TRI_NOISE_BYTES, and drops the oldest lines of the second half if it is full. */
 void tri_noise_add(tri_noise *noise, const char *line);
 
 /* LOCAL. Returns the status of the job, with a message unless it is TRI_OK. The first cause that applies is reported: a

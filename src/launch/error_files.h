@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Called with the error message of a rank; `secondary`: the rank failed because another rank had ended. */
+/* Called with the error message of a rank; `secondary`: whether the rank failed because another rank had ended. */
 typedef void (*tri_error_file_handler)(void *context, bool secondary, int exit_status, const char *text);
 
 /* LOCAL. Creates a folder with a new name in the nearest folder above `output` that exists and is writable; in $TMPDIR

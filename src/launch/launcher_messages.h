@@ -12,7 +12,8 @@ typedef struct tri_rank_death {
   char node[64];
 } tri_rank_death;
 
-/* Finds the first dead rank in the output of Open MPI's or MPICH's mpiexec, or srun; returns false if there is none. */
+/* Finds the first dead rank in the output of Open MPI's or MPICH's mpiexec, or srun; returns false if the output names
+ * no dead rank. */
 bool tri_rank_death_find(const char *text, tri_rank_death *out);
 
 /* Returns whether Open MPI's mpiexec could not create its session folder, by its output. The session folders of all

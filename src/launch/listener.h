@@ -35,7 +35,8 @@ typedef struct tri_listener {
   bool gives_streams; /* whether rank 0 gets this process's standard input and output (tri_parent_use_streams) */
 } tri_listener;
 
-/* Called for each message. `gone`: whether the connection was closed; kind, number and text then have no meaning. */
+/* Function that is called for each message. `gone`: the connection was closed, and kind, number and text have no
+ * meaning. */
 typedef void (*tri_hearing)(void *context, tri_speaker *from, bool gone, tri_parent_kind kind, int number,
                             const char *text);
 
@@ -49,13 +50,14 @@ void tri_listener_environment(const tri_listener *listener, int beat_ms, const c
 
 /* Returns the length of the array for tri_listener_fill. */
 size_t tri_listener_num_polled(const tri_listener *listener);
-/* tri_listener_fill sets the array for poll. After poll, tri_listener_hear reads all messages and calls `hear` for
- * each. */
+/* Sets polled[tri_listener_num_polled] for poll. */
 void tri_listener_fill(tri_listener *listener, struct pollfd *polled);
+/* After poll: reads all messages and calls `hear` for each, accepts new connections, and closes connections that have
+ * not sent the token for 60 s. `count` is the length of `polled`. */
 void tri_listener_hear(tri_listener *listener, const struct pollfd *polled, size_t count, tri_hearing hear,
                        void *context);
 
-/* Sends one byte to a rank: TRI_PARENT_HEARD or TRI_PARENT_STOP. */
+/* Sends one byte to a rank, TRI_PARENT_HEARD or TRI_PARENT_STOP, without waiting; a failure is ignored. */
 void tri_listener_send(const tri_speaker *to, char word);
 
 #endif

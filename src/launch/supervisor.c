@@ -73,16 +73,22 @@ typedef struct supervisor {
   tri_rank_news *ranks;
   tri_ending *ending;
   tri_listener listener;
-  int signals, output; /* descriptors; output -1: closed */
+  int signals, /* descriptor of the awaited signals (signalfd) */
+      output;  /* descriptor of the launcher's output; -1: closed */
   pid_t launcher;
-  bool reaped, stopped, alive; /* whether the launcher has ended; whether it is stopped; whether some rank has sent a
-                                  message */
-  double beat_s, limit_s;      /* seconds between heartbeats; longest silence of a rank in seconds, 0: no limit */
-  /* Seconds, counted by keep_clock. ending_s: since end_job was called. grace_s: since secondary messages have been
-   * waiting. settled_s: since the job was over (end_settled). stopped_s: since the launcher was stopped. quiet_s: since
-   * the last report of steps or texts. late_s: since some ranks of this host are connected and others are not. */
-  double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s;
-  double touched_s;            /* seconds since the folder was touched */
+  bool reaped,   /* whether the launcher has ended */
+      stopped,   /* whether the launcher is stopped */
+      alive;     /* whether some rank has sent a message */
+  double beat_s, /* seconds between heartbeats */
+      limit_s;   /* longest silence of a rank in seconds; 0: no limit */
+  /* Seconds, counted by keep_clock. */
+  double ending_s,             /* since end_job was called */
+      grace_s,                 /* in which secondary messages have waited */
+      settled_s,               /* since the job was over (end_settled) */
+      stopped_s,               /* since the launcher was stopped */
+      quiet_s,                 /* since the last report of a step, or that the job serves */
+      late_s;                  /* in which some ranks of this host are connected and others are not */
+  double touched_s;            /* since the folder was touched */
   bool stop_waits;             /* whether a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* folder for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];       /* [held], output of the launcher that has not been split into lines yet */

@@ -17,12 +17,13 @@ typedef struct tri_start {
  * so that a job does not end because its output is not read. */
 void tri_supervisor_prepare(void);
 
-/* LOCAL. Returns the number of signals that asked to stop between two starts. */
+/* LOCAL, between two starts. Removes the pending signals that ask to stop, and returns their number. */
 int tri_supervisor_asked(void);
 
 /* LOCAL. Starts the launcher and waits for the end of the job; meanwhile shows the ranks' logs, passes stop requests
  * on, and watches for silent ranks. *ending is the result; on entry num_ranks, ranks (the same array), resumes, steps
- * (-1) and texts (-1) must be set, and all other members 0. */
+ * (-1) and texts (-1) must be set, and all other members 0. The status is a failure of the supervisor itself; the job's
+ * own status is tri_cause_report(ending). */
 tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_ending *ending);
 
 /* Returns the seconds for which a process of the job may be silent before it counts as stopped. The limit is longer

@@ -85,7 +85,7 @@ typedef enum tri_batch_column {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_OF_SAMPLE_) TRI_CUT_COLUMNS(TRI_COLUMN_OF_CUT_) TRI_NUM_BATCH_COLUMNS
 } tri_batch_column;
 
-/* A set of sample columns, one bit each: the columns of every sample. */
+/* Sets of sample columns, with one bit for each column; TRI_COLUMNS_ALWAYS: the columns of every sample. */
 #define TRI_COLUMN_BIT(NAME) (1u << TRI_COLUMN_##NAME)
 #define TRI_COLUMN_IS_ALWAYS_ true
 #define TRI_COLUMN_IS_OBJECTIVE_ false

@@ -42,7 +42,8 @@ typedef struct tri_mesh_position {
   tri_mesh_coordinates place;
 } tri_mesh_position;
 
-/* Return the only rank of a mesh; and the first rank of a mesh with `ranks` ranks along one axis. */
+/* Return the only rank of a mesh; and the first rank of a mesh with `ranks` ranks along one axis, which is not of the
+ * expert mesh. */
 tri_mesh_position tri_mesh_position_alone(void);
 tri_mesh_position tri_mesh_position_along(tri_axis axis, int64_t ranks);
 
@@ -60,7 +61,8 @@ int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates 
 int tri_mesh_num_ranks(const tri_mesh_shape *shape);
 tri_mesh_coordinates tri_mesh_coordinates_of(const tri_mesh_shape *shape, int rank);
 int tri_mesh_rank_of(const tri_mesh_shape *shape, const tri_mesh_coordinates *place);
-/* Writes "tensor 1, data 0, pipeline 3": the axes longer than 1; "the only rank" if no axis is longer. Returns text. */
+/* Writes the coordinates of a rank along the axes longer than 1, "tensor 1, data 0, pipeline 3"; "the only rank" if
+ * there is no such axis. Returns text. */
 const char *tri_mesh_describe(const tri_mesh_shape *shape, int rank, char *text, size_t size);
 
 #endif

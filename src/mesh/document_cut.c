@@ -18,12 +18,12 @@ typedef struct given {
 
 /* One attempt to cut a sequence: work and query-key pairs of each part, and its ranges. */
 typedef struct attempt {
-  double *load,
-      *area; /* load: work of each part, with that of earlier sequences; area: query-key pairs of each part [parts] */
-  int64_t *room; /* number of tokens that each part still lacks [parts] */
-  given *all;    /* assigned ranges [count], with room for tokens + 2 * parts */
+  double *load,  /* [parts]: work of each part, with that of earlier sequences */
+      *area;     /* [parts]: query-key pairs of each part */
+  int64_t *room; /* [parts]: number of tokens that each part still lacks */
+  given *all;    /* [count]: assigned ranges, with room for tokens + 2 * parts */
   int64_t count;
-  bool shares; /* a document is on several ranks */
+  bool shares; /* whether a document is on several ranks */
 } attempt;
 
 struct tri_document_cut {
@@ -34,7 +34,7 @@ struct tri_document_cut {
   int64_t num_documents;
   attempt now, best;
   double *before; /* [parts]: load from earlier sequences */
-  int64_t *order; /* chosen parts [parts] */
+  int64_t *order; /* [parts]: chosen parts (choose_least_loaded_parts) */
 };
 
 /* Tolerances to try: how far a rank's work may be above the mean, as a share of it, before a document is split over
@@ -114,8 +114,8 @@ static double area_of(int64_t first, int64_t end) {
 
 /* ---- one attempt ------------------------------------------------------------------------------------------------- */
 
-/* Chooses, among the parts with room for at least `least` tokens, the `count` parts with the least load, and orders
- * them by room, most first. Returns false if there are too few. */
+/* Writes to cut->order, among the parts with room for at least `least` tokens, the `count` parts with the least load,
+ * in the order of their room, most first. Returns false if there are too few such parts. */
 static bool choose_least_loaded_parts(tri_document_cut *cut, int64_t count, int64_t least) {
   const attempt *a = &cut->now;
   int64_t found = 0;
@@ -153,7 +153,8 @@ static double work_of(const tri_document_cut *cut, int64_t length, int64_t degre
   return *area + cut->row_pairs * (double)(length - (a.end - a.first) - (b.end - b.first));
 }
 
-/* Returns the largest load of the chosen parts with that document added; below 0 if there is no room. */
+/* Returns the largest load of the chosen parts after a document of `length` tokens is divided among them; below 0 if a
+ * part has no room. */
 static double load_with(const tri_document_cut *cut, int64_t length, int64_t degree) {
   double most = 0, area = 0;
   for (int64_t i = 0; i < degree; i++) {

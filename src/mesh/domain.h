@@ -46,8 +46,8 @@ bool tri_domain_is_folded(tri_domain domain);
 tri_axis tri_domain_axis(tri_domain domain);
 bool tri_axis_is_shown(tri_axis axis);
 
-/* Returns whether a domain has a group. CONTEXT has none because its ranks communicate over its inner and outer
- * domains, and EXPERT_HOLDERS has none because they do not communicate. */
+/* Returns whether a domain has a group. CONTEXT has no group because its ranks communicate over its inner and outer
+ * domains, and EXPERT_HOLDERS because its ranks do not communicate. */
 bool tri_domain_has_group(tri_domain domain);
 
 /* Returns whether only layers with experts use the domain. */

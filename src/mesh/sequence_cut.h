@@ -17,7 +17,8 @@ typedef struct tri_token_range {
 } tri_token_range;
 
 typedef struct tri_sequence_cut {
-  int64_t parts, room;     /* room: maximum number of ranges of all parts together */
+  int64_t parts,           /* number of parts */
+      room;                /* maximum number of ranges of all parts together */
   tri_token_range *ranges; /* [room]: part p has the ranges [begins[p], begins[p + 1]) */
   int64_t *before;         /* [room]: tokens of the part before each range */
   int64_t *begins;         /* [parts + 1] */
@@ -32,9 +33,10 @@ tri_token_range tri_zigzag_chunk(int64_t tokens, int64_t parts, int64_t i);
 tri_status tri_sequence_cut_create(int64_t parts, int64_t room, tri_sequence_cut *out);
 void tri_sequence_cut_destroy(tri_sequence_cut *cut);
 
-/* `clear` empties all parts. `append` adds a range at the end of a part; parts must be filled in order, and ranges of a
- * part in ascending order. A range that touches or overlaps the part's last range is merged with it. */
+/* Empties all parts. */
 void tri_sequence_cut_clear(tri_sequence_cut *cut);
+/* Adds a range at the end of a part; parts must be filled in order, and ranges of a part in ascending order. A range
+ * that touches or overlaps the part's last range is merged with it; an empty range is ignored. */
 void tri_sequence_cut_append(tri_sequence_cut *cut, int64_t part, tri_token_range range);
 
 /* Creates the zig-zag cut. Release with tri_sequence_cut_destroy. */

@@ -33,8 +33,8 @@ typedef struct tri_attention_backward {
 } tri_attention_backward;
 
 typedef struct tri_attention_kernels {
-  /* Return the bytes of one thread's scratch memory; `whole`: for backward_whole and backward_shared; else for
-   * backward_keys and backward_queries. */
+  /* Return the bytes of one thread's scratch memory. `whole`: whether the memory is for backward_whole and
+   * backward_shared, or else for backward_keys and backward_queries. */
   size_t (*forward_scratch)(const tri_attention *call);
   size_t (*backward_scratch)(const tri_attention *call, bool whole);
 
@@ -45,6 +45,7 @@ typedef struct tri_attention_kernels {
   /* If slices share queries: processes a tile of rows of q through all slices. */
   void (*forward_rows)(const tri_attention_forward *job, int64_t head, int64_t first, int64_t count, void *scratch);
 
+  /* Sets job->delta for rows first .. first + count - 1 of a head. */
   void (*delta)(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count);
   /* Computes all three gradients of a slice, for a key/value head and the heads that share it. */
   void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);

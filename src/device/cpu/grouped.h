@@ -19,18 +19,22 @@ typedef struct tri_grouped_plan {
   tri_matmul product;   /* GEMM of one group; plans do not depend on the number of rows */
   tri_matmul_path path; /* engine of the GEMM; ZERO: k is 0 */
 
-  /* Rows of a tile, ascending. GEMM: of a and c; all sizes give the same bits for a row. Gradient by the primitive: of
-   * a and b. */
+  /* Numbers of rows of a tile, ascending. GEMM: rows of a and c; all sizes give the same bits for a row. Gradient: rows
+   * of a and b that are summed at once. */
   int num_sizes;
   int64_t sizes[TRI_GROUPED_SIZES];
 
   tri_chunks down, across;        /* tiles of a gradient; a GEMM by sgemm is only cut across */
   tri_chunks depth;               /* division of k in a GEMM by sgemm */
   bool stage_a, stage_b, stage_c; /* whether the operand is always copied, not only if rows are missing */
-  bool packs;                     /* b is packed during the call, one group at a time       */
-  size_t a_offset, b_offset, c_offset, scratch_offset, thread_bytes, packed_bytes;
+  bool packs;                     /* b is packed during the call, one group at a time */
+  size_t a_offset, b_offset, c_offset,
+      scratch_offset, /* offsets of the copies and of scratch memory in a thread's memory */
+      thread_bytes,   /* size of a thread's memory */
+      packed_bytes;   /* size of the packed b of one group; 0: b is not packed during the call */
 
-  /* PRIMITIVE, one set for each thread. GEMM: indexed by size. Gradient: by tri_grouped_kind and size. */
+  /* PRIMITIVE: the primitive of a thread is multiply[(kind * num_sizes + size) * threads + thread]. kind:
+   * tri_grouped_kind in a gradient, 0 in a GEMM. */
   int threads, num_primitives;
   tri_onednn_primitive *multiply;
   dnnl_stream_t *streams;

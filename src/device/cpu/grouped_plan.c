@@ -190,9 +190,9 @@ static void store_probe_value(void *array, tri_dtype type, int64_t i, float valu
   }
 }
 
-/* The elements along the depth are pairs whose products cancel: both have the same b, and opposite values of a. One is
- * in the first half of the depth. Returns the index of the other one, which is in the second half, at a place that is
- * shifted by a third of a half. `l`: index of the first one. */
+/* Returns the index of the element along the depth whose product cancels that of element `l`, which is in the first
+ * half of the depth: both have the same b, and opposite values of a. The element is in the second half, at a place that
+ * is shifted by a third of a half. */
 static int64_t like(int64_t l, int64_t depth) {
   const int64_t half = depth / 2;
   return half + (l + half / 3) % half;

@@ -150,7 +150,8 @@ static tri_status layouts_create(const tri_matmul_plan *plan, int64_t rows, chun
   return tri_onednn_layout_strided(p->a_type, p->k, p->n, t ? 1 : p->n, t ? p->k : 1, &out->b);
 }
 
-/* Builds the primitives of a chunk. packed_b is b's layout, or NULL for a plain one. */
+/* Builds the primitive of a chunk of `rows` rows, plan->multiply[which]. packed_b is b's layout, or NULL for a plain
+ * one. */
 static tri_status build_chunk(tri_cpu_matmul_state *state, tri_matmul_plan *plan, int which, int64_t rows,
                               const tri_onednn_layout *packed_b) {
   const tri_matmul *p = &plan->product;

@@ -21,9 +21,9 @@ typedef enum tri_matmul_path {
   TRI_PATH_ZERO,          /* k is 0: nothing to sum */
   TRI_PATH_SKINNY,        /* few rows, in generation: skinny_gemm.h */
   TRI_PATH_GEMM,          /* oneDNN's sgemm, on copies in fp32 if types are bf16 */
-  TRI_PATH_THIN_DEPTH,    /* thin.h: c += a b^T with a short k                 */
-  TRI_PATH_THIN_GRADIENT, /* thin.h: c = a^T b of few columns                  */
-  TRI_PATH_PRIMITIVE,     /* oneDNN's matmul                                        */
+  TRI_PATH_THIN_DEPTH,    /* thin.h: c += a b^T with a short k */
+  TRI_PATH_THIN_GRADIENT, /* thin.h: c = a^T b of few columns */
+  TRI_PATH_PRIMITIVE,     /* oneDNN's matmul */
 } tri_matmul_path;
 
 /* A plan. Staged operands are copies in the workspace, at their offsets there. */
@@ -33,10 +33,10 @@ typedef struct tri_matmul_plan {
   tri_chunks rows;  /* chunks of rows of c, and of a */
   tri_chunks depth; /* chunks of k; one for the primitive */
   bool stage_a;  /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
-  bool stage_b;  /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
-  bool pack_b;   /* PRIMITIVE: in panels (reorder.h), all of it                                  */
+  bool stage_b;  /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it */
+  bool pack_b;   /* PRIMITIVE: in panels (reorder.h), all of it */
   int64_t panel; /* columns of a panel if pack_b is true */
-  bool stage_c;  /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
+  bool stage_c;  /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
 } tri_matmul_plan;
@@ -74,7 +74,7 @@ struct tri_cpu_matmul_state {
 int tri_matmul_enter(int threads);
 void tri_matmul_leave(int before);
 
-/* matmul_plan.c: create a plan or a packing in *out, which must be {0}; after a failure it owns nothing. */
+/* Create a plan or a packing in *out, which must be {0} (matmul_plan.c). After a failure *out owns nothing. */
 tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan *out);
 tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing *out);
 /* Divides c into tiles; one thread computes a tile with sgemm. */
@@ -82,13 +82,13 @@ void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_
 void tri_matmul_plan_release(tri_matmul_plan *plan);
 void tri_matmul_packing_release(tri_matmul_packing *packing);
 
-/* matmul.c: checks types and sizes. */
+/* Checks types and sizes (matmul.c). */
 tri_status tri_cpu_matmul_check(const tri_matmul *product);
 /* Packs b, for the table's functions. */
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed);
 
-/* matmul_state.c: returns whether two GEMMs have the same plan. */
+/* Returns whether two GEMMs have the same plan (matmul_state.c). */
 bool tri_matmul_same(const tri_matmul *a, const tri_matmul *b);
 /* Find an entry in the cache, or create it. *out is valid until the next call. */
 tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out);

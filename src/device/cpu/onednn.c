@@ -276,10 +276,9 @@ static bool configures_every_tile(void) {
  * multiple, and rounds the rest up to an even number. Before the kernel of the rest it configures the tiles again only
  * if the rounded rest differs from the size of a block. For k = 32 i + 31 the rounded rest is 32, which may be the size
  * of a block, so that the tiles are not configured again. A block of rows or columns that is smaller than the others
- * then runs on the tiles of the others. That is an illegal instruction (tdpbf16ps on tiles that do
- * not fit) or, if they happen to fit, a wrong result. It happens for k = 63, and for deeper ones if a block does not
- * fit the cache; the division of rows and columns depends on the threads and the cache, so no such k is trusted. (k =
- * 31 is one block.)
+ * then runs on the tiles of the others. That is an illegal instruction (tdpbf16ps on tiles that do not fit) or, if they
+ * happen to fit, a wrong result. It happens for k = 63, and for deeper ones if a block does not fit the cache; the
+ * division of rows and columns depends on the threads and the cache, so no such k is trusted. (k = 31 is one block.)
  *
  * Fewer than 64 columns at a k that is not a multiple of 32 were excluded before the cause was known. Their results are
  * right; they remain excluded so that runs with such GEMMs keep their bits. */

@@ -68,7 +68,7 @@ tri_status tri_onednn_product_run(dnnl_stream_t stream, const tri_onednn_primiti
 dnnl_status_t tri_onednn_product_execute(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                          const void *b, const void *bias, void *c, void *scratch);
 
-/* Copies a matrix from one layout (and type) to another. */
+/* Create and run the copy of a matrix from one layout (and type) to another. */
 tri_status tri_onednn_reorder_create(dnnl_engine_t engine, const tri_onednn_layout *from, const tri_onednn_layout *to,
                                      tri_onednn_primitive *out);
 tri_status tri_onednn_reorder_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *from,

@@ -13,7 +13,7 @@
 enum {
   TRI_FEW_ROWS = 16,   /* maximum rows that read a b of [k, n] in place; more rows read copies of its panels */
   TRI_MOST_ROWS = 256, /* maximum rows of a call; more rows are several calls */
-  TRI_PANEL = 64,      /* columns of a panel: whole vectors of every unit                                   */
+  TRI_PANEL = 64,      /* columns of a panel: whole vectors of every unit */
 };
 
 /* A GEMM: c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k], in fp32
@@ -33,8 +33,8 @@ typedef struct tri_cpu_few_rows {
   float *parts; /* [tri_few_rows_parts, m, n], scratch memory; used if b is [k, n] and m <= TRI_FEW_ROWS */
 } tri_cpu_few_rows;
 
-/* Returns the number of parts in which sums over k are computed if b is [k, n]; each part of b is contiguous in
- * memory. */
+/* Returns the number of parts in which sums over k are computed if b is [k, n]; each part of b is contiguous in memory.
+ * Returns 0 if b is transposed. */
 static inline int64_t tri_few_rows_parts(int64_t k, bool b_transposed) { return b_transposed ? 0 : k < 256 ? 1 : 4; }
 
 typedef void (*tri_few_rows)(tri_regions *regions, const tri_cpu_few_rows *job);

@@ -54,10 +54,11 @@ struct tri_gpu_module {
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 typedef struct emulated_options {
-  int64_t warp;          /* 32 or 64 */
-  int64_t seed;          /* seed of the order of threads and blocks; the guarded device uses it too */
-  int64_t peer;          /* 1: the device reports that MPI can access its memory, which is true of any MPI */
-  int64_t memory, taken; /* bytes of the GPU's memory, and bytes that other processes use; memory 0: the machine's */
+  int64_t warp;   /* 32 or 64 */
+  int64_t seed;   /* seed of the order of threads and blocks; the guarded device uses it too */
+  int64_t peer;   /* 1: the device reports that MPI can access its memory; any MPI can, as it is host memory */
+  int64_t memory, /* bytes of the GPU's memory; 0: those of the machine that are available */
+      taken;      /* bytes of it that other processes use */
 } emulated_options;
 
 typedef struct option {
@@ -203,7 +204,8 @@ static void emulated_release(tri_gpu_context *context, void *memory) {
   tri_guarded_memory_release(context->memory, memory);
 }
 
-/* Returns the address at which the memory is mapped, which a device-aware MPI would use. */
+/* Returns the address at which the memory is mapped, which MPI may use if `peer` is 1. Returns NULL if it cannot be
+ * opened. */
 static void *emulated_peer_address(tri_gpu_context *context, void *memory) {
   void *open = NULL;
   tri_guarded_lock(context->memory); /* another thread may free the block meanwhile */
@@ -252,7 +254,7 @@ typedef struct item {
   const char *what; /* name of the kernel; NULL: a copy */
   tri_guarded_run run;
   bool kernel;
-  size_t bytes;
+  size_t bytes; /* bytes of data */
   _Alignas(16) char data[];
 } item;
 
@@ -281,8 +283,7 @@ static void emulated_stream_destroy(tri_gpu_stream *stream) {
   tri_free(stream);
 }
 
-/* Queues work. Kernels are counted as the guarded device counts them: the option `fail_kernel` gives the number of
- * one. */
+/* Queues work. Counts kernels as the guarded device does, and makes number `fail_kernel` fail. */
 static tri_status queue_work(tri_gpu_stream *stream, const item *like, const void *data) {
   tri_guarded_state *state = stream->context->memory;
   tri_guarded_work *work = NULL;
@@ -416,7 +417,7 @@ static void emulated_graph_destroy(tri_gpu_graph *graph) {
 
 struct tri_gpu_event {
   tri_guarded_queue *queue; /* NULL: not recorded yet */
-  uint64_t place;
+  uint64_t place;           /* place in the queue (tri_guarded_queue_place) */
 };
 
 static tri_status emulated_event_create(tri_gpu_context *context, bool timed, tri_gpu_event **out) {

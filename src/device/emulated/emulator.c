@@ -13,7 +13,7 @@ enum {
   MOST_SHARED = 8,          /* maximum pieces of shared memory that a kernel declares */
   SHARED_BYTES = 256 << 10, /* bytes of shared memory; more than any chip has */
   MOST_COPIES = 256,        /* maximum asynchronous copies of a thread that have not been waited for */
-  SHARE_ROUNDS = 3
+  SHARE_ROUNDS = 3          /* buffers of tri_emulator_share */
 };
 
 typedef enum waiting { WAITING_FOR_NOTHING, WAITING_FOR_BLOCK, WAITING_FOR_WARP, WAITING_NO_MORE } waiting;
@@ -21,7 +21,7 @@ typedef enum waiting { WAITING_FOR_NOTHING, WAITING_FOR_BLOCK, WAITING_FOR_WARP,
 typedef struct copy {
   void *to;
   const void *from;
-  int group;
+  int group; /* number of commits before the copy */
 } copy;
 
 typedef struct emulated_thread {
@@ -30,13 +30,14 @@ typedef struct emulated_thread {
   waiting waiting;
   const char *file; /* source position of the wait */
   int line;
-  unsigned shared_rounds; /* calls of tri_emulator_share in this block */
-  int first_copy, num_copies, group;
+  unsigned shared_rounds;     /* calls of tri_emulator_share in this block */
+  int first_copy, num_copies, /* range of `copies` that has not arrived */
+      group;                  /* number of commits in this block */
   copy *copies; /* a ring of MOST_COPIES; allocated separately, so that threads are close to each other in memory */
 } emulated_thread;
 
 typedef struct emulated_warp {
-  int arrived;
+  int arrived; /* number of lanes that have reached a barrier of the warp */
   _Alignas(16) unsigned char given[SHARE_ROUNDS][64][TRI_EMULATOR_SHARE_BYTES];
 } emulated_warp;
 
@@ -48,20 +49,20 @@ typedef struct shared_piece {
 } shared_piece;
 
 struct tri_emulator {
-  int warp;
-  uint64_t seed, drawn;
+  int warp;             /* threads of a warp */
+  uint64_t seed, drawn; /* seed, and number of draws so far */
   tri_fiber *fibers;
   emulated_thread *threads;
   copy *copies;
   emulated_warp *warps;
-  int order[MOST_THREADS];
+  int order[MOST_THREADS]; /* threads in the order in which they are visited */
   const tri_emulator_launch *launch;
-  int arrived, ended; /* number of threads that have reached a barrier of the block; number of threads that have
-                         ended */
+  int arrived, /* number of threads that have reached a barrier of the block */
+      ended;   /* number of threads that have ended */
   shared_piece shared[MOST_SHARED];
   int num_shared;
   bool failed;
-  tri_saved_error fault;
+  tri_saved_error fault; /* error of the thread that gave up, if `failed` */
 };
 
 _Thread_local const tri_emulator_thread *tri_emulator_now;

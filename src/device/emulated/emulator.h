@@ -16,14 +16,18 @@
 
 /* ---- for kernels (primitives_host.h) ----------------------------------------------------------------------------- */
 
-/* Indices of a thread; tri_emulator_now points to those of the running fiber. */
+/* Indices and sizes of a thread's block and grid; tri_emulator_now points to those of the running fiber. */
 typedef struct tri_emulator_thread {
-  int thread, threads;
-  int64_t block[3], blocks_x;
+  int thread,       /* index of the thread in its block */
+      threads;      /* threads of the block */
+  int64_t block[3], /* index of the block in the grid */
+      blocks_x;     /* blocks of the grid in the first dimension */
 } tri_emulator_thread;
 
 extern _Thread_local const tri_emulator_thread *tri_emulator_now;
 
+/* Return the block's piece of shared memory: the piece that the source declares at `place`, and the dynamic one. An
+ * error ends the launch. */
 void *tri_emulator_shared(const void *place, size_t bytes);
 void *tri_emulator_shared_asked(size_t bytes);
 void tri_emulator_barrier(const char *file, int line);
@@ -31,8 +35,11 @@ void tri_emulator_warp_barrier(const char *file, int line);
 float tri_emulator_shuffle_float(float x, int mask, const char *file, int line);
 double tri_emulator_shuffle_double(double x, int mask, const char *file, int line);
 int tri_emulator_shuffle_int(int x, int mask, const char *file, int line);
+/* Copies 16 bytes, which arrive when the thread waits for the group of copies. Both addresses are aligned to 16. */
 void tri_emulator_copy(void *to_shared, const void *from);
+/* Ends a group of copies. */
 void tri_emulator_copy_commit(void);
+/* Waits for all groups except the last `pending`. */
 void tri_emulator_copy_wait(int pending);
 
 /* Shares `bytes` bytes of this lane, at most TRI_EMULATOR_SHARE_BYTES, with its warp. Returns the bytes of all lanes,
@@ -59,7 +66,8 @@ typedef struct tri_emulator_launch {
 tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out);
 void tri_emulator_destroy(tri_emulator *emulator);
 
-/* Runs a launch to its end. Launches of an emulator must not run at the same time. */
+/* Runs a launch to its end. Returns TRI_DEVICE_FAILED for sizes that no GPU supports and for mistakes of the kernel.
+ * Launches of an emulator must not run at the same time. */
 tri_status tri_emulator_run(tri_emulator *emulator, const tri_emulator_launch *launch);
 
 #endif

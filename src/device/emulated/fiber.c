@@ -49,10 +49,10 @@ struct tri_fiber {
 #else
   ucontext_t home;
 #endif
-  void *home_fake_stack;
-  bool closing;
-  const void *home_stack;
-  size_t home_bytes;
+  void *home_fake_stack;  /* AddressSanitizer's second stack of that thread */
+  bool closing;           /* a fiber that leaves gives back its second stack */
+  const void *home_stack; /* stack of that thread */
+  size_t home_bytes;      /* its size */
   one fibers[];
 };
 

@@ -18,7 +18,7 @@ void tri_fibers_destroy(tri_fiber *fibers);
 void tri_fiber_begin(tri_fiber *fibers, int which, void (*entry)(void *argument), void *argument);
 /* Runs the fiber until it leaves. Must not be called within a fiber. */
 void tri_fiber_enter(tri_fiber *fibers, int which);
-/* Called within fiber `which`: returns to the caller of tri_fiber_enter. */
+/* Returns to the caller of tri_fiber_enter. Must be called within fiber `which`. */
 void tri_fiber_leave(tri_fiber *fibers, int which);
 
 #endif

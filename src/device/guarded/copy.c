@@ -13,7 +13,7 @@
 typedef struct queued_copy {
   tri_copy copy;
   uint64_t serial; /* index among the device's copies, in the order in which they were queued */
-  bool looked;     /* host memory has been examined: poisoned, or checksummed */
+  bool looked;     /* whether host memory has been examined: poisoned, or checksummed */
   uint64_t sum;    /* checksum of the host's bytes that an upload will read */
 } queued_copy;
 
@@ -129,7 +129,7 @@ static bool comes_too_early(const tri_guarded_state *state, const queued_copy *q
 }
 
 /* Examines the host's side of a copy. Called when the copy is queued and, if earlier copies of the same memory are then
- * incomplete, again after these. An error is reported when the copy runs. */
+ * incomplete, again when these are complete. An error is reported when the copy runs. */
 static void check_host_side(tri_guarded_state *state, queued_copy *queued) {
   const tri_copy *copy = &queued->copy;
   if (comes_too_early(state, queued)) return;

@@ -1,7 +1,7 @@
-/* Shared by the files of the guarded device. The device's lock is held while work is queued and while it runs:
- * tri_guarded_queue_work, tri_guarded_draw, tri_guarded_look_at_host and the functions that look up memory
- * (tri_guarded_open...) must be called with the lock held; all other functions take it, except tri_guarded_release_all,
- * which runs when no other function does. The report (report.c) reads without the lock. */
+/* Types and functions that the files of the guarded device share. The device's lock is held while work is queued and
+ * while it runs: tri_guarded_queue_work, tri_guarded_draw, tri_guarded_look_at_host and the functions that look up
+ * memory (tri_guarded_open...) must be called with the lock held; all other functions take it, except
+ * tri_guarded_release_all, which runs when no other function does. The report (report.c) reads without the lock. */
 #ifndef TRI_DEVICE_GUARDED_INTERNAL_H
 #define TRI_DEVICE_GUARDED_INTERNAL_H
 
@@ -42,7 +42,7 @@ size_t tri_guarded_memory_held(tri_guarded_state *state);
  * after this address. `what` begins the error message: "its argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
-/* Does the same for one byte, but returns an address unchanged if it is not this device's memory. */
+/* Does the same for one byte, but sets *out to `memory` itself if that is not device memory of this device. */
 tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out);
 /* Fails for device memory, and for host memory of this device that has been released or has fewer than `bytes` bytes
  * after this address. */
@@ -50,6 +50,7 @@ tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *wh
 
 /* Fills memory with poison: bytes that are NaN as fp64, fp32 and bf16, and not a token id as int32. */
 void tri_guarded_poison(void *memory, size_t bytes);
+/* Returns whether all bytes are poison. */
 bool tri_guarded_is_poison(const void *memory, size_t bytes);
 
 /* ---- queues.c ---------------------------------------------------------------------------------------------------- */
@@ -66,8 +67,8 @@ struct tri_guarded_work {
   uint64_t after_number;
   const char *told_to_fail; /* option that makes this work fail; NULL: none */
   uint64_t count;           /* index among the device's work of the same kind, from 1, as that option counts */
-  const void *kind;         /* data for `run` */
-  _Alignas(16) char data[]; /* data for `run` */
+  const void *kind;         /* description of the kernel, for `run`; NULL: the work is not a kernel */
+  _Alignas(16) char data[]; /* arguments of the work, for `run` */
 };
 
 struct tri_guarded_queue {
@@ -101,10 +102,12 @@ bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place);
 
 /* ---- copy.c ------------------------------------------------------------------------------------------------------ */
 
+/* Queues a copy, and examines the host's side of it. */
 tri_status tri_guarded_queue_copy(tri_guarded_queue *queue, const tri_copy *copy);
 /* Lets copies examine host memory if they have waited for work that is now complete. Called after each completed work.
  */
 void tri_guarded_look_at_host(tri_guarded_state *state);
+/* Queues work that fills device memory with poison. */
 tri_status tri_guarded_queue_undefine(tri_guarded_queue *queue, void *memory, size_t bytes);
 
 /* ---- kernels.c --------------------------------------------------------------------------------------------------- */
@@ -140,6 +143,8 @@ typedef struct tri_guarded_options {
 /* Checks the options in the name of a device of the kind `kind`: NAME=NUMBER,... `others`: further options of that
  * kind, for messages: "warp, peer, " or "". */
 tri_status tri_guarded_options_check(const char *kind, const char *others, const char *options);
+/* Creates a state with these options, and starts to watch its memory. tri_guarded_state_destroy releases all memory of
+ * the device, too. */
 tri_status tri_guarded_state_create(const char *kind, const char *others, const char *options, tri_guarded_state **out);
 void tri_guarded_state_destroy(tri_guarded_state *state);
 

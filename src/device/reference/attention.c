@@ -180,8 +180,7 @@ static scratch scratch_of(const tri_attention *c, void *workspace) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the score of a dot product of q and k. slope_of returns the score's derivative with respect to the product.
- */
+/* Return the score of a dot product of q and k; and, from the score, its derivative with respect to the product. */
 static double score_of(const tri_attention *c, double product) {
   if (c->soft_cap == 0) return c->scale * product;
   return c->soft_cap * tanh(c->scale * product / c->soft_cap);
@@ -208,7 +207,7 @@ static double log_sum_exp_of(const forward *x, int64_t h, int64_t row) {
   return get(tri_dtype_wide(x->call->type), x->log_sum_exp, index_statistic(x->call, h, row));
 }
 
-/* Computes one query's output, merged with the earlier one if the call says so. */
+/* Computes one query's output; with call->merge, merges it with the output of earlier calls. */
 static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
@@ -350,7 +349,7 @@ static void store_gradient_row(const tri_attention *c, void *gradient, int64_t a
   }
 }
 
-/* Processes a key/value head and the heads that share it. */
+/* Computes the gradients of a key/value head, and of the query heads that share it. */
 static void backward_head(const backward *x, const part *p, scratch *s, int64_t g) {
   const tri_attention *c = x->call;
   const int64_t width = c->head_dim, group = c->heads / c->kv_heads;

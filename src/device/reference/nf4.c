@@ -52,7 +52,8 @@ static void subtract_mean(int64_t blocks, float *largest, float *offset) {
   }
 }
 
-/* Quantises an array. The blocks' largest magnitudes are in the memory of the codes until they have been quantised. */
+/* Quantises an array. The memory of the codes has the blocks' largest magnitudes until these are quantised
+ * themselves. */
 tri_status tri_reference_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept) {
   const tri_nf4_layout at = tri_nf4_layout_of(count);
   char *const begin = kept;

@@ -6,7 +6,7 @@
 #define load tri_reference_load
 #define store tri_reference_store
 
-/* Return the positions of piece i in x and in y, row by row. */
+/* Return the index of the first element of piece i in x, and in y. Pieces are numbered row after row. */
 static int64_t x_at(const tri_norm *n, int64_t i) { return i / n->groups * n->x_row + i % n->groups * n->x_group; }
 static int64_t y_at(const tri_norm *n, int64_t i) { return i / n->groups * n->y_row + i % n->groups * n->y_group; }
 

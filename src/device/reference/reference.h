@@ -21,7 +21,7 @@ extern const tri_device_description tri_reference_description;
 #define TRI_OPTIONAL_KERNEL(...)
 #include "device/kernels.def"
 
-/* Scratch memory of kernels, and device memory. */
+/* Functions of the description and of the driver, also for other devices that use them. */
 tri_status tri_reference_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_reference_matmul_packed(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_reference_memory_create(tri_device *device, size_t bytes, void **out);

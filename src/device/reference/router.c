@@ -10,7 +10,7 @@
 
 /* The values derived from a row of logits. */
 typedef struct scores {
-  double p[TRI_ROUTER_EXPERTS];       /* scores           */
+  double p[TRI_ROUTER_EXPERTS];       /* scores */
   double softmax[TRI_ROUTER_EXPERTS]; /* softmax of the logits */
   double sum;                         /* sum of the scores */
   double log_sum_exp;                 /* log-sum-exp of the logits */
@@ -68,7 +68,7 @@ static void drop_groups(const tri_router *router, const double *choice, bool *ta
   for (int64_t g = 0; g < router->groups; g++) memset(taken + g * width, !kept[g], (size_t)width);
 }
 
-/* Marks all experts except the best of each kept group as taken. */
+/* Marks all experts as taken, except the chosen / kept_groups best of each kept group. */
 static void drop_beyond_quota(const tri_router *router, const double *choice, bool *taken) {
   bool left[TRI_ROUTER_EXPERTS];
   const int64_t width = router->experts / router->groups;

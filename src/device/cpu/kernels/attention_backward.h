@@ -42,7 +42,7 @@ typedef struct backward_scratch {
   query_tile queries; /* all queries if `whole`, else one tile */
   key_tile keys;
   weights_tile pair;
-  float *gradient_q;              /* [queries or TILE, padded(D)]                             */
+  float *gradient_q;              /* [queries or TILE, padded(D)] */
   float *gradient_k, *gradient_v; /* [keys or TILE, padded(D)]: all keys if heads or slices share them */
 } backward_scratch;
 

@@ -17,7 +17,7 @@ typedef struct forward_scratch {
   cell *values;  /* values, stacked (attention_pack.h) */
   cell *rows;    /* rows of one tile  */
   cell *queries; /* rows of one tile  */
-  float *scores; /* [TILE, TILE]      */
+  float *scores; /* [TILE, TILE] */
   cell *weights; /* [TILE, TILE / CELL_ELEMENTS] cells along keys; the scores' own memory without TRI_PAIRS */
   float *out;    /* [TILE, padded(D)] */
   float *maximum, *new_maximum, *factor; /* [TILE] */
@@ -79,7 +79,7 @@ static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, in
   }
 }
 
-/* Stores the weights of two or LANES keys as cells. */
+/* Stores the weights of LANES keys as LANES / CELL_ELEMENTS cells. */
 INLINE void weights_store(cell *to, vf x) {
 #if TRI_PAIRS
   _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh((__m512)x));

@@ -2,9 +2,9 @@
  * with the q, k and v of all heads, the rows of one head are kilobytes apart and share a few sets of the cache. The
  * copies are padded with zeros to whole vectors and whole cells, so that the GEMMs need no special case at the edges.
  *
- *   rows     [count, row_cells(D)]    cells along d         left operand of a GEMM over d
- *   columns  [cells(D), TILE]         the transpose of rows right operand of a GEMM over d
- *   stacked  [cells(count), padded(D)] cells along position right operand of a GEMM over positions
+ *   rows     [count, row_cells(D)]      cells along d; left operand of a GEMM over d
+ *   columns  [cells(D), TILE]           transpose of rows; right operand of a GEMM over d
+ *   stacked  [cells(count), padded(D)]  cells along position; right operand of a GEMM over positions
  *
  * Without TRI_PAIRS, rows and stacked are the same. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ATTENTION_PACK_H

@@ -6,8 +6,8 @@
  * result depends only on the query and on its keys: not on the other queries, the number of threads, or the pages that
  * hold the keys.
  *
- * A task has some pairs of a query and a head, of the heads that share keys: a load from a page serves several pairs at
- * a time. */
+ * A task processes some pairs of a query and a head, for the query heads that share a key/value head: a load from a
+ * page serves several pairs at a time. */
 #include "base/count.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -32,12 +32,13 @@ typedef struct paging {
   const int32_t *pages;
   const void *q, *keys, *values;
   void *out;
-  int64_t tasks, parts; /* number of tasks of each part, which is slices times heads of keys; number of parts of the
-                           longest slice */
-  char *workspace;      /* scratch_of(call) for each thread */
+  int64_t tasks,   /* number of tasks of each part: slices times key/value heads */
+      parts;       /* number of parts of the longest slice */
+  char *workspace; /* scratch_of(call) for each thread */
 } paging;
 
-/* Pairs [first, end) of a slice: pair p is query p / group of the slice and head p % group of those of `kv_head`. */
+/* Pairs [first, end) of a slice: pair p is query p / group of the slice, and head p % group of the query heads that
+ * share `kv_head`. */
 typedef struct task {
   const paging *job;
   const tri_attention_slice *slice;

@@ -20,7 +20,7 @@
 #endif
 #define BLOCK_ROWS 6
 
-/* Query r of a tile attends to the keys r + low .. r + high of another. */
+/* The part of a tile of keys to which a tile of queries attends: query r attends to the keys r + low .. r + high. */
 typedef struct band {
   int64_t low, high;
 } band;
@@ -29,8 +29,8 @@ typedef struct band {
 typedef enum trim {
   TRIM_NOTHING,
   TRIM_COLUMNS,       /* rows are queries, columns are keys */
-  TRIM_DEPTH_KEYS,    /* rows are queries, depth is keys    */
-  TRIM_DEPTH_QUERIES, /* rows are keys, depth is queries    */
+  TRIM_DEPTH_KEYS,    /* rows are queries, depth is keys */
+  TRIM_DEPTH_QUERIES, /* rows are keys, depth is queries */
 } trim;
 
 typedef struct product {

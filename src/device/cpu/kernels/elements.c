@@ -8,7 +8,8 @@
 
 #include <math.h>
 
-/* The threads of `device` share an array of `count` elements in pieces of whole cache lines, which begin at `first`. */
+/* Elements of a piece. The threads share an array of `count` elements in pieces of whole cache lines; PARALLEL_PIECES
+ * is the loop over the first elements of the pieces, `first`. */
 enum { PIECE = 4096 };
 
 INLINE int64_t piece_end(int64_t first, int64_t count) { return first + PIECE < count ? first + PIECE : count; }
@@ -63,7 +64,8 @@ static tri_status convert(tri_queue *queue, int64_t count, tri_dtype from, const
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* As BY_TYPE, for a function whose first arguments are a type and the kind of an activation. */
+/* Calls a function as BY_TYPE does, with the type and the kind of an activation as its first arguments, both
+ * constants. */
 #define ACTIVATION_CASE(VALUE, name, hf_names, operation, gated, forward, backward, function, ...)                     \
   case TRI_ACTIVATION_##VALUE:                                                                                         \
     BY_TYPE(function, TRI_ACTIVATION_##VALUE, __VA_ARGS__);                                                            \
@@ -101,7 +103,7 @@ static tri_status activation_backward(tri_queue *queue, tri_dtype type, tri_acti
 
 /* ---- gated activations ------------------------------------------------------------------------------------------- */
 
-/* y = weight * act(gate) * up. */
+/* Computes y = act(gate) * up * weight for row r. */
 INLINE void gated_row(tri_dtype type, tri_activation kind, int64_t r, int64_t width, const void *x, float weight,
                       void *y) {
   int64_t gates = r * 2 * width, ups = gates + width;

@@ -7,8 +7,11 @@
 #include <float.h>
 #include <math.h>
 
-/* Columns that one thread sums, and rows whose squares are added in fp32. */
-enum { STRIP = 256, ROWS_AT_ONCE = 64, PIECE = 8192 };
+enum {
+  STRIP = 256,       /* columns that one thread sums */
+  ROWS_AT_ONCE = 64, /* rows of a strip whose squares are added in fp32, before double */
+  PIECE = 8192       /* elements of a row whose squares are added in fp32, before double; elements of a step per task */
+};
 
 /* ---- squares ----------------------------------------------------------------------------------------------------- */
 

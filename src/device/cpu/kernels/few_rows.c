@@ -28,7 +28,7 @@ enum {
   FAR_AHEAD = 1024,   /* bytes of each stream that are prefetched */
   TASKS_EACH = 4,     /* minimum tasks of a thread */
   ALONE_OUTPUTS = 8,  /* outputs in registers at once, if a has only one row */
-  MOST = 8,           /* rows or outputs in registers                        */
+  MOST = 8,           /* rows or outputs in registers */
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = 2, /* vectors of each of DEPTH rows of b that are multiplied together */
   ROWS = 8,     /* rows of a in registers at once */
@@ -63,9 +63,10 @@ INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at,
   }
 }
 
-/* Prefetches a short distance ahead, in the same rows or, near their ends, in the next ones. If all next DEPTH rows
- * were prefetched while these are read, and rows had a length such as 3072 floats, the lines of the rows would be in
- * the same sets of the cache, and would evict each other before they are read. */
+/* Adds the products of all rows of a and `depth` rows of b to sums, and prefetches a short distance ahead, in the same
+ * rows of b or, near their ends, in the next ones. If all next DEPTH rows were prefetched while these are read, and
+ * rows had a length such as 3072 floats, the lines of the rows would be in the same sets of the cache, and would evict
+ * each other before they are read. */
 INLINE void add_depth(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t first,
                       int64_t columns, float *sums, int64_t pitch) {
   int64_t done = 0;

@@ -118,8 +118,8 @@ INLINE void zero_row(tri_dtype type, int64_t vocabulary, void *gradient, int64_t
   memset((char *)gradient + (size_t)at * tri_dtype_bytes(type), 0, (size_t)vocabulary * tri_dtype_bytes(type));
 }
 
-/* Writes the same plus the gradient of minus the entropy: slope p (logit - maximum - mean), where slope includes 1 /
- * sum. */
+/* Writes the values of `probabilities` plus the gradient of minus the entropy: slope p (logit - maximum - mean), where
+ * slope includes 1 / sum. */
 INLINE void with_entropy(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor, float slope,
                          float mean, float share, void *gradient, int64_t at) {
   FOR_VECTORS(v, count, 0, vocabulary, {

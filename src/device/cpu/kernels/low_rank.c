@@ -43,7 +43,7 @@ static tri_status low_rank_adam(tri_queue *queue, tri_dtype type, int64_t count,
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
-/* Processes a row. by_rows: the row has one factor; false: each of its columns has one. */
+/* Computes a row of the rest. by_rows: the row has one factor; false: each of its columns has one. */
 INLINE void rest_row(int64_t columns, float scale, float taken, bool by_rows, const float *adam, const float *projected,
                      const float *gradient, float *rest) {
   const float of_row = by_rows ? __builtin_sqrtf(*adam) / (__builtin_sqrtf(*projected) + 1e-8f) : 0;

@@ -7,9 +7,11 @@
 
 #include <math.h>
 
-/* SIDE: rows and columns of a square; SQUARE_ROW: distance between its rows, so that they begin in different sets of a
- * cache. */
-enum { SIDE = 64, SQUARE_ROW = SIDE + 4, LONG = 8192 };
+enum {
+  SIDE = 64,             /* rows and columns of a square, the largest tile of a transposed copy */
+  SQUARE_ROW = SIDE + 4, /* distance of the rows of a square, so that they begin in different sets of a cache */
+  LONG = 8192            /* maximum columns of a tile if nothing is transposed */
+};
 
 typedef float square[SIDE][SQUARE_ROW];
 

@@ -34,7 +34,7 @@ INLINE float row_squares(tri_dtype type, const void *x, int64_t at, int64_t widt
   return vf_sum(sum);
 }
 
-/* The positions of piece i in x and in y, row by row. */
+/* Indices of the first element of a piece in x and in y. Pieces are numbered row after row. */
 typedef struct place {
   int64_t x, y;
 } place;
@@ -173,7 +173,7 @@ INLINE int64_t strip_columns(int64_t width, int64_t column) {
 typedef struct columns_job {
   tri_norm norm;
   const void *gradient_y, *x;             /* x is NULL if only gradient_bias is requested */
-  const float *mean, *rstd;               /* mean is NULL for RMS norm                    */
+  const float *mean, *rstd;               /* mean is NULL for RMS norm */
   float *gradient_weight, *gradient_bias; /* may be NULL */
   bool accumulate;
 } columns_job;

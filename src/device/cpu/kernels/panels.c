@@ -3,8 +3,9 @@
  * of these rows, a number of a for all of these columns.
  *
  * Packed weights, in bf16, are stored in such panels, with pairs of two k: few rows read them sequentially, at the rate
- * of memory, and the CPU's products of pairs use them directly. If the CPU has none, or slow ones, both numbers of a
- * pair are widened and multiplied in turn. A sum is one chain in the order of k, whatever other rows are in the call.
+ * of memory, and the CPU's products of pairs use them directly. If the CPU has no such products, or slow ones, both
+ * numbers of a pair are widened and multiplied in turn. A sum is one chain in the order of k, whatever other rows are
+ * in the call.
  *
  * Weights in fp32 have no second copy. For b as [k, n], a part of a panel is copied when more than TRI_FEW_ROWS rows
  * need it: its rows are a page or more apart, and each would need an entry of the TLB. Sums have the same order as in
@@ -17,7 +18,7 @@ enum {
   DEPTH = 256,     /* depth of a part of a panel that is copied: 64 KiB */
   TASKS_EACH = 4,  /* minimum tasks of a thread */
   MOST_WHOLE = 12, /* maximum rows that are multiplied with a whole panel */
-  LINE = 64,       /* bytes                                      */
+  LINE = 64,       /* bytes of a cache line */
   PANEL_LINES = TRI_PANEL * 4 / LINE,
   SPLIT_ROWS = 32, /* minimum rows of a task, if rows are split */
 #if TRI_VECTOR_BYTES == 64
@@ -33,8 +34,8 @@ enum {
 };
 
 typedef enum panel_kind {
-  FLOATS, /* a and the panel are fp32                           */
-  PAIRS,  /* both are bf16: products of pairs                   */
+  FLOATS, /* a and the panel are fp32 */
+  PAIRS,  /* both are bf16: products of pairs */
   HALVES, /* a is fp32; the panel has pairs, which are widened */
 } panel_kind;
 
@@ -169,7 +170,7 @@ static void add_sums(int64_t count, const float *from, float *to) {
 
 /* ---- packed ------------------------------------------------------------------------------------------------------ */
 
-/* Widens steps [step, step + count) of a panel of pairs to fp32. */
+/* Widens `count` steps of a panel of pairs to fp32. */
 static void widen_panel(const float *pairs, int64_t count, float *to) {
   for (int64_t step = 0; step < count; step++, pairs += TRI_PANEL, to += 2 * TRI_PANEL) {
     UNROLL for (int v = 0; v < VECTORS; v++) {
@@ -231,7 +232,8 @@ INLINE void copy_panel(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, 
   }
 }
 
-/* Returns the data that will be copied after row `at` of b in the panel from column `first` on. */
+/* Returns the address of the data of b that follows after the rows up to `at` of the panel from column `first` on: row
+ * `at` of the panel, or row 0 of the next panel; NULL after the last panel. */
 static const char *after(const tri_cpu_few_rows *job, int64_t at, int64_t first) {
   if (at >= job->k) {
     at = 0;

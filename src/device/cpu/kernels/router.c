@@ -182,7 +182,7 @@ static void drop_groups(const tri_router *router, int32_t *keys) {
   }
 }
 
-/* Marks all experts except the best of each kept group as taken. */
+/* Marks all experts as taken, except the chosen / kept_groups best of each kept group. */
 static void drop_beyond_quota(const tri_router *router, int32_t *keys) {
   int32_t all[ROOM], left[ROOM];
   const int64_t width = router->experts / router->groups;
@@ -231,7 +231,7 @@ static void route_row(const tri_router *router, const float *logits, const float
   for (int64_t j = 0; j < router->chosen; j++) weights[j] = factor * s.p[experts[j]];
 }
 
-/* Routes a row that is not a token. */
+/* Routes a row of padding to no expert: ids -1 and weights 0. */
 static void route_nowhere(const tri_router *router, int32_t *experts, float *weights) {
   for (int64_t j = 0; j < router->chosen; j++) experts[j] = -1;
   memset(weights, 0, (size_t)router->chosen * sizeof *weights);

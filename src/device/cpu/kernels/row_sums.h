@@ -1,4 +1,4 @@
-/* Shared by the GEMMs of generation: the initial values of sums, and how sums are stored. */
+/* Initial values of sums, and how sums are stored, for the GEMMs of generation. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ROW_SUMS_H
 #define TRI_DEVICE_CPU_KERNELS_ROW_SUMS_H
 
@@ -20,7 +20,7 @@ INLINE void store_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, i
   }
 }
 
-/* Writes the initial values of sums. */
+/* Writes the initial values of sums: c if the GEMM accumulates, else the bias, or 0. */
 INLINE void begin_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, int64_t first, int64_t count,
                        float *sums, int64_t pitch) {
   for (int64_t r = 0; r < rows; r++) {

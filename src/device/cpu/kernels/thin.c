@@ -20,7 +20,7 @@ enum {
   ROWS = 4,
 #endif
   ROWS_AT_ONCE = 64, /* rows of a that are added to all sums at once */
-  ROWS_OF_TASK = 32,
+  ROWS_OF_TASK = 32, /* rows of c that a task computes */
 };
 
 /* ---- c += a b^T -------------------------------------------------------------------------------------------------- */

@@ -139,8 +139,8 @@ INLINE void vf_store_some(tri_dtype type, void *array, int64_t i, int64_t count,
   }
 }
 
-/* One loop over elements first .. end - 1: BODY(i, count) with count == LANES, and once with the rest. The helpers
- * below take the count and branch on it; if it is the constant LANES, the branch is removed. */
+/* Load and store `count` elements, at most LANES; if the count is the constant LANES, the branch is removed. Lanes
+ * beyond the count are loaded as 0, and not stored. */
 INLINE vf vf_get(tri_dtype type, const void *array, int64_t i, int64_t count) {
   return count == LANES ? vf_load(type, array, i) : vf_load_some(type, array, i, count, 0.0f);
 }
@@ -153,6 +153,8 @@ INLINE void vf_put(tri_dtype type, void *array, int64_t i, int64_t count, vf x) 
   }
 }
 
+/* Loops over the elements first .. end - 1: the body is executed with count == LANES, a constant, and once with the
+ * rest. */
 #define FOR_VECTORS(i, count, first, end, ...)                                                                         \
   do {                                                                                                                 \
     int64_t i = (first);                                                                                               \
