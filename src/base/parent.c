@@ -54,7 +54,8 @@ static int first_number_of(const char *const names[], int otherwise) {
 }
 
 int tri_parent_rank(void) {
-  static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", NULL};
+  static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK",     "PALS_RANKID",
+                                      "FLUX_TASK_RANK",       "PMIX_RANK",           "SLURM_PROCID", NULL};
   return first_number_of(names, -1);
 }
 

@@ -41,8 +41,10 @@ tri_status tri_comm_mpi_failed(int code, const char *call, const char *what) {
   char reason[MPI_MAX_ERROR_STRING] = "unknown error";
   int length = 0;
   MPI_Error_string(code, reason, &length);
-  job.secondary = !job.failed;
-  if (job.secondary) tri_parent_expect_secondary();
+  if (!job.failed) { /* a later failure does not say whether the first one was another rank's */
+    job.secondary = true;
+    tri_parent_expect_secondary();
+  }
   return tri_comm_lost("%s: %.*s failed: %s; another rank has probably ended; see its error message", what,
                        (int)strcspn(call, "("), call, reason);
 }

@@ -113,6 +113,7 @@ tri_status tri_comm_progress(void) {
 static tri_status poke(void) {
   int there;
   const tri_group_impl *world = tri_comm_job()->world.impl;
+  if (world == NULL) return TRI_OK; /* a job of one rank */
   TRI_MPI(world->name, MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->messages, &there, MPI_STATUS_IGNORE));
   return TRI_OK;
 }

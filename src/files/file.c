@@ -335,7 +335,11 @@ void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) {
 tri_status tri_file_writer_copy(tri_file_writer *writer, const char *path, int64_t first, int64_t end) {
   int file = -1;
   if (first >= end) return TRI_OK;
-  TRI_TRY(tri_file_open_plain(path, &file));
+  const tri_status opened = tri_file_open_plain(path, &file);
+  if (opened != TRI_OK) {
+    if (writer->status == TRI_OK) writer->status = opened;
+    return opened;
+  }
   flush_writer(writer);
   while (writer->status == TRI_OK && first < end) {
     const size_t most = end - first < WRITER_BYTES ? (size_t)(end - first) : WRITER_BYTES;

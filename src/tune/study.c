@@ -547,8 +547,6 @@ tri_status tri_study_set_method(tri_study *study, const char *name) {
                   name);
 }
 
-int64_t tri_study_trial_steps(const tri_study *study) { return study->trial.warmup + study->trial.steps; }
-
 /* Parameters that population-based training can vary: they may change in the middle of a run. */
 static const char *const population_knobs[] = {"lr", "min_lr", "weight_decay", "clip"};
 

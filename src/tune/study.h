@@ -92,7 +92,7 @@ static inline bool tri_study_is_real(const tri_study *study) { return study->run
 bool tri_study_calibrates(const tri_study *study);
 
 /* Returns the number of steps of a whole trial. */
-int64_t tri_study_trial_steps(const tri_study *study);
+static inline int64_t tri_study_trial_steps(const tri_study *study) { return study->trial.warmup + study->trial.steps; }
 
 /* Sets the search method by its name in a study file. Fails with TRI_BAD_USAGE if the name is not known; the message
  * lists the names. */

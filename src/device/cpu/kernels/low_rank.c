@@ -83,7 +83,7 @@ static tri_status low_rank_growth(tri_queue *queue, tri_dtype type, const tri_st
   (void)type;
   float *kept = norm;
   const double x = sqrt(*squares), growth = x / ((double)*kept + 1e-8);
-  *factor = values->update == 1 || growth < 1.01 ? 1.0 : 1.01 / growth;
+  *factor = values->update == 1 || !(growth >= 1.01) ? 1.0 : 1.01 / growth;
   *kept = (float)(x * *factor);
   return TRI_OK;
 }

@@ -42,7 +42,7 @@ KERNEL(low_rank_growth) {
   if (thread() > 0) return;
   wide *norm = (wide *)a.norm;
   const double x = sqrt(*a.squares), growth = x / ((double)*norm + 1e-8);
-  const double factor = a.values->update == 1 || growth < 1.01 ? 1.0 : 1.01 / growth;
+  const double factor = a.values->update == 1 || !(growth >= 1.01) ? 1.0 : 1.01 / growth;
   *a.factor = factor;
   *norm = (wide)(x * factor);
 }
