@@ -53,8 +53,8 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
   return true;
 }
 
-/* Reads one word of the options. Unknown words are options of the runtimes that have a function `check`; if no runtime
- * has one, they are errors. */
+/* Reads one word of the options. Appends a word that is not known here to out->options if out->runtime, the first one,
+ * has a function `check`; else the word is an error. */
 static tri_status read_word(const char *kind, const char *word, size_t length, requested *asked, tri_gpu_choice *out) {
   size_t used = strlen(out->options);
   const int before = asked->number;

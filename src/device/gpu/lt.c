@@ -64,7 +64,7 @@ static tri_status refused(const tri_gpu_gemm_state *state, const char *what, int
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* hipBLASLt reports its version only with a handle. */
+/* Returns whether the library reports its version only with a handle, as hipBLASLt does. */
 static bool version_needs_handle(const tri_gpu_gemm_state *state) { return state->calls.version != NULL; }
 
 static bool read_numbers(tri_gpu_gemm_state *state) {

@@ -69,7 +69,7 @@ typedef struct embedding_sum_arguments {
   int64_t width, stride;
 } embedding_sum_arguments;
 
-/* table += the partial sums of ids that cross edges of windows. */
+/* table += the partial sums of ids that cross edges of windows; partial is wide, as in embedding_sum_arguments. */
 typedef struct embedding_join_arguments {
   embedding_piece rows;
   const uint64_t *keys;

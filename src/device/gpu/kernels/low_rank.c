@@ -37,7 +37,8 @@ KERNEL(low_rank_rest) {
   }
 }
 
-/* Limits the growth of the norm of the rest to 1% per step: stores the factor of the rest, and the limited norm. */
+/* Limits the growth of the norm of the rest to 1% per step, except in the first update: stores the factor of the rest,
+ * and the limited norm. One thread. */
 KERNEL(low_rank_growth) {
   if (thread() > 0) return;
   wide *norm = (wide *)a.norm;

@@ -5,7 +5,7 @@
 
 #include "device/gpu/kernels/columns.h"
 
-/* Returns 1 / sqrt of a column's square: 0 if the square is 0, and NaN if it is NaN. */
+/* Returns 1 / sqrt(squares[column]): 0 if the sum of squares is 0, and NaN if it is NaN. */
 DEVICE wide inverse_root(const void *squares, int64_t column) {
   const wide square = ((const wide *)squares)[column];
   return square > 0 ? 1 / wide_sqrt(square) : square;
