@@ -87,10 +87,11 @@ typedef struct tri_gpu_runtime {
   /* Sets *out to the bytes of GPU memory that no process uses. */
   tri_status (*memory_free)(tri_gpu_context *context, size_t *out);
 
-  tri_status (*memory_create)(tri_gpu_context *context, size_t bytes,
-                              void **out); /* allocates zeroed memory; TRI_OUT_OF_MEMORY if it does not fit */
+  /* Allocates zeroed memory; TRI_OUT_OF_MEMORY if it does not fit. */
+  tri_status (*memory_create)(tri_gpu_context *context, size_t bytes, void **out);
   void (*memory_destroy)(tri_gpu_context *context, void *memory);
-  tri_status (*host_create)(tri_gpu_context *context, size_t bytes, void **out); /* allocates page-locked host memory */
+  /* Allocates page-locked host memory with undefined contents; TRI_OUT_OF_MEMORY if it does not fit. */
+  tri_status (*host_create)(tri_gpu_context *context, size_t bytes, void **out);
   void (*host_destroy)(tri_gpu_context *context, void *memory);
   /* Returns the address at which another device-aware library of this process (MPI) accesses this device memory. */
   void *(*peer_address)(tri_gpu_context *context, void *memory);
@@ -102,16 +103,16 @@ typedef struct tri_gpu_runtime {
   void *(*stream_handle)(tri_gpu_stream *stream, const char *work);
   tri_status (*copy)(tri_gpu_stream *stream, const tri_copy *copy);
   tri_status (*fill_zero)(tri_gpu_stream *stream, void *memory, size_t bytes);
-  tri_status (*undefine)(tri_gpu_stream *stream, void *memory,
-                         size_t bytes); /* as tri_device_driver.undefine (device.h); may be NULL */
+  /* Works like tri_device_driver.undefine (device.h); may be NULL. */
+  tri_status (*undefine)(tri_gpu_stream *stream, void *memory, size_t bytes);
 
   /* Creates an event; only a timed one can be used in event_seconds. Untimed events cost the GPU less. */
   tri_status (*event_create)(tri_gpu_context *context, bool timed, tri_gpu_event **out);
   void (*event_destroy)(tri_gpu_event *event);
   tri_status (*event_record)(tri_gpu_event *event, tri_gpu_stream *stream);
   tri_status (*stream_wait)(tri_gpu_stream *stream, const tri_gpu_event *event);
-  tri_status (*event_wait)(
-      const tri_gpu_event *event); /* lets the host wait; reports errors of the work that was queued before the event */
+  /* Lets the host wait for an event, and reports errors of the work that was queued before the event. */
+  tri_status (*event_wait)(const tri_gpu_event *event);
   bool (*event_passed)(const tri_gpu_event *event);
   /* Waits for `from`, then for `to`, and sets *out to the seconds between the two events by the GPU's own clock. */
   tri_status (*event_seconds)(const tri_gpu_event *from, const tri_gpu_event *to, double *out);

@@ -12,7 +12,7 @@ DEVICE double larger(double x, double y) { return x > y ? x : y; }
 
 /* ---- squares ----------------------------------------------------------------------------------------------------- */
 
-/* One warp per row. */
+/* Sums the squares of each row, with one warp per row. */
 KERNEL(row_squares) {
   const wide *in = (const wide *)a.in;
   wide *out = (wide *)a.out;
@@ -34,8 +34,8 @@ typedef struct column_sums {
   double at[SQUARES_DOWN][SQUARES_ACROSS];
 } column_sums;
 
-/* One block per strip of SQUARES_ACROSS columns. Its threads form a grid [SQUARES_DOWN, SQUARES_ACROSS], where each
- * sums every SQUARES_DOWN-th row of a column. */
+/* Sums the squares of each column, with one block per strip of SQUARES_ACROSS columns. The threads of a block form a
+ * grid [SQUARES_DOWN, SQUARES_ACROSS]; each thread sums every SQUARES_DOWN-th row of a column. */
 KERNEL(column_squares) {
   SHARED(column_sums, shared);
   const wide *in = (const wide *)a.in;

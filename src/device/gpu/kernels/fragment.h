@@ -1,6 +1,6 @@
-/* Matrix fragments, the operands of a warp's multiplication. A warp holds a 16 x 16 tile of c, each lane a few elements
- * of it (`fragment`), and adds products a * b to it, FRAGMENT_K deep at a time, with operands that it loads from shared
- * memory (`fragment_a`, `fragment_b`: opaque).
+/* Matrix fragments, the operands of a warp's multiplication. A warp has a 16 x 16 tile of c; each lane holds a few
+ * elements of this tile (`fragment`). The warp adds products a * b to the tile, FRAGMENT_K columns of a and rows of b
+ * at a time. It loads these operands from shared memory (`fragment_a`, `fragment_b`, whose layout callers do not use).
  *
  * The same functions serve every type and warps of 32 and of 64 threads:
  *
@@ -8,8 +8,8 @@
  *   bf16, warp of 64   v_mfma_f32_16x16x16_bf16_1k (AMD CDNA2 instruction set, "Matrix arithmetic instructions")
  *   fp32, fp64         multiply-adds in threads: no type is narrowed
  *
- * The emulator uses the layouts of these instructions: a lane's elements are those that the hardware expects. Only
- * fragment_row and fragment_column map elements to lanes:
+ * The emulator uses the layouts of these instructions: a lane's elements are those that the hardware expects. Callers
+ * find the place of an element with fragment_row and fragment_column only:
  *
  *   element [r][c] of a lane's `fragment` is that of row fragment_row(r) and column fragment_column(c),
  *

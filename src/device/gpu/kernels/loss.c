@@ -65,7 +65,8 @@ typedef struct running {
   wide most, sum; /* maximum of the elements so far, and sum of exp(x - maximum) */
 } running;
 
-/* Returns the shift of exponents: exp(-infinity - shift) is 0 even if all elements are -infinity. */
+/* Returns the number that is subtracted from exponents: the maximum, or 0 if all elements are -infinity, because
+ * exp(-infinity - (-infinity)) would be NaN. */
 DEVICE wide shift_of(wide most) { return most == -wide_infinity() ? 0 : most; }
 
 /* Adds a thread's elements to its maximum and sum. NaN never becomes the maximum, but makes the sum NaN. */
@@ -140,8 +141,9 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
 /* gradient = (scale (softmax - 1 at the label) + slope p (x - most - mean)) * the derivative of the soft cap, where p
  * is the softmax and x the logit; 0 in rows without a label. The second term is the entropy bonus.
  *
- * The gradient may overlap the logits, with elements that are at most as wide. So the block reads each part of the row
- * completely before it writes it: the gradient of a part ends before the first logit that is still to be read. */
+ * A row of the gradient may be at the start of its row of logits, with elements that are at most as wide. So the block
+ * reads each part of the row completely before it writes it: the gradient of a part ends before the first logit that is
+ * still to be read. */
 typedef struct row_gradient {
   const wide *logits;
   element *out;

@@ -68,7 +68,7 @@ typedef struct softmax_gradient_arguments {
   const void *maximum, *sum;
   void *gradient;
   int64_t vocabulary, ld, gradient_ld, first_id;
-  double scale, soft_cap; /* of the logits, as in softmax_logits_arguments */
+  double scale, soft_cap; /* scale and soft cap of the logits, as in softmax_logits_arguments */
 } softmax_gradient_arguments;
 
 /* One block per row. All arrays are wide. */

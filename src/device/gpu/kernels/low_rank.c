@@ -5,8 +5,8 @@
 
 #include "device/gpu/kernels/wide.h"
 
-/* Adam in the low rank: updates the moments, and stores moment1 / (sqrt(moment2) + eps), without bias correction (which
- * low_rank_step has in its rate). */
+/* Runs Adam in the low rank: updates the moments, and stores moment1 / (sqrt(moment2) + eps). The bias correction is a
+ * factor of the rate in low_rank_step. */
 KERNEL(low_rank_adam) {
   const wide *gradient = (const wide *)a.gradient;
   wide *moment1 = (wide *)a.moment1, *moment2 = (wide *)a.moment2, *out = (wide *)a.out;

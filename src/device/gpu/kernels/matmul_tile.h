@@ -20,8 +20,8 @@
 
 enum { DEPTH = 64 / (int)sizeof(element), DEPTH_PITCH = DEPTH + VECTOR, MOST_FRAGMENTS = 4 };
 
-/* Unrolling of the loop over fragments along DEPTH: the two of bf16 are unrolled; the four of fp32 and fp64 are not,
- * because those of fp64 would not fit into registers. */
+/* Unrolling of the loop over fragments along DEPTH. It has two iterations in bf16, which are unrolled, and four in fp32
+ * and fp64, which are not: in fp64 the unrolled loop would not fit into registers. */
 #if TRI_GPU_TYPE == 16
 #define STEPS UNROLL
 #else
@@ -84,7 +84,7 @@ typedef struct part {
   fragment c[MOST_FRAGMENTS][MOST_FRAGMENTS];
 } part;
 
-/* Return the number of fragments of a part, along the rows and along the columns of c. */
+/* Return the numbers of fragments of a part: how many are one below the other, and how many are side by side. */
 DEVICE int part_high(const int side) { return side / 2 / FRAGMENT; }
 DEVICE int part_across(const int side, const int threads) { return side / (threads / WARP / 2) / FRAGMENT; }
 

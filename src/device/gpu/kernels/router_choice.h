@@ -118,7 +118,7 @@ typedef struct router_memory {
 
 enum { GROUP_DROPPED = -1, GROUP_WHOLE = -2 };
 
-/* Divides the shared memory of a warp. */
+/* Divides the shared memory of a warp, from `at` on, into the arrays of router_memory. */
 DEVICE router_memory memory_of_warp(void *at, const router_kind *kind) {
   router_memory m;
   m.choice = (wide *)at;

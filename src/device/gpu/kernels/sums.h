@@ -33,8 +33,8 @@ typedef struct column_sum_arguments {
 } column_sum_arguments;
 
 /* Stage 2: out[width] (+)= the sum of the slabs that have existing rows; slabs are `stride` numbers apart. capacity and
- * *count are numbers of rows, as in tri_rows. The sum adds `groups` terms of each row; slab_rows is in
- * terms. */
+ * *count are numbers of rows, as in tri_rows. Each of these rows has `groups` terms of the sum; slab_rows counts terms.
+ */
 typedef struct column_totals_arguments {
   const void *slabs;
   void *out;
