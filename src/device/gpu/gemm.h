@@ -53,9 +53,9 @@ struct tri_gpu_gemm_library {
    * "" if the library reports it only with a GPU. Fails as `open` does. NULL: the implementation has no file. */
   tri_status (*look)(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
-  bool (*adds_bias)(
-      const tri_gpu_gemm *product); /* returns whether the library can add a bias in this GEMM; NULL: it always can */
-  bool narrows_bias;                /* whether the bias must have the type of c */
+  /* Returns whether the library can add a bias in this GEMM. NULL: it always can. */
+  bool (*adds_bias)(const tri_gpu_gemm *product);
+  bool narrows_bias; /* whether the bias must have the type of c */
   /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of the library's
    * ranking. Sets *count to 0 if the library does not support the GEMM. */
   tri_status (*algorithms)(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-  PLANNED_ALIGNMENT = 16
-}; /* alignment in bytes of planned GEMMs: planned memory is aligned to 64 bytes, and requests have at most 16 */
+/* Alignment in bytes of planned GEMMs: planned memory is aligned to 64 bytes, and requests have at most 16. */
+enum { PLANNED_ALIGNMENT = 16 };
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 

@@ -132,10 +132,11 @@ DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t
 
 /* ---- shared by forward and backward ------------------------------------------------------------------------------ */
 
+/* HIGH: number of fragments, one below the other, that cover the own rows of a warp. MOST_ACROSS: number of fragments,
+ * side by side, that cover a row of a wide tile. */
 enum {
   ATTENTION_THREADS = 128,
-  HIGH = ATTENTION_OWN / FRAGMENT /
-         (ATTENTION_THREADS / WARP), /* number of fragments, one below the other, that cover the rows of a warp */
+  HIGH = ATTENTION_OWN / FRAGMENT / (ATTENTION_THREADS / WARP),
   MOST_ACROSS = ATTENTION_WIDE / (int)sizeof(element) / FRAGMENT
 };
 

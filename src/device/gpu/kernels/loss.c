@@ -15,10 +15,8 @@
 
 #include "device/gpu/kernels/wide.h"
 
-enum {
-  TAKEN_VECTORS = TRI_GPU_TYPE == 64 ? 2 : 4,
-  TAKEN = TAKEN_VECTORS * WIDE_VECTOR
-}; /* elements that a thread processes at a time */
+/* TAKEN: elements that a thread processes at a time. */
+enum { TAKEN_VECTORS = TRI_GPU_TYPE == 64 ? 2 : 4, TAKEN = TAKEN_VECTORS * WIDE_VECTOR };
 
 /* Loads up to WIDE_VECTOR logits from element `at` of a row of `vocabulary`; -infinity beyond its end. */
 DEVICE void load_logits(const wide *row, int64_t at, int64_t vocabulary, wide out[WIDE_VECTOR]) {
