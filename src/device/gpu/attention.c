@@ -54,7 +54,7 @@ static tri_status check(const tri_attention *call) {
 
 static attention_arguments arguments_of(const tri_attention *c, const tri_attention_slice *slices, const void *q,
                                         const void *k, const void *v) {
-  /* If there is nothing to compute, no address is passed on, because addresses of empty arrays may be invalid. */
+  /* Without slices or rows, the kernel gets no addresses of inputs, because those of empty arrays may be invalid. */
   const bool nothing = c->num_slices == 0 || c->key_rows == 0 || c->query_rows == 0;
   return (attention_arguments){.slices = nothing ? NULL : (const attention_slice *)(const void *)slices,
                                .q = nothing ? NULL : q,

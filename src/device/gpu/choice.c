@@ -38,7 +38,7 @@ tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char 
 
 typedef struct requested {
   int number; /* GPU number; -1: round robin by rank */
-  int count;  /* number of GPUs to pretend; 0: the existing ones */
+  int count;  /* number of GPUs of the emulator (`gpus=N`); 0: number of existing GPUs */
 } requested;
 
 enum { MOST = 4096 }; /* number of valid GPU numbers: 0 .. MOST - 1 */

@@ -9,7 +9,7 @@ typedef struct tri_gpu_choice {
   int ordinal;       /* GPU number in its runtime */
   int number;        /* GPU number over all runtimes */
   bool blocking;     /* whether the queue waits for each kernel, so that an error names the kernel */
-  char options[256]; /* options for the runtime's open */
+  char options[256]; /* options of the runtime, for its function `open` */
 } tri_gpu_choice;
 
 /* Runtimes of the kind `gpu`, in the order in which their GPUs are numbered; NULL at the end. */

@@ -14,7 +14,7 @@
  * algorithm. */
 typedef struct tri_gpu_gemm {
   int64_t m, n, k, lda, ldb, ldc;
-  tri_dtype in, out; /* type of a and b; type of c */
+  tri_dtype in, out; /* in: type of a and b. out: type of c */
   bool a_transposed, b_transposed, accumulate;
   bool bias;     /* whether the library adds a bias of n elements */
   bool tf32;     /* whether fp32 operands may be rounded to TF32 (10 bits of mantissa) */

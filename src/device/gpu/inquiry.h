@@ -17,7 +17,7 @@ typedef struct tri_gpu_seen {
 tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_bytes);
 
 typedef struct tri_gpu_tool {
-  const char *name, *path; /* path "": not found */
+  const char *name, *path; /* path: "" if the tool was not found */
   char version[192]; /* version of the tool; "" if it was not found, or if it reports its version only with a GPU */
   bool wanted;       /* whether one of the GPUs needs the tool */
   char fault[1024];  /* why the tool cannot be used, such as the places that were searched, and how to get it; "" if it

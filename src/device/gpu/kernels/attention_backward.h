@@ -51,14 +51,14 @@ typedef struct backward {
   element *own_tiles, *other_tiles; /* shared memory: two tiles [ATTENTION_OWN, width] of the own side, and two pairs of
                                        tiles [ATTENTION_OTHERS, width] of the other side, used alternately */
   fragment_scratch *scratch;        /* scratch of the warp: [HIGH] */
-  int32_t own_head, part;           /* head of the block's own side; index of the part */
-  fragment scores[HIGH], gradients[HIGH]; /* s, replaced by p; g, replaced by ds */
+  int32_t own_head, part;           /* own_head: head of the block's own side. part: index of the part */
+  fragment scores[HIGH], gradients[HIGH]; /* scores: s, later p. gradients: g, later ds */
   fragment sums[2][HIGH][MOST_ACROSS];    /* columns of the part */
 } backward;
 
 /* The numbers of a query that the gradients of its scores depend on. */
 typedef struct statistic {
-  wide log_sum_exp, sum; /* log_sum_exp times log2(e), and D; 0 if the query attends to no key of the slice */
+  wide log_sum_exp, sum; /* log_sum_exp: times log2(e). sum: D. Both 0 if the query attends to no key of the slice */
   int32_t begin, end;    /* range of the slice's keys that the query attends to */
 } statistic;
 

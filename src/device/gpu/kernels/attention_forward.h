@@ -33,7 +33,7 @@ typedef struct forward {
   element *q_tile, *k_tile, *v_tile; /* shared memory [ATTENTION_OWN, width], [KEYS, width], [KEYS, width]; rows are
                                         width + VECTOR elements apart */
   fragment_scratch *scratch;         /* scratch of the warp: [HIGH] */
-  int32_t head, part;                /* query head; index of the part */
+  int32_t head, part;                /* head: query head. part: index of the part */
   walk walk;
   wide m[HIGH][FRAGMENT_ROWS], l[HIGH][FRAGMENT_ROWS]; /* l: partial sums of the lane's own columns */
   fragment scores[HIGH][KEY_BLOCKS];                   /* scores of the tile of keys, later exp(score - m) */

@@ -60,7 +60,7 @@ KERNEL(softmax_logits) {
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 typedef struct running {
-  wide most, sum; /* maximum of the elements so far, and sum of exp(x - maximum) */
+  wide most, sum; /* most: maximum of the elements so far. sum: sum of exp(x - most) */
 } running;
 
 /* Returns the number that is subtracted from exponents: the maximum, or 0 if all elements are -infinity, because

@@ -19,7 +19,7 @@
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 typedef struct statistics {
-  wide most, sum; /* maximum of a row of logits, and sum of exp(logit - most) */
+  wide most, sum; /* most: maximum of a row of logits. sum: sum of exp(logit - most) */
 } statistics;
 
 /* Computes the statistics of a row of logits, by a warp; each lane gets them. */
