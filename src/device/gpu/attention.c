@@ -9,7 +9,7 @@ _Static_assert(sizeof(attention_slice) == sizeof(tri_attention_slice) &&
                "kernels read the list as it is");
 
 /* The kernels for a call: narrow ones for heads that fit into ATTENTION_NARROW bytes, wide ones for longer heads. A row
- * of their tiles has `row_bytes` bytes. */
+ * of a tile of these kernels has `row_bytes` bytes, without the padding. */
 typedef struct form {
   tri_gpu_kernel forward, queries, keys;
   int64_t row_bytes;
@@ -31,7 +31,7 @@ static int64_t chunks_of(const tri_attention *call, const form *f) {
 }
 
 /* Returns the bytes of shared memory for the fragment_scratch of all warps (fragment.h): tiles of 16 x 16 elements,
- * with rows padded by 16 bytes. */
+ * with rows padded by 16 bytes. 0 for bf16 in warps of 32 threads, which do not use it. */
 static size_t scratch_bytes(const tri_queue *queue, tri_dtype type) {
   const tri_gpu *gpu = queue->device->state;
   if (type == TRI_BF16 && gpu->facts.warp == 32) return 0;
@@ -54,8 +54,8 @@ static tri_status check(const tri_attention *call) {
 
 static attention_arguments arguments_of(const tri_attention *c, const tri_attention_slice *slices, const void *q,
                                         const void *k, const void *v) {
-  const bool nothing = c->num_slices == 0 || c->key_rows == 0 ||
-                       c->query_rows == 0; /* nothing to compute; addresses of empty arrays may be invalid */
+  /* Without slices or rows, the kernel gets no addresses of inputs, because those of empty arrays may be invalid. */
+  const bool nothing = c->num_slices == 0 || c->key_rows == 0 || c->query_rows == 0;
   return (attention_arguments){.slices = nothing ? NULL : (const attention_slice *)(const void *)slices,
                                .q = nothing ? NULL : q,
                                .k = nothing ? NULL : k,
@@ -137,8 +137,8 @@ static tri_status gpu_attention_pages(tri_queue *queue, const tri_attention *cal
   return launch_forward(queue, &dense, &arguments);
 }
 
-/* Queues the computation of D (kernels/attention_backward.h), a number for each head and row, into sums [heads,
- * query_rows]. */
+/* Queues the computation of sums[heads, query_rows]: the numbers D of kernels/attention_backward.h, in the wide type.
+ */
 static tri_status make_row_sums(tri_queue *queue, const tri_attention *c, const void *out, const void *gradient_out,
                                 void *sums) {
   TRI_GPU_LAUNCH(

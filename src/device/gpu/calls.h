@@ -1,7 +1,7 @@
 /* The calls of a vendor's run-time library that this program uses: the common part of CUDA's driver and HIP, declared
- * here. If their prototypes differ, these are HIP's, and cuda_driver.c converts them to CUDA's
- * (tests/gpu/prototypes_cuda.c and prototypes_hip.c compare both with the vendors' headers). cuda_calls.h and
- * hip_calls.h have the calls that exist in only one of them. */
+ * here. If the two prototypes of a call differ, this file has HIP's, and cuda_driver.c converts its arguments to CUDA's
+ * (tests/gpu/prototypes_cuda.c and prototypes_hip.c compare both with the vendors' headers). cuda_calls.h has the calls
+ * that only CUDA has, and CUDA's prototypes of those that differ; hip_calls.h has the calls that only HIP has. */
 #ifndef TRI_DEVICE_GPU_CALLS_H
 #define TRI_DEVICE_GPU_CALLS_H
 

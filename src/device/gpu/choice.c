@@ -38,7 +38,7 @@ tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char 
 
 typedef struct requested {
   int number; /* GPU number; -1: round robin by rank */
-  int count;  /* number of GPUs to pretend; 0: the existing ones */
+  int count;  /* number of GPUs of the emulator (`gpus=N`); 0: number of existing GPUs */
 } requested;
 
 enum { MOST = 4096 }; /* number of valid GPU numbers: 0 .. MOST - 1 */
@@ -53,8 +53,8 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
   return true;
 }
 
-/* Reads one word of the options. Unknown words are options of the runtimes that have a function `check`; if no runtime
- * has one, they are errors. */
+/* Reads one word of the options. Appends a word that is not known here to out->options if out->runtime, the first one,
+ * has a function `check`; else the word is an error. */
 static tri_status read_word(const char *kind, const char *word, size_t length, requested *asked, tri_gpu_choice *out) {
   size_t used = strlen(out->options);
   const int before = asked->number;

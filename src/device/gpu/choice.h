@@ -9,14 +9,14 @@ typedef struct tri_gpu_choice {
   int ordinal;       /* GPU number in its runtime */
   int number;        /* GPU number over all runtimes */
   bool blocking;     /* whether the queue waits for each kernel, so that an error names the kernel */
-  char options[256]; /* options for the runtime's open */
+  char options[256]; /* options of the runtime, for its function `open` */
 } tri_gpu_choice;
 
 /* Runtimes of the kind `gpu`, in the order in which their GPUs are numbered; NULL at the end. */
 extern const tri_gpu_runtime *const tri_gpu_runtimes[];
 
-/* Counts the GPUs of these runtimes; a runtime that fails counts 0. Writes a text to `why` (may be NULL) that has, for
- * each runtime, the libraries that it looked for and the GPUs that it found. */
+/* Counts the GPUs of these runtimes; a runtime that fails counts 0. Writes a text to `why` (may be NULL if why_bytes is
+ * 0) that has, for each runtime, the libraries that it looked for and the GPUs that it found. Always returns TRI_OK. */
 tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char *why, size_t why_bytes);
 
 /* Checks the syntax of `rest`, as in tri_gpu_choose, without looking for GPUs. */

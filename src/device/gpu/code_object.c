@@ -35,7 +35,7 @@ static bool read_big_endian(reader *r, size_t bytes, uint64_t *out) {
   return true;
 }
 
-/* Reads `number` bytes, of a text or of a value that is skipped. */
+/* Reads out->number bytes: a text, or a value that is skipped. */
 static bool read_bytes(reader *r, value *out) {
   if ((uint64_t)(r->end - r->at) < out->number) return false;
   out->text = (const char *)r->at;

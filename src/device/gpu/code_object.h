@@ -12,7 +12,7 @@ typedef struct tri_gpu_code_kernel {
   char name[64]; /* truncated to 63 characters */
   int registers; /* vector registers of 32 bits per thread, accumulators included */
   int scalar_registers;
-  int warp, block_threads; /* threads of a wavefront; maximum number of threads of a block */
+  int warp, block_threads; /* warp: threads of a wavefront. block_threads: maximum number of threads of a block */
   size_t shared_bytes;     /* shared memory that the kernel declares */
   size_t private_bytes; /* private memory of a thread: spilled registers, and arrays that do not fit into registers */
   size_t argument_bytes;

@@ -5,11 +5,12 @@
 #include "device/gpu/internal.h"
 
 typedef struct tri_gpu_columns {
-  int64_t width, sums;         /* number of columns; number of sums that stage 1 computes for each column */
-  int64_t rows, groups;        /* maximum number of rows to sum; number of rows to sum for each row of the tri_rows */
-  int64_t across, strips;      /* threads of a block along columns; blocks along columns */
-  int64_t slab_rows, slabs;    /* number of rows of a slab; number of slabs of all rows */
-  int64_t at_once, first_slab; /* maximum number of slabs of a launch; index of the first slab of the current launch */
+  int64_t width, sums;      /* width: number of columns. sums: number of sums that stage 1 computes for each column */
+  int64_t rows, groups;     /* rows: maximum number of summed rows. groups: summed rows for each row of the tri_rows */
+  int64_t across, strips;   /* across: threads of a block along columns. strips: blocks along columns */
+  int64_t slab_rows, slabs; /* slab_rows: rows of a slab. slabs: number of slabs of all rows */
+  int64_t at_once, first_slab; /* at_once: maximum number of slabs of a launch. first_slab: index of the current
+                                  launch's first slab */
 } tri_gpu_columns;
 
 /* Plans the sum. TRI_UNSUPPORTED if the scratch memory cannot hold the sums of one slab. */

@@ -32,14 +32,15 @@ typedef struct tri_gpu_compilation {
 typedef struct tri_gpu_compiler_facts {
   const char *path;  /* path of the opened file */
   char version[192]; /* a part of every cache key */
-  char chips[2048];  /* chips that it generates code for, named as in tri_gpu_facts.architecture: "sm_89 sm_90a" */
+  char chips[2048];  /* chips for which the compiler generates code, separated by spaces, named as in
+                        tri_gpu_facts.architecture: "sm_89 sm_90a" */
 } tri_gpu_compiler_facts;
 
 typedef struct tri_gpu_rtc tri_gpu_rtc;
 
 typedef struct tri_gpu_compiler {
   const char *name;    /* "NVRTC", "hipRTC" */
-  const char *options; /* options and built-in headers of all compilations; a part of every cache key */
+  const char *options; /* options and text of <stdint.h> of all compilations; a part of every cache key */
   /* Returns whether the name of an architecture is of this compiler's vendor ("sm_..." or "gfx..."). */
   bool (*takes)(const char *architecture);
   const tri_gpu_compiler_facts *facts; /* valid after tri_gpu_compiler_open */

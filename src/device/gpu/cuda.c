@@ -18,7 +18,8 @@ static tri_status cuda_find(tri_gpu_context *context) {
   return error == 0 ? TRI_OK : tri_gpu_call_failed(context, "cuDeviceGet", error);
 }
 
-/* Retains the GPU's primary context. Creating it, if no library has done so yet, is the first allocation on the GPU. */
+/* Retains the GPU's primary context, and creates the stream `zeroing`. If no library has created the primary context
+ * yet, this call creates it, which is the first allocation on the GPU. */
 static tri_status cuda_begin(tri_gpu_context *context) {
   const tri_gpu_enum error = own_calls(context)->context_retain(&context->own, context->device);
   if (error == TRI_GPU_OUT_OF_MEMORY) return tri_gpu_full_at_first(context);
@@ -97,8 +98,8 @@ static tri_status raise_shared(tri_gpu_context *context, tri_gpu_function *funct
   return TRI_OK;
 }
 
-/* Raises the kernel's limit of dynamic shared memory to that of the call. Without a raised limit, dynamic and declared
- * shared memory together may not exceed 48 KiB. */
+/* Raises the kernel's limit of dynamic shared memory to the bytes that the call requests. Without a raised limit,
+ * dynamic and declared shared memory of a block together may not exceed 48 KiB. */
 static tri_status allow_shared(tri_gpu_context *context, const tri_gpu_launch_call *call) {
   if (call->shared_bytes == 0) return TRI_OK;
   pthread_mutex_lock(&call->function->module->lock);

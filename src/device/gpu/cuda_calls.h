@@ -99,7 +99,7 @@ typedef struct tri_cuda_calls {
   tri_gpu_enum (*module_load)(tri_gpu_module_handle *out, const void *image, unsigned num_options,
                               tri_gpu_enum *options, void **values);
   tri_gpu_enum (*function_set)(tri_gpu_function_handle function, tri_gpu_enum attribute, int value);
-  tri_gpu_enum (*function_load)(tri_gpu_function_handle function); /* NULL in drivers before 12.4 */
+  tri_gpu_enum (*function_load)(tri_gpu_function_handle function); /* NULL before CUDA 12.4 */
 } tri_cuda_calls;
 
 /* C(FIELD, NAME) for each function that every driver has, in addition to TRI_GPU_CALLS_ADAPTED. */

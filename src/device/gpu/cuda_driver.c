@@ -53,7 +53,7 @@ static const char *cuda_advice(tri_gpu_enum error) {
              "of LD_LIBRARY_PATH";
     case TRI_CUDA_UNKNOWN:
       return SEE_LOG "After a GPU has fallen off the bus, or its driver was updated, a reboot is needed";
-    default: break; /* no advice for the other errors: NVIDIA has about a hundred, and adds new ones */
+    default: break; /* no specific advice for the other errors: NVIDIA has about a hundred, and adds new ones */
   }
   if (error >= TRI_CUDA_MPS_FIRST && error <= TRI_CUDA_MPS_LAST) {
     return "NVIDIA's MPS server, through which this process reaches the GPU, is gone or full: see its log, or unset "

@@ -111,8 +111,8 @@ static tri_status gpu_weighted_gated_backward(tri_queue *queue, tri_dtype type, 
 
 /* ---- dropout, rotary embedding ----------------------------------------------------------------------------------- */
 
-/* An element is dropped if its random 32-bit word is below the threshold, probability * 2^32 rounded up. A threshold of
- * 2^32, which does not fit into 32 bits, drops all elements: y is zero. */
+/* Drops the elements whose random 32-bit word is below the threshold, which is probability * 2^32 rounded up. A
+ * threshold of 2^32, which does not fit into 32 bits, drops all elements: y is zero. */
 static tri_status gpu_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
                               const tri_step_values *values, const int32_t *rows, const void *x, void *y) {
   const double threshold = ceil(options->probability * 0x1p32);

@@ -18,16 +18,17 @@ static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_ro
 /* Maximum number of rows that are sorted at once: the length of a run after sorted tiles were merged three times. */
 enum { MOST_PIECE = EMBEDDING_TILE * EMBEDDING_WAYS * EMBEDDING_WAYS * EMBEDDING_WAYS };
 
-/* The layout of the scratch memory for a piece of `rows` rows: keys, a second array of keys, and partial sums, whose
- * rows are `stride` elements apart. */
+/* The layout of the scratch memory for a piece of `rows` rows: keys, a second array of keys, and partial sums. The sums
+ * are wide, and their rows are `stride` numbers apart. */
 typedef struct piece_memory {
   int64_t rows, stride;
   uint64_t *keys, *other_keys;
   char *partial;
 } piece_memory;
 
-/* Lays out the scratch memory. The number of rows of a piece depends only on the width and the type, so the order of
- * summation does, too. */
+/* Lays out the scratch memory. The number of rows of a piece depends only on the width and the type, so the same rows
+ * are always divided into the same pieces, and summed in the same order. TRI_UNSUPPORTED if the scratch memory is too
+ * small for a window of keys. */
 static tri_status lay_out(tri_queue *queue, tri_dtype type, int64_t width, piece_memory *out) {
   const int64_t stride = (width + EMBEDDING_PAD - 1) / EMBEDDING_PAD * EMBEDDING_PAD;
   const int64_t keys_bytes = EMBEDDING_WINDOW * (int64_t)sizeof(uint64_t);

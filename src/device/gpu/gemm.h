@@ -14,7 +14,7 @@
  * algorithm. */
 typedef struct tri_gpu_gemm {
   int64_t m, n, k, lda, ldb, ldc;
-  tri_dtype in, out; /* type of a and b; type of c */
+  tri_dtype in, out; /* in: type of a and b. out: type of c */
   bool a_transposed, b_transposed, accumulate;
   bool bias;     /* whether the library adds a bias of n elements */
   bool tf32;     /* whether fp32 operands may be rounded to TF32 (10 bits of mantissa) */
@@ -53,9 +53,9 @@ struct tri_gpu_gemm_library {
    * "" if the library reports it only with a GPU. Fails as `open` does. NULL: the implementation has no file. */
   tri_status (*look)(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VERSION_BYTES]); /* "13.1.0" */
-  bool (*adds_bias)(
-      const tri_gpu_gemm *product); /* returns whether the library can add a bias in this GEMM; NULL: it always can */
-  bool narrows_bias;                /* whether the bias must have the type of c */
+  /* Returns whether the library can add a bias in this GEMM. NULL: it always can. */
+  bool (*adds_bias)(const tri_gpu_gemm *product);
+  bool narrows_bias; /* whether the bias must have the type of c */
   /* Lists at most TRI_GPU_MOST_ALGORITHMS algorithms that fit into the workspace, in the order of the library's
    * ranking. Sets *count to 0 if the library does not support the GEMM. */
   tri_status (*algorithms)(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
@@ -65,8 +65,9 @@ struct tri_gpu_gemm_library {
 
 extern const tri_gpu_gemm_library tri_gpu_cublaslt, tri_gpu_hipblaslt, tri_gpu_tiled;
 
-/* Returns the bytes of workspace that a library may use for a GEMM: a fixed number minus the bytes of a narrowed bias,
- * at least 0. The number depends only on the GEMM, so the algorithm that is chosen depends only on the GEMM, too. */
+/* Returns the bytes of workspace that a library may use for a GEMM: a fixed number minus the bytes of a narrowed bias
+ * and of alignment, at least 0. The number depends only on the GEMM, so the algorithm that is chosen depends only on
+ * the GEMM, too. */
 size_t tri_gpu_gemm_workspace(const tri_gpu_gemm *product);
 
 /* ---- choices (gemm_choices.c) ------------------------------------------------------------------------------------ */
@@ -113,8 +114,8 @@ tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);
 tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
 /* Returns the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
 tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
-/* Lists the algorithms of the vendor's library in the order of its ranking; if it has none for the GEMM, the variants
- * of this program's own kernel. */
+/* Lists the algorithms of the vendor's library in the order of its ranking. If it has none for the GEMM, or if k is 0,
+ * lists the variants of this program's own kernel, beginning with that of tri_gpu_tiled_first. */
 tri_status tri_gpu_gemms_candidates(tri_gpu_gemms *products, const tri_gpu_gemm *product,
                                     tri_gpu_gemm_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
 /* Returns the next candidate after the library has refused the current one. The last candidate is this program's own
@@ -124,7 +125,10 @@ tri_status tri_gpu_gemms_next(tri_gpu_gemms *products, const tri_gpu_gemm *produ
                               tri_gpu_gemm_choice *out);
 tri_status tri_gpu_gemms_set(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice);
 
-/* Runs `of` with the chosen algorithm. */
+/* Runs `of` with the chosen algorithm. `call` has the operands and the request (product); this function sets its other
+ * members, and call->refused if the library does not support the algorithm. Narrows the bias if the library needs that,
+ * and adds the bias after the GEMM if product->bias is not set. `workspace` has the bytes of tri_gpu_matmul_workspace,
+ * without those of a converted b. */
 tri_status tri_gpu_gemm_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_gemm_choice *choice,
                             tri_gpu_gemm_call *call, void *workspace);
 
@@ -132,7 +136,8 @@ tri_status tri_gpu_gemm_run(tri_queue *queue, const tri_matmul *of, const tri_gp
 
 enum { TRI_GPU_GEMM_TEXT_BYTES = 512 };
 
-/* Prints "bf16 fp32 768 2304 65536 768 2304 2304 a_transposed,accumulate 16"; returns text. */
+/* Prints the types of a (and b) and of c, then m, n, k, lda, ldb, ldc, the flags that are set ("-" if none is), and the
+ * alignment: "bf16 fp32 768 2304 65536 768 2304 2304 a_transposed,accumulate 16". Returns text. */
 const char *tri_gpu_gemm_print(const tri_gpu_gemm *product, char text[TRI_GPU_GEMM_TEXT_BYTES]);
 /* Prints the line of tri_gpu_gemm_print, followed by " : cuBLASLt 4194304 2a0b..." (library, workspace_bytes, data). */
 const char *tri_gpu_gemm_choice_print(const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice,
@@ -145,8 +150,8 @@ bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, 
 
 /* ---- timing (gemm_timing.c) -------------------------------------------------------------------------------------- */
 
-/* Finds the fastest candidate on random operands, which it allocates and frees; TRI_OUT_OF_MEMORY if they do not
- * fit. */
+/* Times the candidates on random operands, which the function allocates and frees, and sets *best to the index of the
+ * fastest. TRI_OUT_OF_MEMORY if the operands do not fit. */
 tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *candidates,
                                 int count, int *best);
 

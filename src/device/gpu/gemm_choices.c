@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-  PLANNED_ALIGNMENT = 16
-}; /* alignment in bytes of planned GEMMs: planned memory is aligned to 64 bytes, and requests have at most 16 */
+/* Alignment in bytes of planned GEMMs: planned memory is aligned to 64 bytes, and requests have at most 16. */
+enum { PLANNED_ALIGNMENT = 16 };
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
@@ -83,7 +82,8 @@ static int compare_bytes(const void *left, const void *right) {
   return 0;
 }
 
-/* Finds the GEMM's entry, or creates it. The caller holds the lock. */
+/* Finds the GEMM's entry, or creates it. The caller holds the lock; *out is valid until the next call, which may move
+ * the entries. */
 static tri_status find(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_entry **out) {
   for (int64_t i = 0; i < products->num_entries; i++) {
     *out = &products->entries[i];
@@ -263,8 +263,8 @@ tri_status tri_gpu_gemms_asked(tri_device *device, char **out) {
   return end_lines(&all, status, out);
 }
 
-/* Chooses an algorithm: the fastest if `timed`, else the first in the library's ranking. Also chooses the first if
- * there is not enough memory to time them. */
+/* Chooses an algorithm for this and later calls: the fastest if `timed`, else the first in the library's ranking. Also
+ * chooses the first if the memory is too small to time the candidates. */
 static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bool timed, tri_gpu_gemm_choice *out) {
   tri_gpu_gemm_choice candidates[TRI_GPU_MOST_ALGORITHMS];
   int count = 0, best = 0;

@@ -88,7 +88,7 @@ static void fill_kernels(tri_device_kernels *out) {
 
 /* ---- description ------------------------------------------------------------------------------------------------- */
 
-/* Appends a fact to a text, after a comma. */
+/* Appends a fact to a text, after ", " unless the text is empty. The text is cut at text_bytes - 1 characters. */
 TRI_PRINTF(3, 4) static void add_fact(char *text, size_t text_bytes, const char *format, ...) {
   size_t used = strlen(text);
   va_list arguments;

@@ -5,7 +5,8 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* ---- conversion of b --------------------------------------------------------------------------------------------- */
 
-/* Converts the matrices of all groups, one after the other, to the type of a. */
+/* Converts the matrices of all groups to the type of a, and stores them in the workspace, one after the other and
+ * dense. Sets ldb and the stride to this layout. */
 static tri_status narrow_matrices(tri_queue *queue, tri_grouped_matmul *call, const void *b, void *workspace) {
   tri_matmul *p = &call->product;
   const int64_t rows = p->b_transposed ? p->n : p->k, width = p->b_transposed ? p->k : p->n;
@@ -22,7 +23,8 @@ static tri_status narrow_matrices(tri_queue *queue, tri_grouped_matmul *call, co
   return TRI_OK;
 }
 
-/* Converts the rows of b that belong to any group; their number, *rows, is the last element of begins. */
+/* Converts the rows of b that belong to any group to dense rows in the workspace, and sets ldb. The number of these
+ * rows, *rows, is the last element of begins, in device memory. */
 static tri_status narrow_rows(tri_queue *queue, tri_matmul *p, const int32_t *rows, const void *b, void *workspace) {
   const tri_row_copy copy = {{p->k, rows}, p->n, p->b_type, p->a_type, p->ldb, p->n};
   TRI_KERNEL_CALL(queue, copy_rows, &copy, NULL, b, NULL, workspace);
@@ -34,7 +36,7 @@ static tri_status narrow_rows(tri_queue *queue, tri_matmul *p, const int32_t *ro
 static tri_status prepare_b(tri_queue *queue, tri_grouped_matmul *call, const int32_t *begins, const void **b,
                             void *workspace) {
   tri_matmul *p = &call->product;
-  if (p->b_packed) { /* a packed b is the plain matrix in the type of a */
+  if (p->b_packed) { /* a packed b is the plain dense matrix in the type of a, and its stride is in bytes */
     p->ldb = p->b_transposed ? p->k : p->n;
     call->stride /= (int64_t)tri_dtype_bytes(p->a_type);
     return TRI_OK;
@@ -51,8 +53,8 @@ static tri_status prepare_b(tri_queue *queue, tri_grouped_matmul *call, const in
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
-/* Large tiles cause less memory traffic. They are used if a group's rows and columns fill most of a tile (FILLED), and
- * if there are enough tiles for the processors of a chip (MANY_TILES). */
+/* Large tiles cause less memory traffic. They are used if the rows of a group, on average, and the columns fill most of
+ * a tile (FILLED), and if there are enough tiles for the processors of a chip (MANY_TILES). */
 enum { MANY_TILES = 96, FILLED = MATMUL_LARGE * 3 / 4 };
 
 /* Returns the maximum number of tiles of `side`: each group may have one partial tile of rows. */

@@ -6,7 +6,7 @@
 
 typedef struct tri_gpu_pairs {
   tri_rows rows;
-  int64_t chosen, groups; /* pairs per row; number of groups */
+  int64_t chosen, groups; /* chosen: pairs per row. groups: number of groups */
 } tri_gpu_pairs;
 
 /* Arrays in scratch memory. counts[groups + 1, tiles] are set only for tiles that have pairs. totals[groups + 1] are
@@ -17,7 +17,8 @@ typedef struct tri_gpu_group_counts {
 } tri_gpu_group_counts;
 
 /* Queues the computation of counts, and, if `keys` is not NULL, of the sorted keys of each tile
- * (groups_sort_arguments). */
+ * (groups_sort_arguments). TRI_UNSUPPORTED for 2^31 pairs or more, for more than GROUPS_MOST groups, or if the scratch
+ * memory is too small for the counts. */
 tri_status tri_gpu_count_groups(tri_queue *queue, tri_dtype type, const tri_gpu_pairs *pairs, const int32_t *experts,
                                 int32_t *keys, tri_gpu_group_counts *out);
 

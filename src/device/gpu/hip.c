@@ -29,8 +29,9 @@ static tri_status read_properties(tri_gpu_context *context, void *properties) {
   return tri_gpu_call_failed(context, newer ? "hipGetDevicePropertiesR0600" : "hipGetDeviceProperties", error);
 }
 
-/* Returns the chip's name for the compiler. The function that fills the properties determines their layout; the text at
- * the expected offset confirms that the layout is the known one. */
+/* Writes the chip's name for the compiler to `out`: "gfx90a". The function that fills the properties determines their
+ * layout. TRI_UNSUPPORTED if the text at the expected offset is not the name of a chip, because then the layout is
+ * unknown. */
 static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t out_bytes) {
   _Alignas(16) char properties[TRI_HIP_PROPERTIES_BYTES] = {0};
   char name[TRI_HIP_CHIP_BYTES];
@@ -46,7 +47,8 @@ static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t o
                   context->label, context->driver->text, context->driver->path);
 }
 
-/* Checks that the chip is known, and creates the stream `zeroing`, which is the first allocation on the GPU. */
+/* Checks that the library reports the chip's name, and creates the stream `zeroing`, which is the first allocation on
+ * the GPU. */
 static tri_status hip_begin(tri_gpu_context *context) {
   char chip[32];
   TRI_TRY(hip_architecture(context, chip, sizeof chip));

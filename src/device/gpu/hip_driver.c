@@ -42,7 +42,7 @@ static const char *hip_advice(tri_gpu_enum error) {
     case TRI_HIP_UNKNOWN:
     case TRI_HIP_RUNTIME_MEMORY:
     case TRI_HIP_RUNTIME_OTHER: return SEE_LOG "After a GPU was reset, or its driver was updated, a reboot is needed";
-    default: break; /* no advice for the other errors: AMD has about a hundred, and adds new ones */
+    default: break; /* no specific advice for the other errors: AMD has about a hundred, and adds new ones */
   }
   return SEE_LOG "If it persists, it is a bug in this program or a fault of ROCm's";
 }

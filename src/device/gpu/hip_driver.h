@@ -15,8 +15,9 @@ typedef struct tri_hip_driver {
 tri_status tri_hip_driver_open(const tri_gpu_driver **out);
 bool tri_hip_is_lasting(tri_gpu_enum error);
 
-/* Returns why a library sees no GPU, from the device files: `kfd` is /dev/kfd, and `nodes` a glob(7) pattern for the
- * files of the GPUs. "" if they exist and are accessible. */
+/* Writes to `out` why a library sees no GPU, and returns out. The reason is found from the device files: `kfd` is
+ * /dev/kfd, and `nodes` a glob(7) pattern for the files of the GPUs. "" if this process may read and write kfd and at
+ * least one of the nodes. */
 const char *tri_hip_absence(const char *kfd, const char *nodes, char *out, size_t out_bytes);
 
 /* Copies "gfx90a" from the library's name of the chip, "gfx90a:sramecc+:xnack-"; "" for a name of another form. */

@@ -109,8 +109,8 @@ static tri_status compile_and_keep(const job *j, const char *folder, void **out,
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* Finds a module that was compiled elsewhere, if there is no compiler (`missing` is the status of opening it; its error
- * message is set). */
+/* Finds a module in the cache that was compiled elsewhere, because there is no compiler. `missing` is the status of
+ * opening the compiler, whose error message is set; the message of this function continues it. */
 static tri_status find_without_compiler(const job *j, const char *folder, tri_status missing, void **out,
                                         size_t *bytes) {
   char beginning[TRI_GPU_CACHE_NAME_BYTES];

@@ -1,4 +1,4 @@
-/* The GPUs and the libraries that they need, for `trireme doctor`. */
+/* The GPUs and the libraries that they need, for `trireme doctor`, and the compilation of kernels ahead of a run. */
 #ifndef TRI_DEVICE_GPU_INQUIRY_H
 #define TRI_DEVICE_GPU_INQUIRY_H
 
@@ -17,10 +17,11 @@ typedef struct tri_gpu_seen {
 tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_bytes);
 
 typedef struct tri_gpu_tool {
-  const char *name, *path; /* path "": not found */
+  const char *name, *path; /* path: "" if the tool was not found */
   char version[192]; /* version of the tool; "" if it was not found, or if it reports its version only with a GPU */
   bool wanted;       /* whether one of the GPUs needs the tool */
-  char fault[1024];  /* places that were searched, and how to get the tool; "" if it was found */
+  char fault[1024];  /* why the tool cannot be used, such as the places that were searched, and how to get it; "" if it
+                        can be used */
 } tri_gpu_tool;
 
 enum { TRI_GPU_NUM_COMPILERS = 2, TRI_GPU_NUM_PRODUCT_LIBRARIES = 2 };
@@ -29,14 +30,16 @@ enum { TRI_GPU_NUM_COMPILERS = 2, TRI_GPU_NUM_PRODUCT_LIBRARIES = 2 };
 void tri_gpu_look_for_compilers(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_COMPILERS]);
 void tri_gpu_find_gemms(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TRI_GPU_NUM_PRODUCT_LIBRARIES]);
 
-/* Prints the GEMM library of a GPU device, "cuBLASLt 13.1.0"; "" for other devices. */
+/* Prints the GEMM library of a GPU device, "cuBLASLt 13.1.0", or "kernels of this program"; "" for other devices. Call
+ * it after the first GEMM, which opens the library. Returns text. */
 const char *tri_gpu_gemms_text(const tri_device *device, char *text, size_t text_bytes);
 
 /* Checks that a compiler for this chip is available, before minutes of compiling. */
 tri_status tri_gpu_compile_check(const char *architecture);
 
-/* Compiles all kernels for any chip, present or not, into a folder, for TRIREME_CACHE on machines without a compiler.
- * `tell` is called with the compiler's output for each module, a line for each kernel. */
+/* Compiles all kernels for a chip, which this machine need not have, and writes them to `folder`. A machine without a
+ * compiler finds them there if TRIREME_CACHE is this folder. Calls `tell` for each module and type, with the compiler's
+ * output, which ends with a line for each kernel. */
 typedef void tri_gpu_log_compiled(void *to, const char *architecture, const char *module, tri_dtype type,
                                   const char *log);
 tri_status tri_gpu_compile_all(const char *architecture, const char *folder, tri_gpu_log_compiled *tell, void *to);

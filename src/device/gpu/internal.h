@@ -27,7 +27,9 @@ typedef struct tri_gpu {
 
 tri_status tri_gpu_modules_create(tri_gpu *gpu, tri_gpu_modules **out);
 void tri_gpu_modules_destroy(tri_gpu_modules *modules);
-/* Returns a kernel for a type of activations. The first call loads its module from the cache, or compiles it. */
+/* Sets *out to the kernel that is compiled for a type of activations. The first call for a module and a type loads the
+ * module from the cache, or compiles it. Threads may call it at the same time. Fails for a type that activations do not
+ * have. */
 tri_status tri_gpu_function_of(tri_gpu_modules *modules, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out);
 
 /* Returns 64, 32 or 16, the value of TRI_GPU_TYPE with which a module is compiled for this type of activations; 0 for a
@@ -60,8 +62,8 @@ tri_status tri_gpu_queue_fill_zero(tri_queue *queue, size_t bytes, void *out);
 /* Returns the stream, for code that queues work in it directly. The next mark records a new event, which follows that
  * work. */
 tri_gpu_stream *tri_gpu_stream_of(tri_queue *queue);
-/* Sets whether the queue's work is being recorded into a graph (timing.c). While it is, a blocking device does not
- * wait. */
+/* Sets whether the queue's work is being recorded into a graph (timing.c). A blocking device does not wait for recorded
+ * work. */
 void tri_gpu_queue_set_recording(tri_queue *queue, bool recording);
 
 /* ---- timing.c ---------------------------------------------------------------------------------------------------- */
@@ -72,15 +74,17 @@ tri_status tri_gpu_queue_time(tri_queue *queue, tri_device_work *work, void *con
 
 /* The shape of a launch: the grid in blocks, and the bytes of dynamic shared memory of a block. */
 typedef struct tri_gpu_shape {
-  int64_t x, y, z; /* blocks along each dimension; y or z 0: 1; x 0: nothing is launched */
+  int64_t x, y, z; /* number of blocks along each dimension; 0 in y or z counts as 1; if x is 0, nothing is launched */
   size_t shared_bytes;
 } tri_gpu_shape;
 
-/* Queues a kernel of `type`'s module; `arguments` is its struct. */
+/* Queues the kernel that is compiled for `type`. `arguments` is the kernel's struct NAME_arguments, which is copied.
+ * TRI_UNSUPPORTED if the grid has more blocks than a launch may have (tri_gpu_grid). */
 tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_shape shape,
                           const void *arguments, size_t argument_bytes);
 
-/* Launches a kernel by its name, in functions with a variable `queue`: TRI_GPU_LAUNCH(add, type, shape, .a = a). */
+/* Launches a kernel by its name, in functions that have a variable `queue` and return a tri_status: TRI_GPU_LAUNCH(add,
+ * type, shape, .a = a). Returns from the function if the launch fails. */
 #define TRI_GPU_LAUNCH(name, type, shape, ...)                                                                         \
   do {                                                                                                                 \
     const name##_arguments arguments_ = {__VA_ARGS__};                                                                 \

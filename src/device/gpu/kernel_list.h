@@ -5,7 +5,8 @@
 #define TRI_DEVICE_GPU_KERNEL_LIST_H
 
 /* The emulator examines arguments word by word to find addresses (emulated.c), so a word must not mix a value with
- * uninitialised padding. So structs have a field `no_padding` in places where the compiler would insert padding. */
+ * uninitialised padding. Structs have a member `no_padding` in places where the compiler would insert padding, and
+ * -Wpadded reports any other padding. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wpadded"
 #include "device/gpu/kernels/attention.h"

@@ -61,8 +61,8 @@ static void try_open(search *s, const char *name) {
   if (handle == NULL) {
     const char *said = dlerror(), *why = said == NULL ? "the loader does not say why" : said;
     size_t length = strlen(name);
-    /* The loader's message begins with the name of the missing file. A missing library is not reported here, because
-     * other folders are searched; a missing dependency is. */
+    /* The loader's message begins with the name of the missing file. If the library itself is missing, nothing is
+     * recorded, because other folders are searched; a missing dependency is recorded. */
     if (strchr(name, '/') == NULL && strncmp(why, name, length) == 0 && strstr(why, "No such file") != NULL) return;
     fault(s, name, why);
     return;

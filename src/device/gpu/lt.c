@@ -17,8 +17,9 @@ enum { MOST_RESULT_BYTES = 128 };
 /* The numbers of a library's enums and structs. An attribute that the library does not have is -1. */
 struct tri_gpu_lt {
   const tri_gpu_library *file;
-  int least[2], most_major; /* versions that these numbers are valid for: lowest major and minor, highest major */
-  int compute_64f, compute_32f, compute_tf32; /* compute types of GEMMs in fp64 (-1: not supported), fp32, TF32 */
+  int least[2], most_major; /* versions for which these numbers are valid: from major least[0] and minor least[1] to
+                               major most_major */
+  int compute_64f, compute_32f, compute_tf32; /* compute types of GEMMs; -1: the library does not support the type */
   /* Attributes of a description, and their values. */
   int transpose_first, transpose_second, epilogue, bias_pointer, bias_type;
   int operation_transpose, epilogue_bias;
@@ -64,7 +65,7 @@ static tri_status refused(const tri_gpu_gemm_state *state, const char *what, int
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* hipBLASLt reports its version only with a handle. */
+/* Returns whether the library reports its version only with a handle, as hipBLASLt does. */
 static bool version_needs_handle(const tri_gpu_gemm_state *state) { return state->calls.version != NULL; }
 
 static bool read_numbers(tri_gpu_gemm_state *state) {
@@ -257,8 +258,8 @@ done:
   return status;
 }
 
-/* Returns whether the library supports the GEMM's types and alignment. Without a setting for the alignment of addresses
- * it requires 16 bytes. */
+/* Returns whether the library supports the GEMM's types and alignment. A library without a setting for the alignment of
+ * addresses requires 16 bytes. */
 static bool supports(const tri_gpu_lt *lt, const tri_gpu_gemm *product) {
   return compute_type_of(lt, product) >= 0 && (lt->addresses[0] >= 0 || product->alignment == 16);
 }
@@ -298,7 +299,7 @@ static tri_status lt_algorithms(tri_gpu_gemm_state *state, const tri_gpu_gemm *p
   if (status == TRI_OK) {
     int refusal = state->calls.heuristic(state->handle, d.product, d.first, d.second, d.out, d.out, preference,
                                          TRI_GPU_MOST_ALGORITHMS, results, &found);
-    /* For an unsupported GEMM the library returns another status or an empty list: *count stays 0. */
+    /* For an unsupported GEMM the library returns a status other than 0, or an empty list: *count stays 0. */
     if (refusal == 0) *count = read_results(state->lt, results, found, workspace_bytes, out);
     state->calls.preference_destroy(preference);
   }

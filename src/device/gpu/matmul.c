@@ -55,7 +55,8 @@ static int64_t tiles(const tri_matmul *p, int64_t side) {
   return ((p->m + side - 1) / side) * ((p->n + side - 1) / side);
 }
 
-/* Large tiles cause less memory traffic; small ones occupy all processors of a chip if the GEMM is small. */
+/* Large tiles cause less memory traffic; small ones occupy all processors of a chip if the GEMM has fewer than
+ * MANY_TILES large tiles. LARGE and SMALL are the numbers of the variants. */
 enum { MANY_TILES = 96, LARGE = 0, SMALL = 1 };
 
 int tri_gpu_tiled_first(const tri_matmul *product) {

@@ -6,8 +6,8 @@ static norm_shape shape_of(const tri_norm *norm) {
                       norm->x_row,         norm->x_group,    norm->y_row,  norm->y_group};
 }
 
-/* The kernels of a norm. The choice depends on the width of a group, and on whether all groups can be moved 16 bytes at
- * a time; if not, it is PATH_ANY. */
+/* The kernels of a norm: a warp or a block keeps a group in registers. PATH_ANY reads memory again instead: for groups
+ * that cannot be moved 16 bytes at a time, or that are wider than NORM_BLOCK_WIDTH. */
 typedef enum path { PATH_WARP, PATH_BLOCK, PATH_ANY } path;
 
 /* Chooses the kernel. `arrays` are all arrays that the kernel would access 16 bytes at a time; NULL counts as aligned.
@@ -22,7 +22,8 @@ static path path_of(const tri_norm *norm, const void *const *arrays, int num_arr
 
 static bool by_warp(const tri_norm *norm) { return norm->width <= NORM_WARP_WIDTH; }
 
-/* Returns the shape with a warp or a block for each group; kernels advance in strides of the grid. */
+/* Returns the shape with a warp (at least 32 threads) or a block for each group, at most as many blocks as
+ * tri_gpu_shape_of allows. */
 static tri_gpu_shape grid_of(const tri_norm *norm) {
   return tri_gpu_shape_of(norm->rows.capacity * norm->groups, by_warp(norm) ? NORM_THREADS / 32 : 1);
 }

@@ -44,7 +44,8 @@ static bool start(int to, pid_t *out) {
   return error == 0;
 }
 
-/* Reads the answer. Returns false if it is not complete in time. */
+/* Reads the answer. Returns false if it is not complete within SECONDS_TO_ANSWER seconds, or has more than MOST_BYTES -
+ * 2 bytes. */
 static bool read_all(int from, char *out) {
   const double until = tri_clock_s() + SECONDS_TO_ANSWER;
   size_t used = 0;
@@ -65,8 +66,8 @@ static bool read_all(int from, char *out) {
   return false;
 }
 
-/* Kills the process group, and waits for its end for SECONDS_TO_DIE. A process that does not die, because its file
- * system hangs, is left. */
+/* Kills the process group, and waits at most SECONDS_TO_DIE seconds for the end of its first process. A process that
+ * does not die in time, because its file system hangs, is left. */
 static void end(pid_t process) {
   const double until = tri_clock_s() + SECONDS_TO_DIE;
   kill(-process, SIGKILL);

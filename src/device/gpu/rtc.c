@@ -32,7 +32,7 @@ typedef struct rtc_options {
   tri_gpu_rtc_enum (*output)(tri_gpu_rtc_program program, char *out);
 } rtc_options;
 
-/* A compiler's libraries in this process. tri_gpu_compiler_open writes it once. */
+/* State of a compiler in this process: its libraries and their facts. Written once, by tri_gpu_compiler_open. */
 typedef struct rtc_library {
   bool tried;
   tri_saved_error fault;

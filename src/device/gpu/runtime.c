@@ -67,7 +67,7 @@ static void runtime_close(tri_gpu_context *context) {
   tri_free(context);
 }
 
-/* Finds the GPU, writes its label for messages, and creates what the vendor needs. */
+/* Finds the GPU, writes its label for messages, and initialises it (vendor.begin). */
 static tri_status begin_context(tri_gpu_context *context) {
   char name[TRI_DEVICE_NAME_BYTES] = "";
   snprintf(context->label, sizeof context->label, "GPU %d", context->ordinal);
@@ -131,7 +131,8 @@ static void exchange_mode(const tri_gpu_context *context, tri_gpu_enum *mode) {
   (void)context->calls->capture_mode(mode);
 }
 
-/* Fails because memory for `bytes` is missing. The message shows who uses the GPU's memory. */
+/* Fails because the GPU has too little free memory for `bytes`. The message shows how much memory this process and the
+ * others use. */
 static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
   size_t free = 0, total = 0, held = atomic_load(&context->held);
   char wanted[32], left[32], all[32], own[32], others[32];
@@ -352,8 +353,9 @@ static tri_status wait_for(const tri_gpu_event *event) {
  * "work up to" the newest kernel. */
 static tri_status runtime_event_wait(const tri_gpu_event *event) {
   char what[96], work[256];
-  /* Only for CUDA. With HIP, the error of the work that is waited for may be stored already. If tri_gpu_use returned it
-   * here, the message would lack the kernel's name. wait_for returns it too, and the message below adds the name. */
+  /* This call is only for CUDA. With HIP, an earlier call may have stored the error of the work before the event. If
+   * tri_gpu_use returned that error here, the message would lack the kernel's name; wait_for returns it too, and the
+   * message below adds the name. */
   if (event->context->vendor->is_lasting == NULL) TRI_TRY(tri_gpu_use(event->context));
   const tri_status status = wait_for(event);
   if (status == TRI_OK || event->last.kernel == NULL) return status;
@@ -461,7 +463,8 @@ static tri_status runtime_launch(tri_gpu_stream *stream, const tri_gpu_launch_ca
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
-/* Begins to record this thread's calls. Calls of other threads are not recorded, and do not break the recording. */
+/* Begins to record the work that is queued in the stream. Calls of other threads, on other streams, are not recorded,
+ * and do not break the recording. */
 static tri_status runtime_graph_begin(tri_gpu_stream *stream) {
   TRI_GPU_CALL(stream->context, capture_begin, stream->own, TRI_GPU_CAPTURE_THREAD_LOCAL);
   return TRI_OK;
@@ -510,7 +513,8 @@ static tri_status hip_open(int ordinal, const char *options, tri_gpu_context **o
   return open_gpu(&tri_gpu_amd, ordinal, options, out);
 }
 
-/* The functions that CUDA and HIP share. `count` and `open` differ: they have no context yet to find the vendor in. */
+/* The functions that CUDA and HIP share. `count` and `open` differ, because they have no context that names the vendor.
+ */
 #define BOTH_HAVE                                                                                                      \
   .close = runtime_close, .facts = runtime_facts, .enter = tri_gpu_use, .memory_free = runtime_memory_free,            \
   .memory_create = runtime_memory_create, .memory_destroy = runtime_memory_destroy,                                    \

@@ -3,10 +3,11 @@
  * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, image.c, timing.c, lt.c).
  *
  * An implementation opens its library when it is first needed, with dlopen and prototypes of its own. It reports a
- * failure in one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects:
- * the caller releases each object that it has created, in reverse order.
+ * failure in one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects
+ * except the kernels of a module: the caller releases each other object that it has created, in reverse order.
  *
- * Calls may come from several threads at once. */
+ * Threads may call the functions at the same time, with two exceptions: the caller serialises calls that queue work in
+ * one stream, and calls of module_function for one module. */
 #ifndef TRI_DEVICE_GPU_RUNTIME_H
 #define TRI_DEVICE_GPU_RUNTIME_H
 
@@ -18,7 +19,7 @@ typedef struct tri_gpu_context tri_gpu_context;   /* one GPU of this process */
 typedef struct tri_gpu_stream tri_gpu_stream;     /* work in order */
 typedef struct tri_gpu_event tri_gpu_event;       /* a place in a stream */
 typedef struct tri_gpu_module tri_gpu_module;     /* compiled kernels */
-typedef struct tri_gpu_function tri_gpu_function; /* one kernel of a module */
+typedef struct tri_gpu_function tri_gpu_function; /* one kernel of a module, released with the module */
 typedef struct tri_gpu_graph tri_gpu_graph;       /* recorded work, which can be launched repeatedly */
 
 /* Facts about a chip as its driver reports them; 0 and "": not reported. */
@@ -37,8 +38,8 @@ typedef struct tri_gpu_facts {
   tri_device_peer peer; /* libraries that may use peer_address */
 } tri_gpu_facts;
 
-/* Prints the facts that are reported: "sm_90a, 132 processors at 1.98 GHz, 60 MiB of L2 cache, memory at 3.20 GHz over
- * 6144 bits". Returns text. */
+/* Prints the architecture, processors, L2 cache and memory of a chip, without the facts that are not reported: "sm_90a,
+ * 132 processors at 1.98 GHz, 60 MiB of L2 cache, memory at 3.20 GHz over 6144 bits". Returns text. */
 const char *tri_gpu_describe_chip(const tri_gpu_facts *facts, char *text, size_t text_bytes);
 
 typedef struct tri_gpu_grid {
@@ -47,7 +48,7 @@ typedef struct tri_gpu_grid {
 
 /* A launch of a kernel. The arguments are one struct, which is copied when the launch is queued. */
 typedef struct tri_gpu_launch_call {
-  const char *name; /* name of the kernel */
+  const char *name; /* name of the kernel, valid until the program ends: later error messages use it */
   tri_gpu_function *function;
   tri_gpu_grid grid;
   uint32_t threads;    /* threads of a block, along x */
@@ -86,33 +87,34 @@ typedef struct tri_gpu_runtime {
   /* Sets *out to the bytes of GPU memory that no process uses. */
   tri_status (*memory_free)(tri_gpu_context *context, size_t *out);
 
-  tri_status (*memory_create)(tri_gpu_context *context, size_t bytes,
-                              void **out); /* allocates zeroed memory; TRI_OUT_OF_MEMORY if it does not fit */
+  /* Allocates zeroed memory; TRI_OUT_OF_MEMORY if it does not fit. */
+  tri_status (*memory_create)(tri_gpu_context *context, size_t bytes, void **out);
   void (*memory_destroy)(tri_gpu_context *context, void *memory);
-  tri_status (*host_create)(tri_gpu_context *context, size_t bytes, void **out); /* allocates page-locked host memory */
+  /* Allocates page-locked host memory with undefined contents; TRI_OUT_OF_MEMORY if it does not fit. */
+  tri_status (*host_create)(tri_gpu_context *context, size_t bytes, void **out);
   void (*host_destroy)(tri_gpu_context *context, void *memory);
   /* Returns the address at which another device-aware library of this process (MPI) accesses this device memory. */
   void *(*peer_address)(tri_gpu_context *context, void *memory);
 
   tri_status (*stream_create)(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out);
   void (*stream_destroy)(tri_gpu_stream *stream); /* first waits for the stream's work */
-  /* Returns the stream's handle for another library of the vendor, which will queue `work` ("matmul", for error
-   * messages) in it. The member is NULL if the vendor has no such library. */
+  /* Returns the stream's handle for another library of the vendor, which will queue `work` in it ("matmul", for error
+   * messages; valid until the program ends). The member is NULL if the vendor has no such library. */
   void *(*stream_handle)(tri_gpu_stream *stream, const char *work);
   tri_status (*copy)(tri_gpu_stream *stream, const tri_copy *copy);
   tri_status (*fill_zero)(tri_gpu_stream *stream, void *memory, size_t bytes);
-  tri_status (*undefine)(tri_gpu_stream *stream, void *memory,
-                         size_t bytes); /* as tri_device_driver.undefine (device.h); may be NULL */
+  /* Works like tri_device_driver.undefine (device.h); may be NULL. */
+  tri_status (*undefine)(tri_gpu_stream *stream, void *memory, size_t bytes);
 
   /* Creates an event; only a timed one can be used in event_seconds. Untimed events cost the GPU less. */
   tri_status (*event_create)(tri_gpu_context *context, bool timed, tri_gpu_event **out);
   void (*event_destroy)(tri_gpu_event *event);
   tri_status (*event_record)(tri_gpu_event *event, tri_gpu_stream *stream);
   tri_status (*stream_wait)(tri_gpu_stream *stream, const tri_gpu_event *event);
-  tri_status (*event_wait)(
-      const tri_gpu_event *event); /* lets the host wait; reports errors of the work that was queued before the event */
+  /* Lets the host wait for an event, and reports errors of the work that was queued before the event. */
+  tri_status (*event_wait)(const tri_gpu_event *event);
   bool (*event_passed)(const tri_gpu_event *event);
-  /* Waits for both, in this order, and returns the seconds between them by the GPU's own clock. */
+  /* Waits for `from`, then for `to`, and sets *out to the seconds between the two events by the GPU's own clock. */
   tri_status (*event_seconds)(const tri_gpu_event *from, const tri_gpu_event *to, double *out);
 
   tri_status (*module_load)(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_module **out);
@@ -120,7 +122,8 @@ typedef struct tri_gpu_runtime {
   tri_status (*module_function)(tri_gpu_module *module, const char *name, tri_gpu_function **out);
   tri_status (*launch)(tri_gpu_stream *stream, const tri_gpu_launch_call *call);
 
-  /* Records the work that is queued between begin and end, without running it; launching the graph queues all of it. */
+  /* Record the work that is queued in the stream between begin and end, without running it. Launching the graph queues
+   * all of this work. A graph_end must follow each graph_begin, because a recording stream runs nothing. */
   tri_status (*graph_begin)(tri_gpu_stream *stream);
   tri_status (*graph_end)(tri_gpu_stream *stream, tri_gpu_graph **out);
   tri_status (*graph_launch)(tri_gpu_graph *graph, tri_gpu_stream *stream);

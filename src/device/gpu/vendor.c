@@ -1,4 +1,5 @@
-/* Functions that CUDA and HIP share: loading the driver's library, and error messages. */
+/* Functions that CUDA and HIP share: loading the driver's library, error messages, attributes, and checks of launches.
+ */
 #include "device/gpu/vendor.h"
 
 #include <stdio.h>
@@ -13,7 +14,8 @@ tri_status tri_gpu_driver_load(const tri_gpu_library *what, void *table, tri_gpu
   return status == TRI_OK ? ask() : status;
 }
 
-/* Returns what the user can do about an error: for errors of both vendors, else the vendor's own advice. */
+/* Returns a text about what the user can do about an error. Errors that both vendors have are handled here, all others
+ * by driver->advice. The result may be in `text`. */
 static const char *advice(const tri_gpu_driver *driver, tri_gpu_enum error, char *text, size_t text_bytes) {
   if (error == TRI_GPU_OUT_OF_MEMORY) {
     snprintf(text, text_bytes, "other processes may use its memory (`%s` shows which)", driver->processes_tool);

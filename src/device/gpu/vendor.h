@@ -29,8 +29,8 @@ typedef struct tri_gpu_driver {
 tri_status tri_gpu_driver_load(const tri_gpu_library *what, void *table, tri_gpu_driver *driver,
                                tri_status (*ask)(void));
 
-/* Fails because a call of the library has failed. The message has the library's name for the error, and advice if there
- * is any. `of` names the object: "GPU 0 (NVIDIA H200)". */
+/* Fails because a call of the library has failed: TRI_OUT_OF_MEMORY, or TRI_DEVICE_FAILED for all other errors. The
+ * message has the library's name for the error, and advice. `of` names the object: "GPU 0 (NVIDIA H200)". */
 tri_status tri_gpu_driver_failed(const tri_gpu_driver *driver, const char *of, const char *call, tri_gpu_enum error);
 
 /* ---- differences ------------------------------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ struct tri_gpu_function {
   tri_gpu_module *module;
   tri_gpu_function *next;
   tri_gpu_function_handle own;
-  size_t shared_bytes; /* maximum dynamic shared memory that has been enabled so far */
+  size_t shared_bytes; /* maximum dynamic shared memory of a block that has been enabled so far (CUDA only) */
 };
 
 struct tri_gpu_module {
@@ -105,14 +105,15 @@ struct tri_gpu_module {
 /* Makes the GPU current for this thread, or reports the stored unrecoverable error again. */
 tri_status tri_gpu_use(tri_gpu_context *context);
 
-/* Stores an error so that later calls report it again; does nothing if the vendor's library does that itself. Only the
- * first error is stored. */
+/* Stores an error so that later calls report it again. Only the first error is stored, and none if the vendor's library
+ * itself repeats its errors (is_lasting is NULL). */
 void tri_gpu_error_keep(tri_gpu_context *context, const char *call, tri_gpu_enum error);
 
 /* Fails because a call on a GPU has failed; stores the error if it is unrecoverable. */
 tri_status tri_gpu_call_failed(tri_gpu_context *context, const char *call, tri_gpu_enum error);
 
-/* Makes the GPU current for this thread, and calls a function of the library. */
+/* Makes the GPU current for this thread, and calls a function of the library. Returns from the calling function if
+ * either fails. */
 #define TRI_GPU_CALL(context, name, ...)                                                                               \
   do {                                                                                                                 \
     TRI_TRY(tri_gpu_use(context));                                                                                     \
@@ -123,10 +124,10 @@ tri_status tri_gpu_call_failed(tri_gpu_context *context, const char *call, tri_g
 /* Returns a device attribute; 0 if the library does not report it. */
 int tri_gpu_attribute(const tri_gpu_context *context, tri_gpu_enum which);
 
-/* Fails because the GPU has no memory for the context: other processes may use all of it. */
+/* Fails with TRI_OUT_OF_MEMORY because the GPU has no memory for the context: other processes may use all of it. */
 tri_status tri_gpu_full_at_first(const tri_gpu_context *context);
 
-/* Checks that a launch requests no more shared memory than a block can have. */
+/* Checks that a launch requests no more dynamic shared memory than a block can have; else TRI_UNSUPPORTED. */
 tri_status tri_gpu_shared_check(const tri_gpu_context *context, const tri_gpu_launch_call *call);
 
 #endif

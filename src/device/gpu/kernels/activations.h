@@ -15,8 +15,8 @@
   DEVICE wide name##_times(wide factor, wide x) { return factor * name##_value(x); }
 
 /* 0.5 (1 + tanh u) is the sigmoid of 2u, which has no cancellation for negative u; 2u = x (LINEAR + CUBIC x^2) with
- * LINEAR = 2 sqrt(2/pi). x is clamped to [-20, 20], so that x^2 stays finite. There the sigmoid is 1, or at -20 less
- * than 1e-261 (0 in fp32). */
+ * LINEAR = 2 sqrt(2/pi). x is clamped to [-20, 20], so that x^2 stays finite. The sigmoid of 2u is 1 at x = 20, and
+ * below 1e-261 (0 in fp32) at x = -20. */
 #define LINEAR ((wide)1.5957691216057307118)
 #define CUBIC ((wide)(0.044715 * 1.5957691216057307118))
 #define ROOT_HALF ((wide)0.70710678118654752440)

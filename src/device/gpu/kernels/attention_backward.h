@@ -26,8 +26,8 @@
 
 #include "device/gpu/kernels/attention_walk.h"
 
-/* One of q, k, v and gradient_out in device memory; `row` and `head` are its strides, `aligned`: 16 bytes can be loaded
- * at once. */
+/* One of q, k, v and gradient_out in device memory. row, head: strides in elements. aligned: whether 16 bytes can be
+ * loaded at once. */
 typedef struct heads {
   const element *at;
   int64_t row, head;
@@ -51,18 +51,18 @@ typedef struct backward {
   element *own_tiles, *other_tiles; /* shared memory: two tiles [ATTENTION_OWN, width] of the own side, and two pairs of
                                        tiles [ATTENTION_OTHERS, width] of the other side, used alternately */
   fragment_scratch *scratch;        /* scratch of the warp: [HIGH] */
-  int32_t own_head, part;           /* head of the block's own side; index of the part */
-  fragment scores[HIGH], gradients[HIGH]; /* s, replaced by p; g, replaced by ds */
+  int32_t own_head, part;           /* own_head: head of the block's own side. part: index of the part */
+  fragment scores[HIGH], gradients[HIGH]; /* scores: s, later p. gradients: g, later ds */
   fragment sums[2][HIGH][MOST_ACROSS];    /* columns of the part */
 } backward;
 
-/* Values of a query for its scores' gradients. */
+/* The numbers of a query that the gradients of its scores depend on. */
 typedef struct statistic {
-  wide log_sum_exp, sum; /* log_sum_exp times log2(e), and D; 0 if the query attends to no key of the slice */
+  wide log_sum_exp, sum; /* log_sum_exp: times log2(e). sum: D. Both 0 if the query attends to no key of the slice */
   int32_t begin, end;    /* range of the slice's keys that the query attends to */
 } statistic;
 
-/* Reads the values of a query, for a slice. */
+/* Reads the numbers of query `row` of a head, for a slice. */
 DEVICE statistic statistic_of(const attention_arguments *p, const attention_slice *s, int32_t head, int32_t row) {
   statistic of;
   of.log_sum_exp = of.sum = 0;
@@ -329,7 +329,7 @@ DEVICE wide sum_of_products(const attention_row_sums_arguments *p, int64_t at, i
   return sum;
 }
 
-/* Computes D [heads, rows]. SUM_LANES lanes have a row of a head. */
+/* Computes D [heads, rows]. SUM_LANES adjacent lanes compute each number. */
 DEVICE void row_sums(const attention_row_sums_arguments *p) {
   const int64_t count = p->rows * p->heads, step = blocks_x() * (threads() / SUM_LANES);
   for (int64_t base = block_x() * (threads() / SUM_LANES); base < count; base += step) {

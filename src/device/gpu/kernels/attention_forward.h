@@ -33,7 +33,7 @@ typedef struct forward {
   element *q_tile, *k_tile, *v_tile; /* shared memory [ATTENTION_OWN, width], [KEYS, width], [KEYS, width]; rows are
                                         width + VECTOR elements apart */
   fragment_scratch *scratch;         /* scratch of the warp: [HIGH] */
-  int32_t head, part;                /* query head; index of the part */
+  int32_t head, part;                /* head: query head. part: index of the part */
   walk walk;
   wide m[HIGH][FRAGMENT_ROWS], l[HIGH][FRAGMENT_ROWS]; /* l: partial sums of the lane's own columns */
   fragment scores[HIGH][KEY_BLOCKS];                   /* scores of the tile of keys, later exp(score - m) */
@@ -138,8 +138,8 @@ DEVICE void mask_scores(forward *f) {
   }
 }
 
-/* Completes the scores of a tile of keys: caps and masks them, raises m to the largest of them, replaces them by
- * exp(score - m), rescales l and out to the new m, and adds their sum to l. */
+/* Completes the scores of a tile of keys: caps and masks them, raises m to the largest score, replaces each score by
+ * exp(score - m), multiplies l and out by exp(old m - new m), and adds the sum of these exponentials to l. */
 DEVICE void bring_up_to_date(forward *f, const int width) {
   const wide scale = (wide)(f->p->unit * LOG2_E);
   if (f->p->share > 0) cap_scores(f);

@@ -4,7 +4,7 @@
  * unmasked row (rounded down to a page of keys, if keys have pages) to the last. A tile is visited once for each chunk
  * of a head.
  *
- * All threads of a block have the same walk, so that they reach the same barriers. Only walk_begin synchronises. */
+ * All threads of a block have the same walk, so that they reach the same barriers. Only walk_begin has a barrier. */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_WALK_H
 
@@ -45,7 +45,8 @@ typedef struct walk {
   int32_t head, end_head;
   int32_t chunk, chunks;      /* chunk of a head, if it is wider than the tiles */
   int32_t own_first, own_end; /* rows that the block owns */
-  int32_t step;               /* a power of 2; the first key visited in a slice is a multiple of it */
+  int32_t step; /* a power of 2; the first visited key, counted from the slice's first key, is a multiple of it (own
+                   queries only) */
 } walk;
 
 DEVICE int walk_is_done(const walk *w) { return w->head >= w->end_head; }
@@ -131,10 +132,11 @@ DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t
 
 /* ---- shared by forward and backward ------------------------------------------------------------------------------ */
 
+/* HIGH: number of fragments, one below the other, that cover the own rows of a warp. MOST_ACROSS: number of fragments,
+ * side by side, that cover a row of a wide tile. */
 enum {
   ATTENTION_THREADS = 128,
-  HIGH = ATTENTION_OWN / FRAGMENT /
-         (ATTENTION_THREADS / WARP), /* number of fragments, one below the other, that cover the rows of a warp */
+  HIGH = ATTENTION_OWN / FRAGMENT / (ATTENTION_THREADS / WARP),
   MOST_ACROSS = ATTENTION_WIDE / (int)sizeof(element) / FRAGMENT
 };
 

@@ -13,9 +13,9 @@ enum { COLUMN_THREADS = 256 };
 
 /* The position of a thread in stage 1. */
 typedef struct column_place {
-  int64_t slab, row, end; /* index of the slab; the thread's first row; end of the slab */
-  int64_t column, width;  /* the thread's first column; number of columns */
-  int across, down;       /* threads along columns; along rows */
+  int64_t slab, row, end; /* slab: index. row: the thread's first row. end: end of the slab's rows */
+  int64_t column, width;  /* column: the thread's first column. width: number of columns */
+  int across, down;       /* across: threads along columns. down: threads along rows */
 } column_place;
 
 /* Returns the thread's position; at.slab counts from the first slab of the launch. */

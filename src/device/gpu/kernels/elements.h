@@ -129,7 +129,7 @@ typedef struct dropout_arguments {
 typedef struct rope_arguments {
   void *x;
   const int32_t *positions;
-  const void *cosine, *sine; /* [positions, head_dim / 2] */
+  const void *cosine, *sine; /* [positions, head_dim / 2], wide */
   int64_t capacity, row_elements, heads, head_stride, head_dim;
   const int32_t *count;
   int32_t inverse;

@@ -1,9 +1,9 @@
 /* Look-up in a table [table_rows, width], and the gradient of the table: the gradient of row `id` of the table is the
  * sum of the rows of the output's gradient [rows, width] that have this id.
  *
- * The number of occurrences of an id is not known in advance: most do not occur, a few occur many thousand times. With
- * atomics the order of summation would differ in every run. So the rows are sorted by id, and then ranges of equal ids
- * are summed (reduction by key). The host knows only the capacity; each kernel finds the number of rows in device
+ * The number of occurrences of an id is not known in advance: most ids do not occur, a few occur many thousand times.
+ * With atomics the order of summation would differ in every run. So the rows are sorted by id, and then ranges of equal
+ * ids are summed (reduction by key). The host knows only the capacity; each kernel finds the number of rows in device
  * memory.
  *
  *  - A key has the id in its upper half and the row in the lower half, so all keys are distinct, and sorted keys have
@@ -193,7 +193,8 @@ typedef struct sum_columns {
   const element *gradient;
   wide *table, *partial;
   int64_t width, stride;
-  int columns, whole, whole_table; /* number of valid columns; whether 16 bytes of them can be moved at once */
+  int columns, whole, whole_table; /* columns: number of valid columns. whole, whole_table: whether 16 bytes of the
+                                      gradient, and of the table, can be moved at once */
 } sum_columns;
 
 /* Loads the thread's columns of row `id` of the table. */
@@ -258,8 +259,8 @@ KERNEL(embedding_sum) {
 
 /* ---- sums over several windows ----------------------------------------------------------------------------------- */
 
-/* For the id that begins in this block's window and continues in the next, returns the index after the last window
- * that has the id; 0 if there is no such id. All threads get the same result. */
+/* Finds the id that begins in this block's window and continues in the next one. Returns the index after the last
+ * window that has this id; 0 if no id does both. All threads get the same result. */
 DEVICE int windows_end(const embedding_join_arguments *a) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
   const int behind = begin + EMBEDDING_WINDOW;

@@ -20,7 +20,7 @@ enum {
   EMBEDDING_WAYS = 8,        /* number of sorted runs that a merge combines, a power of two */
   EMBEDDING_WAYS_BITS = 3,   /* log2 of EMBEDDING_WAYS */
   EMBEDDING_WINDOW = 64,     /* keys per block of the sum */
-  EMBEDDING_JOIN_LANES = 32, /* threads of a group of embedding_join, along columns; the groups divide the windows */
+  EMBEDDING_JOIN_LANES = 32, /* threads of a group in embedding_join, which divide the columns; groups divide windows */
   EMBEDDING_PAD = 8          /* the width of partial sums is a multiple of this */
 };
 
@@ -33,11 +33,12 @@ typedef struct embedding_forward_arguments {
   void *out;
   int64_t capacity, width, first_id, table_rows;
   const int32_t *count;
-  int32_t narrow; /* the table has elements instead of wide numbers */
+  int32_t narrow; /* whether the table has elements instead of wide numbers */
   int32_t no_padding;
 } embedding_forward_arguments;
 
-/* The rows first .. first + piece - 1, limited to the existing ones: one round of kernels adds them to the table. */
+/* The rows first .. first + piece - 1, limited to the existing rows. One round of kernels adds the gradients of these
+ * rows to the table. */
 typedef struct embedding_piece {
   int64_t capacity, first, piece;
   const int32_t *count;
@@ -69,7 +70,7 @@ typedef struct embedding_sum_arguments {
   int64_t width, stride;
 } embedding_sum_arguments;
 
-/* table += the partial sums of ids that cross edges of windows. */
+/* table += the partial sums of ids that cross edges of windows; partial is wide, as in embedding_sum_arguments. */
 typedef struct embedding_join_arguments {
   embedding_piece rows;
   const uint64_t *keys;

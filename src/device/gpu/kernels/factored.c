@@ -12,7 +12,7 @@ DEVICE double larger(double x, double y) { return x > y ? x : y; }
 
 /* ---- squares ----------------------------------------------------------------------------------------------------- */
 
-/* One warp per row. */
+/* Sums the squares of each row, with one warp per row. */
 KERNEL(row_squares) {
   const wide *in = (const wide *)a.in;
   wide *out = (wide *)a.out;
@@ -34,8 +34,8 @@ typedef struct column_sums {
   double at[SQUARES_DOWN][SQUARES_ACROSS];
 } column_sums;
 
-/* One block per strip of SQUARES_ACROSS columns. Its threads form a grid [SQUARES_DOWN, SQUARES_ACROSS], where each
- * sums every SQUARES_DOWN-th row of a column. */
+/* Sums the squares of each column, with one block per strip of SQUARES_ACROSS columns. The threads of a block form a
+ * grid [SQUARES_DOWN, SQUARES_ACROSS]; each thread sums every SQUARES_DOWN-th row of a column. */
 KERNEL(column_squares) {
   SHARED(column_sums, shared);
   const wide *in = (const wide *)a.in;
@@ -65,8 +65,9 @@ KERNEL(column_squares) {
 #define LEAST_NORMAL 1.17549435e-38
 #endif
 
-/* Replaces the gradient by gradient / sqrt(v), where v = row[r] column[c] / mean(row). Without `row` (a vector), v is
- * column[c]. One block per row. */
+/* Replaces the gradient by gradient_scale * gradient / sqrt(v), where v = row[r] column[c] / max(mean(row), eps).
+ * Without `row` (a vector), v is column[c]. v is raised to eps^2, or to the smallest normal number if that is larger.
+ * One block per row. */
 KERNEL(adafactor_direction) {
   const wide *row = (const wide *)a.row, *column = (const wide *)a.column;
   wide *direction = (wide *)a.direction;
@@ -82,7 +83,9 @@ KERNEL(adafactor_direction) {
   }
 }
 
-/* Subtracts the direction from the parameter, scaled by the parameter's size and clipped. One thread per element. */
+/* Multiplies the parameter by 1 - lr weight_decay, and subtracts size * min(lr, 1 / sqrt(update)) / clip * direction.
+ * size: root mean square of the parameter, at least eps. clip: root mean square of the direction divided by d, at
+ * least 1. One thread per element. */
 KERNEL(adafactor_step) {
   const wide *direction = (const wide *)a.direction;
   wide *parameter = (wide *)a.parameter;

@@ -15,8 +15,8 @@ enum { TRI_GPU_KERNELS_factored(TRI_GPU_THREADS) };
 /* Columns per strip of column_squares. */
 enum { SQUARES_ACROSS = 32 };
 
-/* out[rows] (row_squares) or out[columns] (column_squares) = factor * the sum of squares of in[rows, columns], which is
- * multiplied by the step's gradient_scale unless `values` is NULL. */
+/* out[rows] (row_squares) or out[columns] (column_squares) = factor * the sum of g^2 along each row or column. g is
+ * in[rows, columns], multiplied by the step's gradient_scale unless `values` is NULL. */
 typedef struct row_squares_arguments {
   const void *in;
   void *out;

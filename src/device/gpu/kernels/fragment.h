@@ -1,6 +1,6 @@
-/* Matrix fragments, the operands of a warp's multiplication. A warp holds a 16 x 16 tile of c, each lane a few elements
- * of it (`fragment`), and adds products a * b to it, FRAGMENT_K deep at a time, with operands that it loads from shared
- * memory (`fragment_a`, `fragment_b`: opaque).
+/* Matrix fragments, the operands of a warp's multiplication. A warp has a 16 x 16 tile of c; each lane holds a few
+ * elements of this tile (`fragment`). The warp adds products a * b to the tile, FRAGMENT_K columns of a and rows of b
+ * at a time. It loads these operands from shared memory (`fragment_a`, `fragment_b`, whose layout callers do not use).
  *
  * The same functions serve every type and warps of 32 and of 64 threads:
  *
@@ -8,8 +8,8 @@
  *   bf16, warp of 64   v_mfma_f32_16x16x16_bf16_1k (AMD CDNA2 instruction set, "Matrix arithmetic instructions")
  *   fp32, fp64         multiply-adds in threads: no type is narrowed
  *
- * The emulator uses the layouts of these instructions: a lane's elements are those that the hardware expects. Only
- * fragment_row and fragment_column map elements to lanes:
+ * The emulator uses the layouts of these instructions: a lane's elements are those that the hardware expects. Callers
+ * find the place of an element with fragment_row and fragment_column only:
  *
  *   element [r][c] of a lane's `fragment` is that of row fragment_row(r) and column fragment_column(c),
  *
@@ -31,7 +31,7 @@ enum {
   FRAGMENT_K = 16,
   FRAGMENT_ROWS = WARP == 32 ? 2 : 4,
   FRAGMENT_COLUMNS = 256 / WARP / FRAGMENT_ROWS,
-  FRAGMENT_WORDS = 128 / WARP /* words of an operand in a lane, of two elements each */
+  FRAGMENT_WORDS = 128 / WARP /* words of a lane for an operand; a word has two elements */
 };
 #else
 enum { FRAGMENT_K = VECTOR, FRAGMENT_ROWS = 64 / WARP, FRAGMENT_COLUMNS = 4 };
@@ -94,7 +94,8 @@ typedef struct fragment_b {
   uint32_t words[FRAGMENT_WORDS];
 } fragment_b;
 
-/* Return a word of two elements: of two numbers, which are rounded, or of two stored elements. */
+/* Return a word of two elements, `low` in its lower half. bf16_pair rounds two numbers; bf16_pair_of reads two stored
+ * elements. */
 DEVICE uint32_t bf16_pair(float low, float high) {
 #if defined(TRI_GPU_CUDA)
   uint32_t pair;
@@ -180,7 +181,8 @@ DEVICE void multiply_add_16(float c[4], const uint32_t a[2], const uint32_t b[2]
   for (int i = 0; i < 4; i++) c[i] = z[i];
 }
 #elif defined(TRI_GPU_HOST)
-/* Elements (i, k) of a and (k, j) of b are number k % 4 of lanes 16 (k / 4) + i and + j. */
+/* Element (i, k) of a is number k % 4 of lane 16 (k / 4) + i; element (k, j) of b is number k % 4 of lane 16 (k / 4) +
+ * j. */
 DEVICE void multiply_add_16(float c[4], const uint32_t a[2], const uint32_t b[2]) {
   const uint32_t own[4] = {a[0], a[1], b[0], b[1]};
   const uint32_t *all = (const uint32_t *)tri_emulator_share(own, sizeof own, __FILE__, __LINE__);
@@ -192,7 +194,8 @@ DEVICE void multiply_add_16(float c[4], const uint32_t a[2], const uint32_t b[2]
 }
 #endif
 
-/* Loads an operand in a warp of 64: four elements along k of row (of a) or column (of b) lane % 16. */
+/* Loads an operand in a warp of 64. A lane gets four elements along k, from k = lane / 16 * 4 on, of one row of a or of
+ * one column of b, number lane % 16. along_rows: whether elements along k are adjacent in memory. */
 DEVICE void load_four(const bf16 *from, int pitch, int along_rows, uint32_t words[2]) {
   const int line = lane() % 16, k = lane() / 16 * 4;
   UNROLL
@@ -340,7 +343,7 @@ DEVICE void fragment_give(const fragment *c, fragment_scratch *scratch, fragment
   warp_barrier();
 }
 
-/* Returns columns step * FRAGMENT_K .. + FRAGMENT_K - 1 of the tile that fragment_give has converted. */
+/* Returns FRAGMENT_K columns, from column step * FRAGMENT_K on, of the tile that fragment_give has converted. */
 DEVICE fragment_a fragment_take(const fragment_scratch *scratch, const fragment_a *kept, int step) {
 #if TRI_GPU_TYPE == 16
   if (WARP == 32) return *kept;

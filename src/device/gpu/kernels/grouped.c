@@ -17,7 +17,7 @@
 /* ---- ranges of rows ---------------------------------------------------------------------------------------------- */
 
 typedef struct row_range {
-  int64_t first, rows; /* index of the first row; number of rows */
+  int64_t first, rows; /* first: index of the first row. rows: number of rows */
 } row_range;
 
 /* Returns the rows of a group, limited to [0, all). */
@@ -32,7 +32,7 @@ DEVICE row_range rows_of_group(const grouped_arguments *a, int64_t group, int64_
 
 /* The result of find_group, in shared memory. */
 typedef struct found_group {
-  int group, before;    /* the group, -1: not found; number of row tiles of all groups before it */
+  int group, before;    /* group: -1 if not found. before: number of row tiles of all groups before it */
   int each[MOST_WARPS]; /* scratch of the search */
 } found_group;
 

@@ -5,7 +5,7 @@
  *   groups_scan     one block per group: prefix sums of the counts over the tiles
  *   groups_begins   one block: prefix sums of the totals over the groups
  *   groups_place    one block per tile: the place of a pair is the beginning of its group, plus the group's pairs in
- * earlier tiles, plus the earlier pairs of the group in the tile
+ *                   earlier tiles, plus the earlier pairs of the group in the tile
  *
  * A key has the group in its upper bits and the pair's place in the tile in its lower bits. So all keys are distinct,
  * and pairs of a group stay in order. */
@@ -128,7 +128,7 @@ DEVICE void add_terms(const sum_rows_arguments *a, int64_t row, int64_t column, 
   }
 }
 
-/* One thread per VECTOR columns of a row. */
+/* Sums the terms of each row, with one thread per VECTOR columns of a row. */
 KERNEL(sum_rows) {
   element *out = (element *)a.out;
   const int aligned = is_aligned(a.in) && is_aligned(out) && a.width % VECTOR == 0;

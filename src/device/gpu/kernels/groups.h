@@ -34,7 +34,8 @@ typedef struct groups_sort_arguments {
   const int32_t *count;
 } groups_sort_arguments;
 
-/* One block per row of counts, which are replaced by the prefix sums over tiles; totals[groups + 1]. */
+/* One block per row of counts, which are replaced by the prefix sums over tiles. totals[groups + 1]: pairs of each
+ * group. */
 typedef struct groups_scan_arguments {
   int32_t *counts, *totals;
   int64_t capacity, chosen, tiles;
@@ -48,8 +49,9 @@ typedef struct groups_begins_arguments {
   int64_t groups;
 } groups_begins_arguments;
 
-/* order[place]: number of the pair at each place; sources[place]: its row; places[pair]: place of each pair, -1 without
- * a group. On input, `places` holds the keys of each tile. */
+/* order[place]: number of the pair at each place; sources[place]: row of this pair; places[pair]: place of each pair,
+ * or -1 for a pair without a group. Pairs without a group have the last places of `order`. On input, `places` holds the
+ * sorted keys of each tile, and counts[groups + 1, tiles] the prefix sums of groups_scan. */
 typedef struct groups_place_arguments {
   const int32_t *begins, *counts;
   int32_t *order, *sources, *places;

@@ -1,6 +1,7 @@
 /* The loss of rows of logits [rows, vocabulary], which are by far the largest memory traffic of these kernels.
- * softmax_logits, softmax_statistics and softmax_gradient have one block per row; the others have one thread per row or
- * per pair of completions.
+ * The kernels that read them, softmax_logits, softmax_statistics, softmax_gradient, softmax_spread and
+ * softmax_gradient_entropy, have one block per row. The others have one thread per row, per pair of completions or per
+ * possible completion, except sum_doubles, which has one block.
  *
  * A row's softmax is exp(x - maximum) / sum. With a vocabulary that is divided over ranks, each rank has the maximum
  * and the sum of its shard; softmax_rescale converts its sum to the maximum of all ranks, before the sums are added.
@@ -14,10 +15,8 @@
 
 #include "device/gpu/kernels/wide.h"
 
-enum {
-  TAKEN_VECTORS = TRI_GPU_TYPE == 64 ? 2 : 4,
-  TAKEN = TAKEN_VECTORS * WIDE_VECTOR
-}; /* elements that a thread processes at a time */
+/* TAKEN: elements that a thread processes at a time. */
+enum { TAKEN_VECTORS = TRI_GPU_TYPE == 64 ? 2 : 4, TAKEN = TAKEN_VECTORS * WIDE_VECTOR };
 
 /* Loads up to WIDE_VECTOR logits from element `at` of a row of `vocabulary`; -infinity beyond its end. */
 DEVICE void load_logits(const wide *row, int64_t at, int64_t vocabulary, wide out[WIDE_VECTOR]) {
@@ -61,10 +60,11 @@ KERNEL(softmax_logits) {
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 typedef struct running {
-  wide most, sum; /* maximum of the elements so far, and sum of exp(x - maximum) */
+  wide most, sum; /* most: maximum of the elements so far. sum: sum of exp(x - most) */
 } running;
 
-/* Returns the shift of exponents: exp(-infinity - shift) is 0 even if all elements are -infinity. */
+/* Returns the number that is subtracted from exponents: the maximum, or 0 if all elements are -infinity, because
+ * exp(-infinity - (-infinity)) would be NaN. */
 DEVICE wide shift_of(wide most) { return most == -wide_infinity() ? 0 : most; }
 
 /* Adds a thread's elements to its maximum and sum. NaN never becomes the maximum, but makes the sum NaN. */
@@ -136,15 +136,17 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
   }
 }
 
-/* gradient = factor (softmax - 1 at the label) scale, times the derivative of the soft cap; 0 in rows without a label.
+/* gradient = (scale (softmax - 1 at the label) + slope p (x - most - mean)) * the derivative of the soft cap, where p
+ * is the softmax and x the logit; 0 in rows without a label. The second term is the entropy bonus.
  *
- * The gradient may overlap the logits, with elements that are at most as wide. So the block reads each part of the row
- * completely before it writes it: the gradient of a part ends before the first logit that is still to be read. */
+ * A row of the gradient may be at the start of its row of logits, with elements that are at most as wide. So the block
+ * reads each part of the row completely before it writes it: the gradient of a part ends before the first logit that is
+ * still to be read. */
 typedef struct row_gradient {
   const wide *logits;
   element *out;
   int64_t vocabulary, label; /* label: index in this rank's shard */
-  wide most, each, scale;    /* each: 1 / sum */
+  wide most, each, scale;    /* most: maximum. each: 1 / sum. scale: the row's factor times the scale of the logits */
   wide slope, mean;          /* slope and mean of the row for an entropy bonus; slope 0: no bonus */
   wide share;                /* 1 / soft cap, or 0 */
   int counted;               /* whether the row has a label */

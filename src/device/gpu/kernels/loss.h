@@ -68,13 +68,13 @@ typedef struct softmax_gradient_arguments {
   const void *maximum, *sum;
   void *gradient;
   int64_t vocabulary, ld, gradient_ld, first_id;
-  double scale, soft_cap; /* form of the logits */
+  double scale, soft_cap; /* scale and soft cap of the logits, as in softmax_logits_arguments */
 } softmax_gradient_arguments;
 
 /* One block per row. All arrays are wide. */
 typedef struct softmax_spread_arguments {
   const void *logits, *maximum;
-  void *spread; /* [rows] */
+  void *spread; /* [rows]: sum of exp(logit - maximum) (logit - maximum) */
   int64_t vocabulary, ld;
 } softmax_spread_arguments;
 
@@ -84,7 +84,7 @@ typedef struct entropy_terms_arguments {
   const float *weights;
   const tri_step_values *values;
   const void *sum, *spread;
-  double *slopes, *means, *losses; /* [rows] */
+  double *slopes, *means, *losses; /* [rows]; losses are decreased by the entropy bonus */
   double coefficient;
   int64_t rows;
 } entropy_terms_arguments;

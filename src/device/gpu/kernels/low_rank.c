@@ -5,8 +5,8 @@
 
 #include "device/gpu/kernels/wide.h"
 
-/* Adam in the low rank: updates the moments, and stores moment1 / (sqrt(moment2) + eps), without bias correction (which
- * low_rank_step has in its rate). */
+/* Runs Adam in the low rank: updates the moments, and stores moment1 / (sqrt(moment2) + eps). The bias correction is a
+ * factor of the rate in low_rank_step. */
 KERNEL(low_rank_adam) {
   const wide *gradient = (const wide *)a.gradient;
   wide *moment1 = (wide *)a.moment1, *moment2 = (wide *)a.moment2, *out = (wide *)a.out;
@@ -37,7 +37,8 @@ KERNEL(low_rank_rest) {
   }
 }
 
-/* Limits the growth of the norm of the rest to 1% per step: stores the factor of the rest, and the limited norm. */
+/* Limits the growth of the norm of the rest to 1% per step, except in the first update: stores the factor of the rest,
+ * and the limited norm. One thread. */
 KERNEL(low_rank_growth) {
   if (thread() > 0) return;
   wide *norm = (wide *)a.norm;

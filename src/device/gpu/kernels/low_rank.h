@@ -21,7 +21,8 @@ typedef struct low_rank_adam_arguments {
   double beta1, beta2, eps;
 } low_rank_adam_arguments;
 
-/* gradient and rest [rows, columns]; adam and projected: sums of squares of each row (by_rows) or column. */
+/* gradient and rest [rows, columns]. adam, projected: sums of squares of each row (by_rows) or column of Adam's result
+ * and of the projected gradient. */
 typedef struct low_rank_rest_arguments {
   const void *gradient, *adam, *projected;
   void *rest;
@@ -30,8 +31,8 @@ typedef struct low_rank_rest_arguments {
   double scale;
 } low_rank_rest_arguments;
 
-/* squares: sum of squares of the rest. norm: limited norm of the rest, of the last step on input and of this step on
- * output. */
+/* *squares: sum of squares of the rest. *norm: limited norm of the rest, of the previous step on input and of this step
+ * on output. *factor: output, the factor of the rest. */
 typedef struct low_rank_growth_arguments {
   const tri_step_values *values;
   const double *squares;

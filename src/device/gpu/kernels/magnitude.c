@@ -5,7 +5,7 @@
 
 #include "device/gpu/kernels/columns.h"
 
-/* Returns 1 / sqrt of a column's square: 0 if the square is 0, and NaN if it is NaN. */
+/* Returns 1 / sqrt(squares[column]): 0 if the sum of squares is 0, and NaN if it is NaN. */
 DEVICE wide inverse_root(const void *squares, int64_t column) {
   const wide square = ((const wide *)squares)[column];
   return square > 0 ? 1 / wide_sqrt(square) : square;
@@ -16,7 +16,7 @@ DEVICE wide offset_at(const void *offsets, int64_t column) {
   return offsets ? ((const wide *)offsets)[column] : (wide)0;
 }
 
-/* One thread per element. */
+/* Computes y, with one thread per element. */
 KERNEL(magnitude_forward) {
   const int64_t count = live_rows(a.capacity, a.count) * a.width;
   for (int64_t i = block_x() * threads() + thread(); i < count; i += blocks_x() * threads()) {
@@ -27,7 +27,8 @@ KERNEL(magnitude_forward) {
   }
 }
 
-/* One block per slab and strip of columns; a thread sums VECTOR columns, one after the other. */
+/* Computes stage 1 for the gradient of the magnitudes, with one block per slab and strip of columns. A thread sums
+ * VECTOR columns, one after the other. */
 KERNEL(magnitude_sums) {
   SHARED(column_shared, shared);
   const int64_t live = live_rows(a.capacity, a.count);

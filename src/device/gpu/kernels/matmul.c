@@ -15,7 +15,7 @@ KERNEL(matmul_small) {
   multiply_tile(&a, block_x(), (element *)(void *)tiles, MATMUL_SMALL, matmul_small_threads);
 }
 
-/* A thread converts VECTOR columns of a row at a time: 16 bytes of output. */
+/* Converts rows to dense rows of elements. A thread converts VECTOR columns of a row at a time: 16 bytes of output. */
 KERNEL(matmul_pack) {
   const wide *in_wide = (const wide *)a.in;
   const element *in = (const element *)a.in;

@@ -2,9 +2,9 @@
  *
  * `side` is the number of rows and columns of the tile of c (MATMUL_LARGE or MATMUL_SMALL). The block advances along k
  * in *pieces* of DEPTH elements, 64 bytes. Shared memory has `stages` pairs of tiles, a [side, DEPTH] and b [side,
- * DEPTH], used in turn: while one pair is multiplied, the pairs of the next pieces are copied. An operand that is
- * stored with k as its row (`by_depth`: a transposed, b not) has a tile [DEPTH, side] instead; the order of elements is
- * never changed, because fragments can be loaded from both orders.
+ * DEPTH], used in turn: while one pair is multiplied, the pairs of the next pieces are copied. An operand with a stored
+ * row for each k (`by_depth`: a if it is transposed, b if it is not) has a tile [DEPTH, side] instead; the order of
+ * elements is never changed, because fragments can be loaded from both orders.
  *
  * The warps of a block form two rows of warps. A warp has a *part* of the tile of c, part_high x part_across fragments
  * of 16 x 16 in registers: 4 x 2 of the large and 2 x 2 of the small tile with warps of 32.
@@ -20,15 +20,15 @@
 
 enum { DEPTH = 64 / (int)sizeof(element), DEPTH_PITCH = DEPTH + VECTOR, MOST_FRAGMENTS = 4 };
 
-/* Unrolling of the loop over fragments along DEPTH: the two of bf16 are unrolled; the four of fp32 and fp64 are not,
- * because those of fp64 would not fit into registers. */
+/* Unrolling of the loop over fragments along DEPTH. It has two iterations in bf16, which are unrolled, and four in fp32
+ * and fp64, which are not: in fp64 the unrolled loop would not fit into registers. */
 #if TRI_GPU_TYPE == 16
 #define STEPS UNROLL
 #else
 #define STEPS ONE_BY_ONE
 #endif
 
-/* Pairs of tiles. With warps of 64 copies are not asynchronous, so more than two pairs would be useless. */
+/* Number of pairs of tiles. With warps of 64, copies are not asynchronous, so more than two pairs would be useless. */
 enum {
   LARGE_STAGES = WARP == 64 ? MATMUL_STAGES_OF_64 : MATMUL_LARGE_STAGES,
   SMALL_STAGES = WARP == 64 ? MATMUL_STAGES_OF_64 : MATMUL_SMALL_STAGES
@@ -61,7 +61,8 @@ DEVICE void find_tile(const matmul_arguments *p, const int side, int64_t number,
   *column = rest / height * side;
 }
 
-/* Stores an element of c, with the bias and the old value if the call has them; nothing beyond c. */
+/* Stores an element of c: the value plus the bias, if the call has one, plus the old element with `accumulate`. Does
+ * nothing for positions beyond c. */
 DEVICE void store_result(const matmul_arguments *p, int64_t row, int64_t column, wide value) {
   if (row >= p->m || column >= p->n) return;
   const int64_t at = row * p->ldc + column;
@@ -79,11 +80,11 @@ DEVICE void store_result(const matmul_arguments *p, int64_t row, int64_t column,
 typedef struct part {
   int64_t row, column;       /* position in c */
   int tile_row, tile_column; /* position in the tile */
-  int idle;                  /* the part is entirely beyond c */
+  int idle;                  /* whether the part is entirely beyond c */
   fragment c[MOST_FRAGMENTS][MOST_FRAGMENTS];
 } part;
 
-/* Return the number of fragments of a part, along the rows and along the columns of c. */
+/* Return the numbers of fragments of a part: how many are one below the other, and how many are side by side. */
 DEVICE int part_high(const int side) { return side / 2 / FRAGMENT; }
 DEVICE int part_across(const int side, const int threads) { return side / (threads / WARP / 2) / FRAGMENT; }
 
@@ -113,11 +114,11 @@ DEVICE void multiply_piece(part *own, const element *a, const element *b, const 
   }
 }
 
-/* The operands of a block. */
+/* The operands of a block. a_aligned, b_aligned: whether all rows are aligned to 16 bytes. */
 typedef struct operands {
   const element *a, *b;
   int a_aligned, b_aligned;
-  int64_t row, column; /* position in c */
+  int64_t row, column; /* position of the block's tile in c */
 } operands;
 
 /* Starts to copy piece `piece` of both operands to a pair of tiles. Commits a group of copies even if there are no more

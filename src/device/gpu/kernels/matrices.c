@@ -14,7 +14,7 @@
 
 enum { SIDE = MATRIX_TILE, ACROSS = SIDE / VECTOR, PARTS = SIDE * ACROSS };
 
-/* Rows are padded by one element, so that a column is not in one bank. */
+/* Rows are padded by one element, so that the elements of a column are in different banks. */
 typedef struct square {
   wide at[SIDE][SIDE + 1];
 } square;
@@ -105,7 +105,8 @@ DEVICE wide polynomial(const wide factors[3], int on_diagonal, wide x, wide y) {
   return on_diagonal ? sum + factors[0] : sum;
 }
 
-/* The indices of elements on the diagonal are the multiples of size + 1. */
+/* Computes the polynomial. A thread processes VECTOR elements at a time. The elements on the diagonal have the indices
+ * that are multiples of size + 1. */
 KERNEL(matrix_polynomial) {
   const element *x = (const element *)a.a, *y = (const element *)a.b;
   element *out = (element *)a.out;

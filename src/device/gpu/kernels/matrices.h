@@ -13,7 +13,7 @@ enum { TRI_GPU_KERNELS_matrices(TRI_GPU_THREADS) };
 /* Side of the tiles that blocks process one at a time. */
 enum { MATRIX_TILE = 64 };
 
-/* out [rows, columns] = in / (root of squares + eps). Strides as in tri_matrix_copy. */
+/* out [rows, columns] = in / (root of squares + eps); out has elements. Strides as in tri_matrix_copy. */
 typedef struct matrix_normalise_arguments {
   const void *in; /* wide */
   const tri_exact_sum *squares;
@@ -30,7 +30,7 @@ typedef struct matrix_polynomial_arguments {
   double factors[3];
 } matrix_polynomial_arguments;
 
-/* Strides as in tri_matrix_step; parameter is wide, narrow may be NULL. */
+/* Strides as in tri_matrix_step. x has elements, parameter is wide, and narrow has elements or is NULL. */
 typedef struct matrix_step_arguments {
   const void *x;
   void *parameter, *narrow;

@@ -78,8 +78,8 @@ KERNEL(nf4_offset) {
     a.largest[b] = is_finite ? a.largest[b] - mean : none;
 }
 
-/* Returns the code whose number is nearest to a value in [-1, 1]. This is the number of midpoints between adjacent
- * codes (tri_nf4_middle) that are below the value. */
+/* Returns the code whose number is nearest to a value in [-1, 1]. The code is the number of midpoints between adjacent
+ * codes (tri_nf4_middle) that are below the value; 0 for NaN. */
 DEVICE uint32_t code_of(float x) {
   uint32_t code = 0;
   for (int32_t c = 0; c < TRI_NF4_CODES - 1; c++) code += x > tri_nf4_middle(c) ? 1u : 0u;

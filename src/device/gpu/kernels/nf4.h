@@ -21,22 +21,22 @@ typedef struct nf4_largest_arguments {
   int64_t count;
 } nf4_largest_arguments;
 
-/* Computes the mean of largest[blocks], stores it in *offset, and subtracts it from each. Launched as a single block.
- */
+/* Computes the mean of largest[blocks], stores it in *offset, and subtracts it from each; if the mean is not finite,
+ * all become NaN. Launched as a single block. */
 typedef struct nf4_offset_arguments {
   float *largest, *offset;
   int64_t blocks;
 } nf4_offset_arguments;
 
-/* Computes the codes of `count` values, two to a byte, from the largest magnitude of each block, which it recomputes.
- */
+/* Computes the codes of `count` values, two to a byte, the first one in the upper half. Recomputes the largest
+ * magnitude of each block. */
 typedef struct nf4_codes_arguments {
   const void *values; /* elements */
   uint8_t *codes;
   int64_t count;
 } nf4_codes_arguments;
 
-/* Copies the part of a whole matrix that a cut keeps. */
+/* Copies the part of a whole matrix that a cut keeps. blocks: number of kept blocks. */
 typedef struct cut_nf4_arguments {
   const void *codes;
   const uint8_t *largest;

@@ -388,8 +388,8 @@ KERNEL(norm_backward_any) {
 
 /* ---- backward, of weight and bias -------------------------------------------------------------------------------- */
 
-/* One block per slab of pieces and strip of columns. Writes the sums of dy n (weight) and, if a.sums is 2, of dy
- * (bias). */
+/* Computes stage 1, with one block per slab of pieces and strip of columns: the sums of dy n (weight) and, if a.sums is
+ * 2, of dy (bias). */
 KERNEL(norm_weight_slabs) {
   SHARED(column_shared, shared);
   const norm_shape *s = &a.shape;

@@ -3,10 +3,11 @@
 
 #include "device/gpu/kernels/wide.h"
 
-/* Factors that are the same for all elements: computed in double, by one thread of each block. */
+/* Factors that are the same for all elements: computed in double, by one thread of each block, and rounded to the wide
+ * type. */
 typedef struct adamw_factors {
   wide gradient_scale, decay, beta1, beta2, rest1, rest2; /* rest = 1 - beta */
-  wide step, inverse2, eps;                               /* lr / (1 - beta1^update), 1 / (1 - beta2^update) */
+  wide step, inverse2, eps; /* step: lr / (1 - beta1^update). inverse2: 1 / (1 - beta2^update) */
 } adamw_factors;
 
 /* Computes the factors. Called by one thread of each block; the caller synchronises. */

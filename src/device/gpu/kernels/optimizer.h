@@ -1,4 +1,4 @@
-/* The optimizer: kernels/optimizer.c. */
+/* AdamW: kernels/optimizer.c. The other optimizers are in updates.h, factored.h, low_rank.h and matrices.h. */
 #ifndef TRI_DEVICE_GPU_KERNELS_OPTIMIZER_H
 #define TRI_DEVICE_GPU_KERNELS_OPTIMIZER_H
 

@@ -102,8 +102,9 @@ enum { VECTOR = 16 / (int)sizeof(element) };
 /* Returns whether 16 bytes can be moved to and from this address. */
 DEVICE int is_aligned(const void *at) { return ((uintptr_t)at & 15u) == 0; }
 
-/* Load VECTOR elements from an aligned address as wide numbers, or store wide numbers to one. Elements of 16 bits are
- * extracted from words of 32: compilers keep words in registers, but halves in memory. */
+/* Load VECTOR elements from an address that is aligned to 16 bytes, as wide numbers, and store VECTOR wide numbers as
+ * elements. Elements of 16 bits are extracted from words of 32 bits: compilers keep words in registers, but halves in
+ * memory. */
 DEVICE void load_vector(const element *from, wide out[VECTOR]) {
 #if TRI_GPU_TYPE == 16
   union {
@@ -191,7 +192,8 @@ DEVICE double warp_sum_double(double value) {
 }
 
 /* Return the sum, or the maximum, over the block to all threads, which all call it. `each` is shared memory, a number
- * per warp of the block. Each has two barriers; the first one waits for the readers of earlier numbers in `each`. */
+ * per warp of the block. Each of these functions has two barriers; at the first one, the block waits for threads that
+ * still read earlier numbers in `each`. */
 DEVICE wide block_sum(wide value, wide *each) {
   value = warp_sum(value);
   barrier();

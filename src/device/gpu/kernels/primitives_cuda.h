@@ -6,12 +6,13 @@
 /* A kernel whose arguments are `a`, a struct NAME_arguments, with blocks of NAME_threads. One block per processor is
  * the required minimum: without that setting, ptxas spills a few registers rather than reduce the number of blocks. */
 #define KERNEL(name) extern "C" __global__ void __launch_bounds__(name##_threads, 1) name(const name##_arguments a)
-/* `name` points to a `type` that the threads of a block share, uninitialised. At most 48 KiB. */
+/* Defines `name`, a pointer to a `type` in the shared memory of the block, uninitialised. All declarations of a kernel
+ * together may have 48 KiB. */
 #define SHARED(type, name)                                                                                             \
   __shared__ type name##_memory_;                                                                                      \
   type *const name = &name##_memory_
-/* Defines `name` in the same way for dynamic shared memory (the launch's shared_bytes), which may be larger. May occur
- * once in a kernel. */
+/* Defines `name`, a pointer to the dynamic shared memory of the block (the launch's shared_bytes), which may be larger
+ * and is aligned to 16 bytes. May occur once in a kernel. */
 #define SHARED_ASKED(type, name)                                                                                       \
   extern __shared__ __align__(16) unsigned char asked_memory_[];                                                       \
   type *const name = (type *)(void *)asked_memory_
@@ -44,9 +45,10 @@ DEVICE float shuffle_float(float x, int mask) { return __shfl_xor_sync(0xfffffff
 DEVICE double shuffle_double(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 DEVICE int shuffle_int(int x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 
-/* Starts an asynchronous copy of 16 bytes to shared memory; both addresses are aligned. copy_async_commit makes a group
- * of the copies so far, and copy_async_wait waits for all but the newest `pending` groups. The bytes are then visible
- * to this thread, and after a subsequent barrier to the other threads. */
+/* Starts an asynchronous copy of 16 bytes from device memory to shared memory; both addresses are aligned to 16 bytes.
+ * copy_async_commit makes a group of this thread's copies so far, and copy_async_wait waits for all but the newest
+ * `pending` groups (a constant). The bytes are then visible to this thread, and after a subsequent barrier to the other
+ * threads. On chips before sm_80 the copy is not asynchronous. */
 DEVICE void copy_async(void *to_shared, const void *from) {
 #if __CUDA_ARCH__ >= 800
   unsigned to = (unsigned)__cvta_generic_to_shared(to_shared);

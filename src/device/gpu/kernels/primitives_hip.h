@@ -14,8 +14,8 @@
   type *const name = (type *)(void *)asked_memory_
 #define UNROLL _Pragma("unroll")
 
-/* Threads of a wavefront. rtc.c defines it from the chip's name and checks it in the compiled code, because the
- * compiler's own macros for it differ by version. */
+/* Threads of a wavefront. rtc.c defines TRI_GPU_WARP from the chip's name and checks the number in the compiled code,
+ * because the compiler's own macros for this number differ by version. */
 enum { WARP = TRI_GPU_WARP };
 
 /* The compiler's vector type instead of HIP's uint4, which is a class that a union may contain only in some

@@ -9,7 +9,8 @@
 
 #define DEVICE static inline
 
-/* The emulator has a table of functions instead of a module: each takes its arguments as bytes. */
+/* Defines a kernel, and a function that takes the kernel's arguments as bytes. The emulator has a table of these
+ * functions instead of a module. */
 #define KERNEL(name)                                                                                                   \
   static void body_of_##name(name##_arguments a);                                                                      \
   void EMULATED_SYMBOL(name)(const void *arguments);                                                                   \

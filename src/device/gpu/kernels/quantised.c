@@ -45,9 +45,9 @@ DEVICE int64_t block_step(void) { return blocks_x() * block_warps(); }
 
 /* ---- to codes ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the code of x by bisection: the number of middles[0 .. 254] that x is beyond. The parity of a middle's index,
- * code + half - 1, decides ties. It is the parity of half - 1, a constant of the unrolled loop, because `code` is a
- * multiple of 2 half. */
+/* Returns the code of x, which is the number of middles[0 .. 254] that x is beyond, by bisection. The parity of a
+ * middle's index, code + half - 1, decides ties. It is the parity of half - 1, a constant of the unrolled loop, because
+ * `code` is a multiple of 2 half. */
 DEVICE uint32_t code_of(const map_shared *middles, float x) {
   int32_t code = 0;
   UNROLL for (int half = TRI_DYNAMIC_CODES / 2; half > 0; half /= 2) {

@@ -11,7 +11,8 @@ enum { TRI_GPU_KERNELS_quantised(TRI_GPU_THREADS) };
 /* Elements of a block: TRI_QUANTISED_BLOCK. */
 enum { QUANTISED_BLOCK = 256 };
 
-/* Computes codes[count] and scales[blocks] of in[count]. with_sign: the map has negative numbers. */
+/* Computes codes[count] of in[count], and a scale for each block. with_sign: whether the map of codes has negative
+ * numbers. */
 typedef struct quantise_blocks_arguments {
   const void *in; /* wide */
   uint8_t *codes;
@@ -21,7 +22,7 @@ typedef struct quantise_blocks_arguments {
   int32_t no_padding;
 } quantise_blocks_arguments;
 
-/* out[i] = number of codes[i] times the scale of its block. */
+/* out[i] = the number that codes[i] stands for (base/dynamic_map.h) * the scale of the block of element i. */
 typedef struct dequantise_blocks_arguments {
   const uint8_t *codes;
   const float *scales;

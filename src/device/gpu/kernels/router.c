@@ -135,8 +135,8 @@ typedef struct load_rows {
   int32_t experts[ROUTER_LOAD_ROWS * ROUTER_CHOSEN];
 } load_rows;
 
-/* The sums of a thread, for every router_loads_threads-th expert: how often the expert is chosen, and its normalised
- * scores. */
+/* The sums of a thread, for every router_loads_threads-th expert: counts: how often the expert is chosen; scores: the
+ * sum of its normalised scores. */
 enum { LOADS_EACH = ROUTER_EXPERTS / router_loads_threads };
 typedef struct own_loads {
   wide counts[LOADS_EACH], scores[LOADS_EACH];
@@ -175,8 +175,8 @@ DEVICE void add_loads(const router_loads_arguments *a, int64_t first, int rows, 
   }
 }
 
-/* One block per slab and sequence. Slab s begins at row s * slab_rows of its sequence, even if the sequence begins
- * before the first row of this call (a.first_row). */
+/* Sums the loads of a slab, with one block per slab and sequence. Slab s begins at row s * slab_rows of its sequence,
+ * even if the sequence begins before the first row of this call (a.first_row). */
 KERNEL(router_loads) {
   SHARED(load_rows, shared);
   const int64_t sequence = quotient(block_x(), a.num_slabs), slab = block_x() - sequence * a.num_slabs;
@@ -218,9 +218,9 @@ typedef struct warp_doubles {
   double each[MOST_WARPS];
 } warp_doubles;
 
-/* The loss of a sequence is rate * the sum over experts of share * mean score, where share is counts * experts / pairs;
- * balance[experts] is its gradient with respect to the normalised scores of each row (kernels.def). Counts are
- * integers, so their sum is exact. */
+/* Computes the loss of each sequence, rate * the sum over experts of share * mean score, where share is counts *
+ * experts / pairs; and balance[experts], the gradient of this loss with respect to the normalised scores of each row
+ * (kernels.def). Counts are integers, so their sum is exact. */
 KERNEL(router_balance) {
   SHARED(warp_doubles, shared);
   const int experts = a.kind.experts;

@@ -19,8 +19,8 @@
 enum { TRI_GPU_KERNELS_router(TRI_GPU_THREADS) };
 
 enum {
-  ROUTER_EXPERTS = 1024, /* equal to TRI_ROUTER_EXPERTS and TRI_ROUTER_CHOSEN */
-  ROUTER_CHOSEN = 64,
+  ROUTER_EXPERTS = 1024, /* maximum number of experts: TRI_ROUTER_EXPERTS */
+  ROUTER_CHOSEN = 64,    /* maximum number of chosen experts: TRI_ROUTER_CHOSEN */
   ROUTER_LOAD_ROWS = 32, /* rows whose scores a block of router_loads sums at a time */
   ROUTER_Z_ROWS = 64     /* rows whose loss a block sums */
 };

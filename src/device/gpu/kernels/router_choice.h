@@ -8,8 +8,8 @@
  *   3. The best open expert is chosen, `chosen` times.
  *   4. The weights are the scores without bias, normalised and scaled.
  *
- * Equal scores are ordered by index, so the choice does not depend on lanes. All lanes of a warp call the functions
- * with an argument `open`, and the functions whose comments say so. */
+ * Equal scores are ordered by index, so the choice does not depend on lanes. All lanes of a warp call choose_best,
+ * choose_groups and open_experts, and the functions whose comments say "by a warp". */
 #ifndef TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 #define TRI_DEVICE_GPU_KERNELS_ROUTER_CHOICE_H
 
@@ -19,7 +19,7 @@
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 typedef struct statistics {
-  wide most, sum; /* maximum of a row of logits, and sum of exp(logit - most) */
+  wide most, sum; /* most: maximum of a row of logits. sum: sum of exp(logit - most) */
 } statistics;
 
 /* Computes the statistics of a row of logits, by a warp; each lane gets them. */
@@ -95,8 +95,8 @@ DEVICE candidate choose_best(const wide *values, int count, uint32_t *open) {
   return best;
 }
 
-/* Returns, computed by one lane, the best of those values [first, end) that come after `last`; the best of all if
- * `last` has no index. */
+/* Returns the best of the values [first, end) that come after `last` in the order of comes_before; the best of all if
+ * `last` has no index, and no candidate if no value is left. Called by single lanes. */
 DEVICE candidate next_best(const wide *values, int first, int end, candidate last) {
   candidate best = candidate_of(values, -1);
   for (int i = first; i < end; i++) {
@@ -118,7 +118,7 @@ typedef struct router_memory {
 
 enum { GROUP_DROPPED = -1, GROUP_WHOLE = -2 };
 
-/* Divides the shared memory of a warp. */
+/* Divides the shared memory of a warp, from `at` on, into the arrays of router_memory. */
 DEVICE router_memory memory_of_warp(void *at, const router_kind *kind) {
   router_memory m;
   m.choice = (wide *)at;
@@ -151,7 +151,8 @@ DEVICE void set_quota(const router_kind *kind, const router_memory *m, int group
   m->last_of_group[group] = one.index;
 }
 
-/* Chooses the kept groups, and sets last_of_group. Lane l has groups l, l + WARP, ... */
+/* Chooses the kept groups, and sets last_of_group, by a warp. Lane l has groups l, l + WARP, ... The caller
+ * synchronises the warp before and after. */
 DEVICE void choose_groups(const router_kind *kind, const router_memory *m) {
   uint32_t open = ~0u;
   for (int g = lane(); g < kind->groups; g += WARP) m->groups[g] = group_score(kind, m->choice, g);
@@ -178,7 +179,7 @@ DEVICE int may_be_chosen(const router_kind *kind, const router_memory *m, int ex
   return !comes_before(last, candidate_of(m->choice, expert));
 }
 
-/* Returns the bits of the lane's experts that may be chosen. */
+/* Returns the bits of the lane's experts that may be chosen, by a warp. With groups, has two barriers of the warp. */
 DEVICE uint32_t open_experts(const router_kind *kind, const router_memory *m) {
   uint32_t open = 0;
   if (kind->groups == 1) return ~0u;

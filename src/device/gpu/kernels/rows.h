@@ -22,7 +22,8 @@ DEVICE void unpack(const sixteen_bytes *from, wide out[VECTOR]) {
 
 /* ---- parts: VECTOR columns of a row, or the `count` remaining ones ----------------------------------------------- */
 
-/* Loads a part, padded with zeros. `aligned`: all parts of the array are aligned to 16 bytes. */
+/* Load a part, padded with zeros, and store the existing columns of a part. aligned: whether all parts of the array are
+ * aligned to 16 bytes. count: number of columns up to the end of the row, at most 0 for no columns. */
 DEVICE void load_part(const element *from, int aligned, int64_t count, wide out[VECTOR]) {
   if (aligned && count >= VECTOR) {
     load_vector(from, out);

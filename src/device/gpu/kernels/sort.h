@@ -4,7 +4,7 @@
 
 #include "device/gpu/kernels/primitives.h"
 
-/* Does one step of a bitonic sort: compares and exchanges keys `apart` from each other. After the steps from apart =
+/* Does one step of a bitonic sort: compares and exchanges keys at a distance of `apart`. After the steps from apart =
  * length / 2 to 1, runs of `length` keys alternately ascend and descend. */
 DEVICE void compare_keys(uint64_t *keys, int size, int length, int apart) {
   for (int i = thread(); i < size / 2; i += threads()) {

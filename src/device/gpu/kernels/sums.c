@@ -11,7 +11,7 @@
 
 enum { AT_ONCE = 4 }; /* number of rows that are loaded ahead */
 
-/* One block per slab and strip of columns. */
+/* Computes stage 1, with one block per slab and strip of columns. */
 KERNEL(column_sum) {
   SHARED(column_shared, shared);
   const element *in = (const element *)a.in;
@@ -46,8 +46,8 @@ DEVICE int64_t live_slabs(const column_totals_arguments *a) {
   return slabs < 0 ? 0 : slabs < a->num_slabs ? slabs : a->num_slabs;
 }
 
-/* One block per COLUMN_TOTALS columns. TOTALS_DOWN threads share a column: each sums every TOTALS_DOWN-th slab, and one
- * of them adds their sums in order. */
+/* Computes stage 2, with one block per COLUMN_TOTALS columns. TOTALS_DOWN threads share a column: each sums every
+ * TOTALS_DOWN-th slab, and one of them adds the sums of all in order. */
 KERNEL(column_totals) {
   SHARED(totals_shared, shared);
   const int x = thread() % COLUMN_TOTALS, y = thread() / COLUMN_TOTALS;
@@ -95,7 +95,7 @@ typedef struct warp_doubles {
   double each[MOST_WARPS];
 } warp_doubles;
 
-/* One block per part. */
+/* Sums each part, with one block per part. */
 KERNEL(sum_parts) {
   SHARED(warp_doubles, shared);
   const int64_t first = block_x() * a.part, count = a.count - first < a.part ? a.count - first : a.part;
@@ -110,7 +110,7 @@ KERNEL(sum_parts) {
   if (thread() == 0) a.parts[block_x()] = sum;
 }
 
-/* One block. */
+/* Adds the parts, with one block. */
 KERNEL(sum_total) {
   SHARED(warp_doubles, shared);
   double sum = 0;
@@ -175,7 +175,7 @@ DEVICE double squares_of(const exact_squares_arguments *a, int64_t term) {
   return warp_sum_double(sum);
 }
 
-/* Each block sums EXACT_TERMS terms at a time: a warp computes a term, a thread splits it, and the groups add its
+/* Sums terms, EXACT_TERMS per block at a time: a warp computes a term, a thread splits it, and the groups add its
  * parts. */
 KERNEL(exact_squares) {
   SHARED(exact_terms, terms);
@@ -211,7 +211,7 @@ typedef struct merge_words {
   int64_t words[MERGE_GROUPS][GROUP];
 } merge_words;
 
-/* One block. */
+/* Adds all exact sums to a.sum, with one block: the groups process the sums in turn. */
 KERNEL(exact_merge) {
   SHARED(merge_words, shared);
   const int word = thread() % GROUP, group = thread() / GROUP;

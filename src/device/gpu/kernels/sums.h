@@ -33,8 +33,8 @@ typedef struct column_sum_arguments {
 } column_sum_arguments;
 
 /* Stage 2: out[width] (+)= the sum of the slabs that have existing rows; slabs are `stride` numbers apart. capacity and
- * *count are numbers of rows, as in tri_rows. The sum adds `groups` terms of each row; slab_rows is in
- * terms. */
+ * *count are numbers of rows, as in tri_rows. Each of these rows has `groups` terms of the sum; slab_rows counts terms.
+ */
 typedef struct column_totals_arguments {
   const void *slabs;
   void *out;
@@ -49,7 +49,7 @@ typedef struct column_totals_arguments {
 /* Columns per block of stage 2. */
 enum { COLUMN_TOTALS = 8 };
 
-/* parts[i] = sum of elements [i * part, (i + 1) * part) of in. */
+/* parts[i] = sum of numbers [i * part, (i + 1) * part) of in, which is wide. */
 typedef struct sum_parts_arguments {
   const void *in;
   double *parts;
@@ -65,8 +65,8 @@ typedef struct sum_total_arguments {
   int32_t no_padding;
 } sum_total_arguments;
 
-/* A term is the sum of squares of `block` adjacent elements. sums[b]: exact sum of the terms that block b of the grid
- * processes, EXACT_TERMS at a time. */
+/* A term is the sum of squares of `block` adjacent numbers of in, which is wide. sums[b]: exact sum of the terms that
+ * block b of the grid processes, EXACT_TERMS at a time. */
 typedef struct exact_squares_arguments {
   const void *in;
   tri_exact_sum *sums;

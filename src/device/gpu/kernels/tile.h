@@ -24,18 +24,20 @@
 #define ONE_BY_ONE _Pragma("unroll 1")
 #endif
 
-/* Returns whether all rows of a matrix are aligned to 16 bytes. */
+/* Returns whether all rows of a matrix, `stride` elements apart, are aligned to 16 bytes. */
 DEVICE int rows_are_aligned(const element *from, int64_t stride) { return is_aligned(from) && stride % VECTOR == 0; }
 
-/* Copies the first `live` of VECTOR elements, and stores zeros for the others. Called by one thread. */
+/* Copies the first `live` of VECTOR elements (none if `live` is below 1), and stores zeros for the others. Called by
+ * one thread. */
 DEVICE void tile_put_some(element *to, const element *from, int64_t live) {
   ONE_BY_ONE
   for (int j = 0; j < VECTOR; j++) store(to + j, j < live ? load(from + j) : 0);
 }
 
-/* Starts to load rows x columns from `from`, with row distance `stride`, to `to`, with row distance `pitch`; elements
- * beyond live_rows x live_columns become zero. All threads of a block call it. The tile is visible to the block after
- * copy_async_commit, copy_async_wait and a barrier. */
+/* Starts to load a tile of rows x columns elements from `from`, whose rows are `stride` elements apart, to `to`, whose
+ * rows are `pitch` elements apart; `columns` is a multiple of VECTOR. Elements beyond live_rows x live_columns become
+ * zero. aligned: whether all rows of `from` are aligned to 16 bytes; those of `to` always are. All `threads` threads of
+ * a block call it. The tile is visible to the block after copy_async_commit, copy_async_wait and a barrier. */
 DEVICE void tile_load(element *to, const int pitch, const element *from, int64_t stride, const int rows,
                       const int columns, int64_t live_rows, int64_t live_columns, int aligned, const int threads) {
   const int vectors = columns / VECTOR, count = rows * vectors;

@@ -49,7 +49,8 @@ typedef struct lerp_arguments {
   double weight;
 } lerp_arguments;
 
-/* moment = beta moment + (1 - beta) gradient; out is the moment, or with nesterov beta moment + (1 - beta) gradient. */
+/* moment = beta moment + (1 - beta) g, with g = gradient_scale * gradient; out is the new moment, or with nesterov beta
+ * (new moment) + (1 - beta) g. */
 typedef struct momentum_arguments {
   const void *gradient;
   void *moment, *out;
