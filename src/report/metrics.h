@@ -51,12 +51,13 @@ typedef struct tri_step_metrics {
       bad_steps; /* number of steps since the run began that were skipped, because loss or gradient was not finite */
   bool evaluated;
   double validation_loss;
+  double chosen_logp; /* TRI_CHOSEN_LOGP of `named` when a line is read back; NaN: the line has none. Not written */
   const tri_source_metrics *sources; /* [num_sources], if there are several; not read back */
   int64_t num_sources;
   const tri_expert_metrics *experts; /* [num_expert_layers], if the model has experts; not read back */
   int64_t num_expert_layers;
   double router_loss;              /* only with experts; not read back */
-  tri_named_metrics named;         /* metrics of the task; only accuracies are read back, into tri_metrics_history */
+  tri_named_metrics named;         /* metrics of the task; accuracies are read back into tri_metrics_history */
   const tri_timeline_shares *time; /* shares of time of the timed steps up to this one; NULL: none */
 } tri_step_metrics;
 

@@ -52,6 +52,7 @@ static bool parse_line(const tri_line *line, tri_step_metrics *out, accuracies *
         .bad_steps = integer_of(object, "bad_steps"),
         .evaluated = json_object_get(object, "validation_loss") != NULL,
         .validation_loss = real_of(object, "validation_loss"),
+        .chosen_logp = real_of(object, TRI_CHOSEN_LOGP),
     };
   }
   json_decref(object);

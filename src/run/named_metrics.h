@@ -16,6 +16,9 @@ enum { TRI_MOST_NAMED_METRICS = 512, TRI_METRIC_NAME_BYTES = 128 /* with the fin
 /* Name of the fraction of pairs whose chosen answer has the higher reward. */
 #define TRI_ACCURACY "rewards/accuracies"
 #define TRI_HELD_OUT_ACCURACY "validation/" TRI_ACCURACY
+/* Names of the mean margin between the rewards of a pair, and of the mean log-probability of the chosen answers. */
+#define TRI_MARGIN "rewards/margins"
+#define TRI_CHOSEN_LOGP "logps/chosen"
 /* Name of the mean reward of the completions of held-out prompts. */
 #define TRI_HELD_OUT_REWARD "validation/reward"
 

@@ -27,9 +27,9 @@ static void set_means(tri_training *t, const char *of, const tri_preference_mean
   tri_named_metrics *to = &t->named;
   tri_named_metrics_set(to, means->rewards[0], "%srewards/chosen", of);
   tri_named_metrics_set(to, means->rewards[1], "%srewards/rejected", of);
-  tri_named_metrics_set(to, means->margins, "%srewards/margins", of);
+  tri_named_metrics_set(to, means->margins, "%s" TRI_MARGIN, of);
   tri_named_metrics_set(to, means->accuracies, "%s" TRI_ACCURACY, of);
-  tri_named_metrics_set(to, means->logps[0], "%slogps/chosen", of);
+  tri_named_metrics_set(to, means->logps[0], "%s" TRI_CHOSEN_LOGP, of);
   tri_named_metrics_set(to, means->logps[1], "%slogps/rejected", of);
 }
 

@@ -113,14 +113,18 @@ tri_status tri_training_end(tri_training *t) {
   return tri_fail(TRI_INTERRUPTED, "interrupted after step %ld; %s", (long)progress->step, saved);
 }
 
-/* Returns the mean loss of the steps after `after`, up to `last`. */
-static double mean_loss(const tri_metrics_history *history, int64_t after, int64_t last) {
+static double loss_of(const tri_step_metrics *step) { return step->loss; }
+static double chosen_of(const tri_step_metrics *step) { return step->chosen_logp; }
+
+/* Returns the mean of the finite values of the steps after `after`, up to `last`. */
+static double mean_of(const tri_metrics_history *history, double (*value_of)(const tri_step_metrics *step),
+                      int64_t after, int64_t last) {
   double sum = 0;
   int64_t count = 0;
   for (int64_t i = 0; i < history->count; i++) {
     const tri_step_metrics *step = &history->steps[i];
-    if (step->step <= after || step->step > last || !isfinite(step->loss)) continue;
-    sum += step->loss;
+    if (step->step <= after || step->step > last || !isfinite(value_of(step))) continue;
+    sum += value_of(step);
     count++;
   }
   return count == 0 ? NAN : sum / (double)count;
@@ -131,10 +135,12 @@ static void compare_losses(tri_training *t, const tri_metrics_history *history) 
   const int64_t steps = t->progress.step, tenth = steps / 10;
   if (steps < FEWEST_STEPS) return;
   t->first_steps = tenth;
-  t->first_losses = mean_loss(history, 0, tenth);
-  t->last_losses = mean_loss(history, steps - tenth, steps);
+  t->first_losses = mean_of(history, loss_of, 0, tenth);
+  t->last_losses = mean_of(history, loss_of, steps - tenth, steps);
+  t->first_chosen = mean_of(history, chosen_of, 0, 1);
+  t->last_chosen = mean_of(history, chosen_of, steps - tenth, steps);
   /* A loss that rose within the first tenth may have fallen since; then it is compared with the first step. */
-  const double begin = mean_loss(history, 0, 1), random = log((double)t->config->model.vocab_size);
+  const double begin = mean_of(history, loss_of, 0, 1), random = log((double)t->config->model.vocab_size);
   if (t->last_losses <= begin || t->last_losses <= ABOVE_RANDOM * random) return;
   if (begin >= t->first_losses) return;
   t->first_steps = 1;
@@ -216,8 +222,8 @@ static void log_losses(const tri_training *t) {
     snprintf(best, sizeof best, " (%s was %.4f, after step %ld)", best_name(t->config->evaluation.metric),
              progress->best_loss, (long)progress->best_step);
   }
-  tri_log("%ld step%s in %s: loss %.4f%s%s", (long)progress->step, TRI_PLURAL(progress->step),
-          tri_format_seconds(progress->seconds, seconds, sizeof seconds), t->loss, validation, best);
+  tri_log("%ld step%s in %s: loss %.4f%s%s%s", (long)progress->step, TRI_PLURAL(progress->step),
+          tri_format_seconds(progress->seconds, seconds, sizeof seconds), t->loss, validation, best, t->answers);
 }
 
 static bool is_stopped(const tri_training *t) {
@@ -272,6 +278,20 @@ static void warn_of_rise(const tri_training *t) {
       (long)config->optimizer.warmup, TRI_PLURAL(config->optimizer.warmup), clip);
 }
 
+/* Warns that the model has become less likely to give the chosen answers, because the loss and the accuracy of pairs do
+ * not show it. */
+static void warn_of_chosen(const tri_training *t) {
+  static const double FALLEN = 0.2, LEAST = 1; /* fraction of the first value, and natural logarithms */
+  const double fallen = t->first_chosen - t->last_chosen;
+  const tri_objective_config *objective = &t->config->objective;
+  if (!(fallen > LEAST) || !(fallen > FALLEN * fabs(t->first_chosen))) return;
+  tri_warn(
+      "the chosen answers have become less likely: logps/chosen was %.2f in the first step and %.2f in the last %ld "
+      "(mean); read some texts (trireme generate), and try a lower optimizer.lr (%g), a higher objective.beta (%g) or "
+      "objective.sft_weight",
+      t->first_chosen, t->last_chosen, (long)(t->progress.step / 10), t->config->optimizer.lr, objective->beta);
+}
+
 /* Returns whether the model was trained on conversations with a chat template, which its prompts need, too. */
 static bool is_chat_run(const tri_training *t) {
   const tri_chat_format_options options = {.tokenizer = t->data.tokenizer};
@@ -307,6 +327,7 @@ void tri_training_announce_end(const tri_training *t) {
   char root[TRI_PATH_BYTES];
   (t->data.prompts.count > 0 ? log_rewards : log_losses)(t);
   warn_of_rise(t);
+  warn_of_chosen(t);
   if (t->timing.profile.summary[0] != '\0') tri_log("time of the profiled steps: %s", t->timing.profile.summary);
   if (tri_path_join(root, config->output, "checkpoints") != TRI_OK) return;
   if (!tri_checkpoint_is_there(root, t->progress.step)) {

@@ -81,9 +81,10 @@ void tri_training_announce_preferences(const tri_training *t) {
   const tri_preference_source *source = &t->data.preferences;
   const char *noun = source->options.paired ? "pair" : "answer";
   const long units = (long)(source->num_units - source->left_out);
-  tri_log("objective %s: %ld %s%s in %ld sequence%s of %ld tokens", tri_objective_config_name(&t->config->objective),
-          units, noun, TRI_PLURAL(units), (long)source->per_epoch, TRI_PLURAL(source->per_epoch),
-          (long)source->options.sequence);
+  const double step_units = (double)units / (double)source->per_epoch * (double)t->config->optimizer.global_batch;
+  tri_log("objective %s: %ld %s%s in %ld sequence%s of %ld tokens, about %.0f %ss a step",
+          tri_objective_config_name(&t->config->objective), units, noun, TRI_PLURAL(units), (long)source->per_epoch,
+          TRI_PLURAL(source->per_epoch), (long)source->options.sequence, step_units, noun);
   if (source->left_out > 0) {
     tri_warn("%ld %s%s longer than a sequence of %ld tokens and left out (data.too_long: %s)", (long)source->left_out,
              noun, source->left_out == 1 ? " is" : "s are", (long)source->options.sequence,

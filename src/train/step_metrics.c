@@ -49,6 +49,31 @@ static double mfu_of(const tri_training *t, double flops_per_s) {
   return t->peak_flops > 0 ? flops_per_s / (t->peak_flops * t->mesh.world.size) : NAN;
 }
 
+/* Sets t->answers to the step's accuracy, margin and log-probability of a run on preferences, of training and of
+ * held-out pairs; to "" for other runs. */
+static void describe_answers(tri_training *t) {
+  static const char *const of[] = {"", "validation/"}, *const names[] = {TRI_ACCURACY, TRI_MARGIN, TRI_CHOSEN_LOGP};
+  static const char *const words[] = {"accuracy", "margin", "logps/chosen"};
+  char *out = t->answers;
+  size_t used = 0;
+  out[0] = '\0';
+  for (int i = 0; i < 2; i++) {
+    bool any = false;
+    for (int k = 0; k < 3; k++) {
+      char name[TRI_METRIC_NAME_BYTES];
+      snprintf(name, sizeof name, "%s%s", of[i], names[k]);
+      const tri_named_metric *metric = tri_named_metrics_find(&t->named, name);
+      if (metric == NULL || !isfinite(metric->value)) continue;
+      used += (size_t)snprintf(out + used, sizeof t->answers - used, "%s%s %.*f",
+                               any      ? ", "
+                               : i == 0 ? "; "
+                                        : "; held-out pairs: ",
+                               words[k], k < 2 ? 3 : 2, metric->value);
+      any = true;
+    }
+  }
+}
+
 /* Returns the shares of a step's time if the last of the timed steps has just ended; else NULL. */
 static const tri_timeline_shares *new_shares(const tri_training *t) {
   const tri_timing *timing = &t->timing;
@@ -89,6 +114,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
   };
   t->loss = step->loss;
   TRI_TRY(tri_metrics_step(t->metrics, &line));
+  describe_answers(t);
   tri_named_metrics_forget(&t->named);
   tri_metrics_progress(t->metrics, t->config->optimizer.steps);
   return TRI_OK;

@@ -42,6 +42,8 @@ typedef struct tri_training {
   double load_s;                     /* seconds for loading the state at the start */
   double loss;                       /* loss of the last step; only on the first rank */
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
+  double first_chosen, last_chosen;  /* TRI_CHOSEN_LOGP of the first step, and the mean of the last tenth; NaN: none */
+  char answers[200];                 /* text of the last step's metrics of preferences; "": it has none */
   int64_t first_steps;    /* number of steps over which first_losses is the mean: a tenth of all steps, or 1 */
   double validation_loss; /* loss of the last evaluation; NaN before the first */
   double reward, validation_reward; /* mean rewards of the last batch and of the last evaluation; NaN: none */

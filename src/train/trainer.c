@@ -127,6 +127,8 @@ static tri_status start(tri_training *t, const tri_train_options *options) {
 tri_status tri_train(const tri_train_options *options) {
   tri_training t = {.mesh = tri_mesh_alone(),
                     .first_losses = NAN,
+                    .first_chosen = NAN,
+                    .last_chosen = NAN,
                     .last_losses = NAN,
                     .validation_loss = NAN,
                     .reward = NAN,

@@ -594,6 +594,19 @@ def test_other_pairs_between_steps(here, name):
     assert (here / "out/reference.bin").read_bytes()[1024:] == (here / "alone/reference.bin").read_bytes()[1024:]
 
 
+def test_the_last_line(tmp_path, made):
+    """It has the last accuracy, margin and log-probability, of the step and of held-out pairs; an answer that becomes less likely is named."""
+    common = dict(data=dict(validation_preferences=str(made / "pairs.jsonl")), evaluation=dict(every=20))
+    said = trireme("train", runs.write_run(tmp_path, made, DPO, optimizer=dict(steps=20), **common)).stderr
+    last = lines_of(tmp_path / "run")[-1]
+    of = lambda prefix: f"accuracy {last[prefix + 'rewards/accuracies']:.3f}, margin {last[prefix + 'rewards/margins']:.3f}, logps/chosen {last[prefix + 'logps/chosen']:.2f}"
+    assert f"loss {last['loss']:.4f}, validation loss {last['validation_loss']:.4f}; {of('')}; held-out pairs: {of('validation/')}\n" in said
+    assert re.search(r"objective dpo: \d+ pairs in \d+ sequences of \d+ tokens, about \d+ pairs a step\n", said) and "less likely" not in said
+    said = trireme("train", runs.write_run(tmp_path / "high", made, DPO, optimizer=dict(steps=20, lr=1.0, clip=0.0), **common)).stderr
+    chosen = [line["logps/chosen"] for line in lines_of(tmp_path / "high/run")]
+    assert f"the chosen answers have become less likely: logps/chosen was {chosen[0]:.2f} in the first step and {sum(chosen[-2:]) / 2:.2f} in the last 2 (mean)" in said
+
+
 def test_held_out_pairs_are_named_late(here):
     typed(here)
     left = {name: (here / "out" / name).read_bytes() for name in ("reference.bin", "metrics.jsonl", "run.json", "config.yaml")}

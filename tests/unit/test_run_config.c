@@ -771,7 +771,7 @@ static void lists_every_key(void **state) {
   for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
   for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
   /* Each heading has one line; keys of entries of a list have no line, nor have optional keys. */
-  assert_int_equal(lines, keys + 35);
+  assert_int_equal(lines, keys + 37);
   assert_non_null(strstr(help, "optimizer.max_bad_steps "));
   assert_non_null(strstr(help, "relative to the current directory"));
   free(help);

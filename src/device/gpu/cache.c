@@ -103,6 +103,7 @@ static bool write_all(int file, const void *data, size_t bytes) {
   while (bytes > 0) {
     ssize_t put = write(file, at, bytes);
     if (put < 0 && errno == EINTR) continue;
+    if (put == 0) errno = EIO;
     if (put <= 0) return false;
     at += put;
     bytes -= (size_t)put;
@@ -113,7 +114,10 @@ static bool write_all(int file, const void *data, size_t bytes) {
 static bool write_file(int file, const char *name, const void *image, size_t bytes) {
   header h = {.name_bytes = strlen(name), .image_bytes = bytes};
   XXH3_state_t *hash = XXH3_createState();
-  if (hash == NULL) return false;
+  if (hash == NULL) {
+    errno = ENOMEM;
+    return false;
+  }
   XXH3_128bits_reset(hash);
   XXH3_128bits_update(hash, name, h.name_bytes);
   XXH3_128bits_update(hash, image, bytes);

@@ -155,7 +155,7 @@ static void read_module_version(char out[16]) {
   if (!tri_path_exists(path) || tri_file_read(path, 1 << 16, &text, &bytes) != TRI_OK) return;
   for (const char *at = strstr(text, "Module"); at != NULL && *at != '\0' && *at != '\n'; at++) {
     size_t length = strspn(at, "0123456789.");
-    if (at[-1] == ' ' && length >= 3 && length < 16 && memchr(at, '.', length) != NULL) {
+    if (at > text && at[-1] == ' ' && length >= 3 && length < 16 && memchr(at, '.', length) != NULL) {
       snprintf(out, 16, "%.*s", (int)length, at);
       break;
     }
@@ -173,12 +173,16 @@ static void describe(void) {
 /* Initialises the driver and counts its GPUs; writes what it found to driver.is.why. */
 static tri_status count_devices(void) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  const char *call = "cuInit";
   tri_gpu_enum error = driver.own.init(0);
-  if (error == 0) error = driver.is.calls.device_count(&driver.is.count);
+  if (error == 0) {
+    call = "cuDeviceGetCount";
+    error = driver.is.calls.device_count(&driver.is.count);
+  }
   if (error == TRI_CUDA_STUB_LIBRARY) {
     snprintf(driver.is.why, sizeof driver.is.why, "%s is the toolkit's stub, not NVIDIA's driver", driver.is.path);
   } else if (error != 0 && error != TRI_GPU_NO_DEVICE) {
-    return tri_gpu_driver_failed(&driver.is, driver.is.path, "cuInit", error);
+    return tri_gpu_driver_failed(&driver.is, driver.is.path, call, error);
   } else {
     if (error != 0) driver.is.count = 0;
     snprintf(driver.is.why, sizeof driver.is.why, "NVIDIA's driver %s (%s) shows %d GPU%s%s%s", driver.is.text,

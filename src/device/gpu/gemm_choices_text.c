@@ -2,6 +2,7 @@
 #include "device/gpu/gemm.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,6 +81,9 @@ static bool makes_sense(const tri_gpu_gemm *p) {
     if (lengths[i] < 1 || lengths[i] > most) return false;
   }
   if (p->k < 0 || p->k > most || p->alignment < 1 || p->alignment > 16) return false;
+  const double widest = fmax((double)p->lda, fmax((double)p->ldb, (double)p->ldc));
+  const double rows = fmax((double)p->m, fmax((double)p->n, (double)p->k));
+  if (widest * rows > 0x1p59) return false; /* sizes in bytes are int64_t */
   return p->lda >= (p->a_transposed ? p->m : p->k) && p->ldb >= (p->b_transposed ? p->k : p->n) && p->ldc >= p->n;
 }
 
