@@ -140,7 +140,7 @@ TOUCHES = {
     "src/train/preference_data.c": ["oracle/test_preference_*.py"],
     "src/train/reference.c": ["oracle/test_preference_training.py", "oracle/test_preference_runs.py"],
     "src/tokenizer/folder.c": ["oracle/test_text_ends.py", "oracle/test_chat.py", "oracle/test_generate.py"],
-    "src/tune": ["oracle/test_tune.py", "oracle/test_newcomers.py", "oracle/test_suggest.py", "oracle/test_plan_tuned.py", "guarded/test_tune.py"],
+    "src/tune": ["oracle/test_tune.py", "oracle/test_tune_settings.py", "oracle/test_newcomers.py", "oracle/test_suggest.py", "oracle/test_plan_tuned.py", "guarded/test_tune.py"],
 
     # Files that are built, installed and shown in addition to the program.
     "CMakeLists.txt": ["oracle/test_install.py", "oracle/test_without_running.py", "oracle/test_docs_site.py", "floors/*"],
@@ -163,6 +163,10 @@ TOUCHES = {
     "docs/preferences.md": ["oracle/test_preference_pages.py", "oracle/test_docs_site.py"],
     "docs/validation.md": ["oracle/test_plan.py", "oracle/test_docs_site.py", "oracle/test_printed_commands.py"],
     "examples": ["oracle/test_install.py", "oracle/test_docs_site.py"],
+    "src/cli/running/compare.c": ["oracle/test_run_messages.py", "oracle/test_preference_runs.py"],
+    "src/report/differing_keys.c": ["oracle/test_run_messages.py"],
+    "src/cli/running/eval.c": ["oracle/test_eval_limit.py", "oracle/test_options.py"],
+    "src/run/run_length.c": ["oracle/test_epochs.py", "oracle/test_tune_settings.py", "oracle/test_learning_rate.py"],
     "src/cli/running/new.c": ["oracle/test_new.py", "oracle/test_options.py"],
     "examples/reinforcement": ["oracle/test_reinforcement_pages.py", "oracle/test_docs_site.py"],
     "examples/preferences": ["oracle/test_preference_pages.py", "oracle/test_docs_site.py"],
