@@ -218,7 +218,8 @@ done:
   return status;
 }
 
-tri_status tri_dry_run_bytes(const tri_engine_options *options, int rank, tri_device *device, size_t *bytes) {
+tri_status tri_dry_run_plan(const tri_engine_options *options, int rank, tri_device *device,
+                            const tri_dry_run_needs *needs, tri_dry_run_memory *out) {
   tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
   const tri_mesh_shape shape = tri_layout_mesh(options->layout);
@@ -228,7 +229,11 @@ tri_status tri_dry_run_bytes(const tri_engine_options *options, int rank, tri_de
     const tri_memory_request request = tri_engine_memory_request(options, &parts, &place, device);
     status = tri_memory_plan_create(&request, &plan);
   }
-  if (status == TRI_OK) *bytes = plan->total_bytes;
+  if (status == TRI_OK) {
+    out->device = plan->device_bytes + needs->samples.device_bytes + needs->rollouts.device_bytes;
+    out->host = plan->host_bytes + needs->samples.host_bytes + needs->rollouts.host_bytes;
+    out->all = out->device + out->host;
+  }
   tri_memory_plan_destroy(plan);
   tri_parts_destroy(&parts);
   return status;

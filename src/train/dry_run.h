@@ -11,12 +11,18 @@ typedef struct tri_dry_run_needs {
   tri_runner_need samples, rollouts;
 } tri_dry_run_needs;
 
+/* Memory of a rank in bytes, generation included: on its device, on the host, and the sum. */
+typedef struct tri_dry_run_memory {
+  size_t device, host, all;
+} tri_dry_run_memory;
+
 /* LOCAL. Prints the operations, the step program and the memory plan of a rank of the layout, with the memory for
  * generation. Does not allocate the model's memory, and needs no other rank. */
 tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, const tri_dry_run_needs *needs,
                        FILE *to);
 
-/* LOCAL. Computes the bytes of the memory plan of rank `rank`, without the memory for generation. */
-tri_status tri_dry_run_bytes(const tri_engine_options *options, int rank, tri_device *device, size_t *bytes);
+/* LOCAL. Computes the memory of a rank without printing anything. */
+tri_status tri_dry_run_plan(const tri_engine_options *options, int rank, tri_device *device,
+                            const tri_dry_run_needs *needs, tri_dry_run_memory *out);
 
 #endif

@@ -375,6 +375,16 @@ static void announce_example(const tri_training *t) {
   tri_tokenizer_destroy(tokenizer);
 }
 
+char *tri_training_describe_layout(const tri_run_config *config, int64_t ranks, char *buffer, size_t bytes) {
+  const tri_layout *layout = &config->layout;
+  const long micro_batches = (long)tri_layout_micro_batches(layout, config->optimizer.global_batch);
+  snprintf(buffer, bytes,
+           "%ld ranks: tensor %ld x pipeline %ld x context %ld x data %ld, zero %ld, %ld micro-batch%s a step",
+           (long)ranks, (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
+           (long)layout->zero, micro_batches, micro_batches == 1 ? "" : "es");
+  return buffer;
+}
+
 void tri_training_announce(const tri_training *t) {
   const tri_run_config *config = t->config;
   const tri_parameter_table *table = tri_engine_parameters(t->engine);
@@ -383,12 +393,9 @@ void tri_training_announce(const tri_training *t) {
   tri_log("%s: %s parameters, %s on %s", title,
           tri_format_count((double)table->num_values, parameters, sizeof parameters), tri_dtype_name(config->precision),
           tri_device_describe(t->device, device, sizeof device));
-  const tri_layout *layout = &config->layout;
   if (t->mesh.world.size > 1) {
-    const long micro_batches = (long)tri_layout_micro_batches(layout, config->optimizer.global_batch);
-    tri_log("%d ranks: tensor %ld x pipeline %ld x context %ld x data %ld, zero %ld, %ld micro-batch%s a step",
-            t->mesh.world.size, (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
-            (long)layout->zero, micro_batches, micro_batches == 1 ? "" : "es");
+    char text[256];
+    tri_log("%s", tri_training_describe_layout(config, t->mesh.world.size, text, sizeof text));
     announce_whole_gradients(t);
   }
   char rate[96] = "no memory left to measure the peak with";

@@ -111,6 +111,10 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
 tri_status tri_training_open(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
+
+/* Writes the dimensions of the layout, such as "4 ranks: tensor 2 x pipeline 1 x ...", and returns buffer. */
+char *tri_training_describe_layout(const tri_run_config *config, int64_t ranks, char *buffer, size_t bytes);
+
 void tri_training_announce_text(const tri_training *t);          /* tri_task_text.announce */
 void tri_training_announce_preferences(const tri_training *t);   /* tri_task_preferences.announce */
 void tri_training_announce_reinforcement(const tri_training *t); /* tri_task_reinforcement.announce */

@@ -7,10 +7,12 @@
 #include "comm/agreement.h"
 #include "device/gemm_choices.h"
 #include "engine/rank_device.h"
+#include "files/json_kind.h"
 #include "model/family.h"
 #include "train/dry_run.h"
 #include "train/reward_trial.h"
 #include "train/rollout_ranks.h"
+#include "train/run_facts.h"
 #include "train/train_internal.h"
 
 #include <math.h>
@@ -44,36 +46,45 @@ static tri_status open_and_run(tri_training *t, const char *resume) {
   return tri_training_is_over(t) ? tri_training_finish_ended(t) : run_loop(t);
 }
 
-static void print_objective_key(void *context, const tri_config_difference *difference) {
-  (void)context;
-  printf(", %s: %s", difference->key, difference->right);
+static void print_objective_key(void *to, const tri_config_difference *difference) {
+  fprintf(to, ", %s: %s", difference->key, difference->right);
 }
 
 /* Prints the keys of grpo that are not the defaults, such as those of objective.recipe. */
-static void print_objective(const tri_objective_config *objective) {
+static void print_objective(const tri_objective_config *objective, FILE *to) {
   tri_objective_config usual = *objective;
   usual.policy = tri_policy_usual;
-  printf("objective: %s", tri_objective_config_name(objective));
-  tri_config_differences(&tri_objective_table, &usual, objective, print_objective_key, NULL);
-  printf("\n");
+  fprintf(to, "objective: %s", tri_objective_config_name(objective));
+  tri_config_differences(&tri_objective_table, &usual, objective, print_objective_key, to);
+  fprintf(to, "\n");
 }
 
-/* Plans the memory of rollouts, and tries the rewards, which reads the prompts. */
-static tri_status try_rollouts(tri_training *t, const tri_engine_options *options, tri_runner_need *out) {
+/* Plans the memory of rollouts, and tries the rewards, which reads the prompts. Their table is written to `to`. */
+static tri_status try_rollouts(tri_training *t, const tri_engine_options *options, tri_runner_need *out, FILE *to) {
   if (t->config->data.prompts[0] == '\0') return TRI_OK;
   TRI_TRY(tri_run_data_open(t->config, t->task->data, &t->identity, &t->data));
   TRI_TRY(tri_rollout_ranks_plan(t->config, options, tri_run_data_longest_prompt(&t->data), t->device, out));
-  print_objective(&t->config->objective);
-  return tri_reward_trial(t->config, &t->data, stdout);
+  print_objective(&t->config->objective, to);
+  return tri_reward_trial(t->config, &t->data, to);
 }
 
-static tri_status dry_run(tri_training *t, int rank) {
+/* Prints the facts of the run; then, with `verbose`, the program and the memory plan of a rank. */
+static tri_status dry_run(tri_training *t, const tri_train_options *given, int64_t ranks) {
+  const int rank = (int)given->dry_run_rank;
   tri_engine_options options = tri_training_engine_options(t->config, NULL);
   tri_dry_run_needs needs = {0};
+  tri_dry_run_memory memory;
+  tri_run_facts facts;
   if (rank < t->config->samples.tensor)
     TRI_TRY(tri_training_plan_samples(t->config, &options, t->device, &needs.samples));
-  TRI_TRY(try_rollouts(t, &options, &needs.rollouts));
+  TRI_TRY(try_rollouts(t, &options, &needs.rollouts, given->json ? stderr : stdout));
   options.lent_bytes = needs.rollouts.scratch_bytes;
+  TRI_TRY(tri_dry_run_plan(&options, rank, t->device, &needs, &memory));
+  TRI_TRY(tri_run_facts_find(t, given->resume, ranks, rank, &memory, &facts));
+  if (given->json) return tri_json_write_line(stdout, tri_run_facts_json(&facts), "the facts of a run");
+  tri_run_facts_print(&facts, stdout);
+  if (!given->verbose) return TRI_OK;
+  printf("\n");
   return tri_dry_run(&options, rank, t->device, &needs, stdout);
 }
 
@@ -96,11 +107,12 @@ static void release(tri_training *t) {
 }
 
 /* Sets the layout. A dry run may have any number of ranks on one process; a run has the job's ranks. */
-static tri_status set_layout(tri_training *t, const tri_train_options *options) {
+static tri_status set_layout(tri_training *t, const tri_train_options *options, int64_t *num_ranks) {
   tri_run_config *config = t->config;
   int64_t ranks = tri_comm_size();
   if (options->dry_run) ranks = options->ranks > 0 ? options->ranks : tri_layout_least_ranks(&config->layout);
   TRI_TRY(tri_training_choose_layout(config, ranks));
+  *num_ranks = ranks;
   if (options->dry_run_rank >= ranks) {
     return tri_fail(TRI_BAD_USAGE,
                     "--rank %ld: the ranks of this layout are 0 to %ld; give the number of ranks with -n",
@@ -111,13 +123,14 @@ static tri_status set_layout(tri_training *t, const tri_train_options *options) 
 
 static tri_status start(tri_training *t, const tri_train_options *options) {
   tri_group world = tri_group_world();
-  TRI_TRY(tri_common_status(&world, set_layout(t, options)));
+  int64_t ranks = 0;
+  TRI_TRY(tri_common_status(&world, set_layout(t, options, &ranks)));
   TRI_TRY(tri_common_status(&world, tri_named_metrics_of(t->config, &t->named)));
   const int threads = t->config->threads > 0 ? (int)t->config->threads : options->threads;
   TRI_TRY(tri_rank_device_create(t->config->device, threads, &t->device));
   tri_device_limit_memory(t->device, (size_t)t->config->device_memory);
   if (t->config->allow_tf32) tri_device_allow_tf32(t->device);
-  if (options->dry_run) return dry_run(t, (int)options->dry_run_rank);
+  if (options->dry_run) return dry_run(t, options, ranks);
   tri_mesh_shape shape = tri_layout_mesh_of(&t->config->layout, &t->config->model);
   TRI_TRY(tri_mesh_create(&world, &shape, &t->mesh));
   if (!tri_training_is_rank0(t)) tri_log_set_quiet();
@@ -155,7 +168,10 @@ tri_status tri_train_predict(const tri_run_config *config, int64_t ranks, size_t
   if (status == TRI_OK) status = tri_device_create(own->device, (int)own->threads, &device);
   if (status == TRI_OK) {
     const tri_engine_options options = tri_training_engine_options(own, NULL);
-    status = tri_dry_run_bytes(&options, 0, device, bytes);
+    const tri_dry_run_needs needs = {0};
+    tri_dry_run_memory memory = {0};
+    status = tri_dry_run_plan(&options, 0, device, &needs, &memory);
+    *bytes = memory.all;
   }
   tri_device_destroy(device);
   tri_free(own);

@@ -283,13 +283,13 @@ def test_ranks_of_a_dry_run_with_experts(tmp_path, corpus):
     """Without -n, a dry run has the fewest replicas that allow the split of the experts."""
     for tensor, expert, ranks in ((1, 4, 4), (2, 4, 4), (2, 2, 2)):
         sets = ["--set", f"layout.tensor={tensor}", "--set", f"layout.expert={expert}"]
-        assert trireme("train", write_run(tmp_path, corpus), "--dry-run", *sets).stdout.startswith(f"rank 0 of {ranks}: ")
+        assert trireme("train", write_run(tmp_path, corpus), "--dry-run", "--verbose", *sets).stdout.split("\n\n")[1].startswith(f"rank 0 of {ranks}: ")
 
 
 def test_dry_run_of_dense_and_expert_layers(tmp_path, corpus):
     """The operations of a layer are printed if they are not those of the layer before it: here of layer 0, which is dense, and of layer 1."""
     model = {**DOTS1, "num_layers": 4}
-    printed = trireme("train", write_run(tmp_path, corpus, model), "--dry-run").stdout.split("\n")
+    printed = trireme("train", write_run(tmp_path, corpus, model), "--dry-run", "--verbose").stdout.split("\n")
     same = printed.index("  ... and the same for layers 2 to 3")
     assert sum("route" in line for line in printed[:same]) == 1 and not any("route(" in line for line in printed[same + 1 : same + 5])
 

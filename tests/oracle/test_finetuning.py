@@ -86,7 +86,7 @@ def test_run_files(made, name):
     smaller = ["--set", "model={family: gpt2, num_layers: 1, hidden_size: 32, num_heads: 2, vocab_size: 257, max_sequence: 1024}", "--set", "optimizer.global_batch=12",
                "--set", "evaluation.sequences=2"] if name == "pretrain-owt" else ["--set", "optimizer.global_batch=4"]
     if name == "pretrain-owt":
-        printed = trireme("train", path, "--dry-run", cwd=made, env=environment).stdout
+        printed = trireme("train", path, "--dry-run", "--verbose", cwd=made, env=environment).stdout
         assert "step program" in printed
     for more in (["--dry-run"], ["--set", "optimizer.steps=2", "--set", "evaluation.every=1", "--set", "device=cpu"]):
         trireme("train", path, *smaller, *more, cwd=made, env=environment)

@@ -776,7 +776,7 @@ def test_frozen_layers_keep_no_activations(tmp_path, corpus):
     kept = []
     for frozen in (0, 4, 7):
         path = write_run(tmp_path, corpus, dict(steps=1), model=model, init=str(start), freeze=["model.embed_tokens.*"] + [f"model.layers.{layer}.*" for layer in range(frozen)])
-        plan = trireme("train", "--dry-run", path).stdout
+        plan = trireme("train", "--dry-run", "--verbose", path).stdout
         kept.append(int(re.search(r"activations kept +(\d+) bytes", plan)[1]))
     assert kept[0] > 1.7 * kept[1] and kept[1] > 2 * kept[2], kept
 
@@ -869,7 +869,7 @@ def test_memory_of_frozen_weights_in_half(tmp_path, corpus):
     parameters = {}
     for precision in ("bf16", "fp32"):
         memory_of(tmp_path / precision, corpus, {}, precision, init=str(start), adapter=dict(rank=4, alpha=8, targets="all-linear"))
-        planned = trireme("train", tmp_path / precision / "run/config.yaml", "--dry-run").stdout
+        planned = trireme("train", tmp_path / precision / "run/config.yaml", "--dry-run", "--verbose").stdout
         parameters[precision] = int(re.search(r"^  parameters +(\d+) bytes", planned, re.MULTILINE)[1])
     assert 1.7 * elements < parameters["fp32"] - parameters["bf16"] <= 2 * elements, (parameters, elements)
 
@@ -1136,7 +1136,7 @@ def test_frozen_weights_under_zero_3(tmp_path, corpus, kind, element):
                                    layout=dict(micro_batch=1, data=4, zero=zero, bucket_bytes=1), adapter=dict(rank=2, targets=["q_proj"], quantise=kind)), *ranks_words(4))
         summary = json.load(open(folder / "run/summary.json"))
         assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"]
-        planned = trireme("train", folder / "run/config.yaml", "--dry-run", *ranks_words(4)).stdout
+        planned = trireme("train", folder / "run/config.yaml", "--dry-run", "--verbose", *ranks_words(4)).stdout
         held[zero] = int(re.search(r"^  parameters +(\d+) bytes", planned, re.MULTILINE)[1])
     layers = sum(values.size for name, values in arrays_of(weights).items() if lora.is_linear(name, values.shape)) * element
     saved = layers * (3 / 4 - 2 / 12)

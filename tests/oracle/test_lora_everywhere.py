@@ -196,7 +196,7 @@ def test_memory(tmp_path, corpus):
     held = {}
     for name, targets in (("few", ["q_proj"]), ("more", ["q_proj", "embed_tokens", "lm_head"])):
         path = write_run(tmp_path / name, corpus, dict(steps=1), model=LLAMA, precision="fp32", init=str(start), adapter=dict(rank=4, targets=targets))
-        held[name] = int(re.search(r"^  parameters +(\d+) bytes", trireme("train", path, "--dry-run").stdout, re.MULTILINE)[1])
+        held[name] = int(re.search(r"^  parameters +(\d+) bytes", trireme("train", path, "--dry-run", "--verbose").stdout, re.MULTILINE)[1])
     own = 4 * 2 * (LLAMA["vocab_size"] + LLAMA["hidden_size"])
     assert 4 * own <= held["more"] - held["few"] <= 4 * (own + 4 * 256), held
 

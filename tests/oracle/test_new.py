@@ -100,7 +100,7 @@ def test_the_micro_batch_is_the_largest_that_fits(made, tmp_path, layers):
     room, need = float(head[1]) * units[head[2]], float(head[3]) * units[head[4]]
 
     def planned(micro_batch):
-        printed = trireme("train", tmp_path / "a.yaml", "--dry-run", "--set", f"layout.micro_batch={micro_batch}").stdout
+        printed = trireme("train", tmp_path / "a.yaml", "--dry-run", "--verbose", "--set", f"layout.micro_batch={micro_batch}").stdout
         return int(re.search(r"^  all +(\d+) bytes", printed, re.M)[1])
 
     assert planned(batch) == pytest.approx(need, rel=0.01) and need <= 0.91 * room

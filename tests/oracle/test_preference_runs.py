@@ -542,7 +542,7 @@ def test_held_out(here, loss):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_dry_runs(here, ranks):
     """Nothing is written, and the memory is what a run takes."""
-    said = typed(here, words=["--dry-run", *ranks_words(ranks)]).stdout
+    said = typed(here, words=["--dry-run", "--verbose", *ranks_words(ranks)]).stdout
     assert "step program" in said and not (here / "out").exists()
     typed(here, words=ranks_words(ranks))
     assert len(lines_of(here / "out")) == 2

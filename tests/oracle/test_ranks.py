@@ -584,7 +584,7 @@ def test_resident_memory(tmp_path, corpus, layout):
     bigger = ["--set", "model.hidden_size=512", "--set", "model.num_heads=8", "--set", "checkpoint.every=0"]
     planned = []
     for rank in range(ranks):
-        printed = trireme("train", path, "-n", ranks, "--dry-run", "--rank", rank, *bigger).stdout
+        printed = trireme("train", path, "-n", ranks, "--dry-run", "--verbose", "--rank", rank, *bigger).stdout
         planned.append(int(re.search(r"\n  all +(\d+) bytes", printed)[1]))
     process = subprocess.Popen([TRIREME, "train", path, "-n", str(ranks), *bigger], stderr=subprocess.PIPE, text=True)
     try:

@@ -401,7 +401,7 @@ def test_memory_for_candidates(tmp_path, made):
     """The plan has the memory of the host's sampler, for each thread: a struct of three addresses, and for each token a candidate and two logits."""
     planned = []
     for more in (dict(validation_temperature=1.0), dict(validation_temperature=1.0, validation_top_k=5), dict(validation_temperature=0.0, validation_repetition_penalty=2.0)):
-        said = trireme("train", runs.write_run(tmp_path, made, **dict(EVALUATED(made), rollout=more, device="cpu", threads=2, **FP32)), "--dry-run").stdout
+        said = trireme("train", runs.write_run(tmp_path, made, **dict(EVALUATED(made), rollout=more, device="cpu", threads=2, **FP32)), "--dry-run", "--verbose").stdout
         planned.append([int(re.search(f"^  {name} +([0-9]+) bytes", said, re.MULTILINE).group(1)) for name in ("rollouts", "host memory", "all")])
     vocabulary = json.loads((made / "model/config.json").read_text())["vocab_size"]
     assert planned[1] == planned[2] == [bytes + 2 * (24 + vocabulary * 32) for bytes in planned[0]]

@@ -188,7 +188,7 @@ def test_answers_that_are_numbers(tmp_path, made, answer, text):
     """An answer that is a JSON number is compared as its shortest text, not as 0.10000000000000001: a dry run's completions are answers."""
     (tmp_path / "prompts.jsonl").write_text(line(prompt="a", answer=answer, text=text))
     (tmp_path / "ask.py").write_text(ASKED.replace('asked["answer"]', 'asked["text"]'))
-    said = trireme("train", runs.write_run(tmp_path, made, data=dict(prompts=str(tmp_path / "prompts.jsonl")), reward=[dict(command=f"{sys.executable} {tmp_path}/ask.py")]), "--dry-run").stdout
+    said = trireme("train", runs.write_run(tmp_path, made, data=dict(prompts=str(tmp_path / "prompts.jsonl")), reward=[dict(command=f"{sys.executable} {tmp_path}/ask.py")]), "--dry-run", "--verbose").stdout
     assert re.search(r"^  command +1 +1\.0000 +0\.0000 +-$", said, re.MULTILINE), said[:500]
 
 
@@ -292,7 +292,7 @@ def test_no_token_ends_a_text(tmp_path, made):
 def test_a_dry_run_tries_commands(tmp_path, made):
     (tmp_path / "ask.py").write_text(ASKED)
     path = runs.write_run(tmp_path, made, reward=["exact", dict(name="mine", command=f"{sys.executable} {tmp_path}/ask.py", weight=3)])
-    said = trireme("train", path, "--dry-run").stdout
+    said = trireme("train", path, "--dry-run", "--verbose").stdout
     assert re.search(r"^  mine +3 +1\.0000 +0\.0000 +0\.0000$", said, re.MULTILINE) and re.search(r"^  sum +1 +4\.0000 +0\.0000 +0\.0000$", said, re.MULTILINE)
     assert not (tmp_path / "run").exists()
     for command, status, texts in (("/nosuch/reward", BAD_KEYS, ["`/nosuch/reward` cannot be started (exit status 127)", "not found"]), ("exit 3", 5, ["`exit 3` has ended three times in a row without an answer, with exit status 3"]),
@@ -335,7 +335,7 @@ def test_a_dry_run_judges_the_rewards(tmp_path, made, rewards, lines, said):
 @pytest.mark.parametrize("words, keys", [(dict(recipe="gspo", epsilon=0.5), "loss_type: grpo, epsilon: 0.5, epsilon_high: 0.0004, importance_sampling_level: sequence"), (dict(recipe="rloo"), "scale_rewards: none, baseline: leave_one_out"),
                                          (dict(recipe="dr_grpo", importance_sampling=dict(min=0.1)), "loss_type: dr_grpo, scale_rewards: none, importance_sampling.min: 0.1"), (dict(name="grpo"), "")], ids=str)
 def test_a_dry_run_prints_the_keys_of_a_recipe(tmp_path, made, words, keys):
-    said = trireme("train", runs.write_run(tmp_path, made, objective=words), "--dry-run").stdout
+    said = trireme("train", runs.write_run(tmp_path, made, objective=words), "--dry-run", "--verbose").stdout
     assert f"objective: grpo{', ' * bool(keys)}{keys}\n" in said, said[:500]
 
 

@@ -283,7 +283,7 @@ def test_memory(tmp_path, corpus):
     """Samples need the cache of keys and values on the first rank and, unless the generator reads the weights in place, a copy of the whole model: the
     plan has both, and a run without memory for them does not begin."""
     def planned(name, *options):
-        out = trireme("train", path, "--dry-run", *options).stdout
+        out = trireme("train", path, "--dry-run", "--verbose", *options).stdout
         found = re.search(rf"^  {name} +(\d+) bytes", out, re.MULTILINE)
         return int(found.group(1)) if found else 0
 
@@ -298,7 +298,7 @@ def test_memory(tmp_path, corpus):
     tensor = planned("samples", "-n", 2, "--set", "layout.tensor=2")
     assert tensor == beside
     for options, words in (((), "the weights are read in place"), (("--set", "precision=bf16"), "with a copy of the weights")):
-        assert re.search(rf"^  samples .*; {words}$", trireme("train", path, "--dry-run", *options).stdout, re.MULTILINE)
+        assert re.search(rf"^  samples .*; {words}$", trireme("train", path, "--dry-run", "--verbose", *options).stdout, re.MULTILINE)
     assert planned("samples", "-n", 2, "--rank", 1, "--set", "layout.tensor=2") == 0 < planned("samples", "-n", 2, "--set", "layout.tensor=2")
     assert all_bytes - samples == planned("all", "--set", "samples.prompts=[]")
     halves = [planned("samples", "-n", 2, "--rank", rank, "--set", "layout.tensor=2", "--set", "samples.tensor=2") for rank in (0, 1)]

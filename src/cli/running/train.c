@@ -31,7 +31,7 @@ typedef struct train_arguments {
   const char *resume, *timeline, *profile, *layout_from, *log;
   int64_t ranks, rank, stop_at;
   char **given; /* original command line */
-  bool dry_run, keys;
+  bool dry_run, verbose, json, keys;
 } train_arguments;
 
 enum { MOST_LAYOUT_KEYS = 24 };
@@ -78,9 +78,13 @@ static const tri_option train_options[] = {
                                        "                    and FILE.json with every rank (only on the device cpu)\n"},
     {TRI_PATH("log", log),
      .help = "  --log FILE        also append all lines of standard error to FILE, each with the time of day (UTC)\n"},
-    {TRI_FLAG("dry-run", dry_run),
+    {TRI_FLAG("dry-run", dry_run), .help = "  --dry-run         print the length of the run, its time and memory, and "
+                                           "where it would begin; train nothing\n"},
+    {TRI_FLAG("verbose", verbose),
      .help =
-         "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"},
+         "  --verbose         with --dry-run, also print the operations, the step program and the memory plan of one "
+         "rank\n"},
+    {TRI_FLAG("json", json), .help = "  --json            with --dry-run, print it as one JSON document\n"},
     {TRI_INT("rank", rank, 0, 1 << 24), .help = "  --rank RANK       the rank whose program a dry run prints (0)\n"},
     {TRI_FLAG("keys", keys), .help = "  --keys            print every key of a run file with its default\n"},
     {0}};
@@ -106,6 +110,10 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   if (first == count) return tri_fail(TRI_BAD_USAGE, "train: which run file? For example: trireme train run.yaml");
   if (first + 1 < count) return fault_of_further_word(arguments[first + 1]);
   out->file = arguments[first];
+  if (out->json && out->verbose) return tri_fail(TRI_BAD_USAGE, "train: --json has no details of --verbose; give one");
+  if ((out->json || out->verbose) && !out->dry_run) {
+    return tri_fail(TRI_BAD_USAGE, "train: %s is for --dry-run", out->json ? "--json" : "--verbose");
+  }
   return TRI_OK;
 }
 
@@ -175,6 +183,8 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
       .config = config,
       .resume = arguments->resume,
       .dry_run = arguments->dry_run,
+      .verbose = arguments->verbose,
+      .json = arguments->json,
       .threads = threads,
       .ranks = arguments->ranks > 0 ? arguments->ranks : launched,
       .dry_run_rank = arguments->rank,
@@ -269,7 +279,8 @@ const tri_command tri_command_train = {
     .summary = "train a model as a run file describes it",
     .usage =
         "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR]\n"
-        "                     [--layout-from STUDY.db] [--stop-at STEP] [--timeline FILE] [--dry-run]\n"
+        "                     [--layout-from STUDY.db] [--stop-at STEP] [--timeline FILE]\n"
+        "                     [--dry-run [--verbose | --json]]\n"
         "       trireme train --keys\n"
         "\n"
         "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
