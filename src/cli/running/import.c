@@ -87,8 +87,8 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
 }
 
 /* Returns the type of the weights to write: that of --precision, if the option is given. Otherwise an export (`plain`)
- * of a run that began with weights in bf16 is written in bf16, and all else in fp32. Sets *why to an
- * explanation for the log. */
+ * of a run that began with weights in bf16 is written in bf16, and all else in fp32. Sets *why to an explanation for
+ * the log. */
 static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_run_notes *notes, const char **why) {
   *why = "";
   if (arguments->typed || !plain) return arguments->type;
