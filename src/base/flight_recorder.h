@@ -51,8 +51,8 @@ void tri_recorder_end(uint64_t ticket);
 /* Adds a record that began at begin_s, on tri_clock_s, and ends now. */
 void tri_recorder_note(const tri_record *record, double begin_s);
 
-/* Records that this rank is alive. A wait that another rank, or a time limit of its own, will end calls this function
- * at least once a second, so that the rank does not look stuck. */
+/* Records that this rank is alive. Call it at least once a second in a wait that is known to end (another rank or a
+ * time limit ends it), so that the rank does not look stuck. */
 void tri_recorder_beat(void);
 
 /* Sets the step of later records. */

@@ -41,10 +41,10 @@ void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
  * reports the failure. Returns whether the parent has the message. */
 bool tri_log_failure(tri_status status, const char *message);
 
-/* Appends each later line to a file as well, after the time of day (clock.h), but a progress line at most every ten
- * seconds, and no line of tri_log_in_handler. `file`: a descriptor that is open for appending, and stays open. If it
- * cannot be written, logs that once and goes on without it. A process with a parent does not write to its file: the
- * parent has the lines. */
+/* Also appends each later line to a file, with the time of day (clock.h) before it. Appends at most one progress line
+ * in ten seconds, and no line of tri_log_in_handler. `file`: a descriptor that is open for appending, and stays open.
+ * If it cannot be written, logs that once and goes on without it. A process with a parent does not write to its file:
+ * the parent has the lines. */
 void tri_log_copy_to(int file);
 
 /* Switches logging of this process off: only the first rank of a job logs. Error messages are still printed. */

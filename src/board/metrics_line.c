@@ -223,7 +223,8 @@ static int column_of(const char *text, size_t bytes, int *next) {
   return -1;
 }
 
-/* Returns whether a member of a line or of a run's curves has this name, other than a named number. */
+/* Returns whether a fixed member of a line or of a run's curves has this name, so that a named number cannot have it.
+ */
 static bool is_taken(const char *text, size_t bytes) {
   static const char *const others[] = {"step",    "tokens", "sources", "experts", "share", "id",
                                        "version", "range",  "x",       "steps",   "bad",   "checkpoints"};

@@ -1,10 +1,10 @@
 /* Follows a file that another process writes.
  *
  * Invariant: a series is equal to that of a reader who starts from the beginning. Three rules ensure that. A line
- * counts once its newline is written. A line whose step is not above the last one replaces all stored steps from its
- * own on. The bytes before `offset` are still those that were read, which is checked before anything is added: by the
- * inode, by the file's size, and by the last bytes before `offset`. These contain measured times, and therefore differ
- * if a run has written its steps again. */
+ * counts once its newline is written. If the step of a line is not above the last stored step, the line replaces all
+ * stored steps from that step on. The bytes before `offset` are still those that were read, which is checked before
+ * anything is added: by the inode, by the file's size, and by the last bytes before `offset`. These contain measured
+ * times, and therefore differ if a run has written its steps again. */
 #include "board/series.h"
 
 #include "base/memory.h"

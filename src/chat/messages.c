@@ -44,8 +44,8 @@ static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message)
   return TRI_OK;
 }
 
-/* Flags that exclude a message from learning: "loss" in ms-swift and xtuner, "training" in axolotl, "loss_mask" in
- * verl. */
+/* Flags of a message; false or 0 excludes it from learning. "loss" is of ms-swift and xtuner, "training" of axolotl,
+ * "loss_mask" of verl. */
 static const char *const learnt_flags[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
 enum { NUM_LEARNT_FLAGS = sizeof learnt_flags / sizeof learnt_flags[0] };
 
@@ -193,8 +193,8 @@ const char *tri_chat_role_of(const char *from) {
   return NULL;
 }
 
-/* Reads `function_call` of a message in LLaMA-Factory's form, which is JSON of {"name", "arguments"} or a list of
- * these, into a new list of tool_calls. */
+/* Makes a new list of tool_calls from the `value` of a message whose `from` is function_call, as LLaMA-Factory has
+ * them: a text that is JSON of {"name", "arguments"}, or of a list of these. */
 static tri_status read_calls(const json_t *value, const char *where, json_t **out) {
   json_t *parsed = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, NULL);
   json_t *calls = json_array(), *one = NULL;

@@ -48,7 +48,7 @@ typedef struct copying {
                               is narrower */
   tri_saved_error strange; /* error about a value of the current tensor that is NaN or infinite */
   const tri_copy_adapter_request *doubled; /* request to subtract the factors' initial values, which doubles their rank;
-                                              NULL: tensors are copied unchanged */
+                                              NULL: nothing is subtracted */
   const tri_tensor_list *matrices;         /* the model's tensors; only used with `doubled` */
   char of[TRI_PARAMETER_NAME_BYTES]; /* name of the matrix whose initial factors `first` has; "": `first` is empty */
   tri_principal first;
@@ -103,8 +103,8 @@ static const tri_parameter *matrix_of(const copying *c, const char *name) {
   return NULL;
 }
 
-/* Computes the initial values of both factors of a matrix, unless c->first has them: both factors are adjacent in the
- * list. */
+/* Computes the initial values of both factors of a matrix, unless c->first already has them. The second factor of a
+ * matrix directly follows the first in the list of tensors, so the values are computed once. */
 static tri_status find_first(copying *c, const tri_parameter *matrix) {
   const tri_adapter_pair pair = tri_adapter_pair_of(c->doubled->with_base->adapter, matrix->name);
   if (strcmp(c->of, matrix->name) == 0) return TRI_OK;
@@ -308,8 +308,8 @@ tri_status tri_checkpoint_copy(const tri_copy_request *request) {
 
 /* ---- an adapter by itself ---------------------------------------------------------------------------------------- */
 
-/* Writes the name of the tensor of a trained tied pair that the adapter lacks, and makes reads of it read the other
- * one, since PEFT needs both; "" if the adapter lacks none. */
+/* If the adapter trains a tied embedding, it has the embedding and not the head, but PEFT needs both. Then writes the
+ * head's name to `out`, and lets the open adapter return the embedding when the head is read. Else writes "". */
 static void find_tied(const tri_copy_adapter_request *request, char out[TRI_PARAMETER_NAME_BYTES]) {
   char path[TRI_PATH_BYTES], head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   const char *folder = tri_checkpoint_path(request->from);

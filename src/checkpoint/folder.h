@@ -60,10 +60,9 @@ bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark
 /* LOCAL. Writes an empty file named `mark` to the final folder of a step, and flushes it. */
 tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
-/* LOCAL. Updates ROOT/best, then removes all complete checkpoints but the newest `keep`, and all old folders. The
- * checkpoint of `newest_step`, which counts as the first of the `keep`, the newest proven one and the newest one that
- * is marked as the best are always kept, even if they are not among the newest `keep`; other disproved ones are
- * removed. keep 0 keeps all. */
+/* LOCAL. Updates ROOT/best, then removes all complete checkpoints but the newest `keep`, and all old folders. Three are
+ * always kept, even if they are older: the one of `newest_step`, which counts as the first of the `keep`, the newest
+ * proven one, and the newest one that is marked as the best. Other disproved ones are removed. keep 0 keeps all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

@@ -155,7 +155,8 @@ static void note_pairs(const tri_json_reader *from, const tri_hf_keys *hf_keys) 
   }
 }
 
-/* Compares a key of the file (NULL: none) with the key `inner` of the object for rotary positions, which is used. */
+/* Compares `key` of the file with the key `inner` of the object for rotary positions, whose value is used. Does nothing
+ * if `key` is NULL. */
 static void note_inner(const tri_json_reader *from, const char *key, const char *name, const json_t *object,
                        const char *inner) {
   char place[96];

@@ -43,8 +43,8 @@ void tri_comm_close(void);
 void tri_comm_abort(int exit_status);
 /* LOCAL. Called by a rank that failed: prints this thread's last error message (tri_log_failure), and ends the job with
  * the exit status for `status`. If another rank's failure is the cause, or the message is empty because another rank
- * prints it, waits 3 s before that, so that the other rank ends the job; not if the parent has the message. Returns if
- * this rank is alone. */
+ * prints it, first waits 3 s, so that the other rank can end the job with its own status. Does not wait if the parent
+ * has the message. Returns if this rank is alone. */
 void tri_comm_fail(tri_status status);
 
 /* The functions from here to tri_comm_library are LOCAL. */

@@ -14,7 +14,7 @@
  * operation's first step has the same number, and writes the other buffer.
  *
  * In its first step every operation writes a note with its kind and size. The notes reveal ranks that call different
- * operations, and would otherwise add one rank's gradients to another's activations. */
+ * operations. Without this check one rank's gradients would be added to another's activations. */
 #include "comm/internal.h"
 
 #include <stdint.h>

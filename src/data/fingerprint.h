@@ -14,8 +14,9 @@
 /* Computes the fingerprint of a tokenizer: the tokens and everything that affects the ids of a text, except the tokens
  * with which the post_processor begins texts. The decoder does not count. The fingerprint does not depend on the file:
  * a vocabulary that was read from encoder.json and vocab.bpe has the fingerprint of the tokenizer.json that
- * tri_tokenizer_save writes for it, and white space and the order of keys do not matter. Patterns count as they are
- * written, but patterns that are known to match the same are equal. */
+ * tri_tokenizer_save writes for it, and white space and the order of keys do not matter. The text of a pattern counts,
+ * so two texts have different fingerprints even if they match the same words. Only the known texts of GPT-2's pattern
+ * (ascii_scanner.c) have the same fingerprint. */
 tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
 /* Computes the fingerprint of a tokenizer by the rules of older versions, which did not include the version of Unicode
@@ -23,9 +24,9 @@ tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TR
  * Digits and for Punctuation. */
 tri_status tri_tokenizer_fingerprint_before(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
-/* Returns whether a recorded fingerprint is that of a tokenizer, whose fingerprint is `now`, or `before` by the rules
- * of older versions ("": unknown). If the recorded one is `before`, logs a line that begins with `what`, the owner of
- * the record (NULL: does not log). */
+/* Returns whether a recorded fingerprint is that of a tokenizer. `now` is the tokenizer's fingerprint; `before` is its
+ * fingerprint by the rules of older versions, or "" if that is unknown. If the recorded one is `before`, logs a line
+ * that begins with `what`, the owner of the record (NULL: does not log). */
 bool tri_fingerprint_fits(const char *what, const char *recorded, const char *now, const char *before);
 
 /* Computes the fingerprint of a corpus from the whole index and from bytes of the tokens. All bytes are read if they

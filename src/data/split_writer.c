@@ -132,8 +132,8 @@ static tri_status add_preference(tri_split_writer *writer, const char *path, con
   return tri_corpus_writer_end_document(to);
 }
 
-/* Checks that both desirable and undesirable answers exist, since KTO's loss compares them. `what`: restriction of the
- * records in the message ("": none); `cure`: advice in the message. */
+/* Checks that both desirable and undesirable answers exist, since KTO's loss compares them. `what`: words of the
+ * message that tell which records are checked; "" for all records. `cure`: advice in the message. */
 static tri_status check_both(const char *what, int64_t desirable, int64_t documents, const char *cure) {
   if (desirable > 0 && desirable < documents) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,

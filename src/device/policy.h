@@ -261,9 +261,9 @@ TRI_HOST_AND_GPU int64_t tri_policy_count(int64_t tokens, const int32_t *segment
   return last < 0 ? 0 : segments[last] + 1;
 }
 
-/* Computes the loss of row r and the factor of its logits' gradient, factor (p - onehot). places[r]: index of the row
- * among the rows of the whole sequences; NULL: r. log_probs has the log-probabilities of this rank's rows. A label that
- * belongs to no completion has no loss. */
+/* Computes losses[r], the loss of row r, and factors[r]: the gradient of the row's logits is factors[r] * (p - onehot).
+ * places[r]: index of the row among the rows of the whole sequences; NULL: r. log_probs has the log-probabilities of
+ * this rank's rows. A label that belongs to no completion has no loss. */
 TRI_HOST_AND_GPU void tri_policy_row(const tri_policy_batch *of, int64_t r, const int32_t *labels,
                                      const int32_t *places, const int32_t *segments, const tri_policy_columns *columns,
                                      const tri_policy_sums *sums, const double *log_probs, double *factors,

@@ -5,11 +5,11 @@
 
 #include "device/device.h"
 
-/* LOCAL. Converts values[count] from fp32 to bf16; element i is then at byte 2 i. */
+/* LOCAL. Converts values[count] from fp32 to bf16; element i is then at byte 2 * i. */
 tri_status tri_to_bf16_in_place(tri_device *device, int64_t count, void *values);
 
-/* LOCAL. Converts the bf16 elements [begin, end) of values to fp32; element i is then at byte 4 i. Does not write
- * before byte 4 begin, so the bf16 elements [0, 2 begin) remain valid. */
+/* LOCAL. Converts the bf16 elements [begin, end) of values to fp32; element i is then at byte 4 * i. Does not change
+ * the first 4 * begin bytes, so the bf16 elements [0, 2 * begin) remain valid. */
 tri_status tri_to_fp32_in_place(tri_device *device, int64_t begin, int64_t end, void *values);
 
 #endif

@@ -13,8 +13,8 @@
 typedef struct tri_checkpoint_map {
   tri_checkpoint_tensor *weights;   /* weights of the model [num_weights] */
   tri_checkpoint_tensor *optimizer; /* states of the optimizers, followed by states of the run [num_optimizer] */
-  /* State that each tensor of `optimizer` has [num_optimizer]; NULL: the tensor has the trained values of an optimizer
-   * that saves other values as the weight. */
+  /* State that each tensor of `optimizer` has [num_optimizer]; NULL: the tensor has the trained values, because
+   * its optimizer saves other values as the weight. */
   const tri_optimizer_state **states;
   tri_parameter *parts;  /* parameter of each weight [num_weights] */
   tri_parameter *pieces; /* all matrices of the weights that are stacks (tri_stacked) [num_pieces] */

@@ -193,8 +193,8 @@ static tri_status load_entry(loading *l, int64_t entry) {
   return TRI_OK;
 }
 
-/* Sets the initial values of the factors of a matrix of the base, whose product the model subtracts from that of the
- * trained factors (PiSSA). All parts of a matrix share the factor A. */
+/* Sets the initial values of the factors of a matrix of the base (PiSSA). The model subtracts their product from the
+ * product of the trained factors. All parts of a matrix share the factor A. */
 static tri_status load_first_factors(const loading *l, int64_t entry) {
   const tri_weights *weights = l->executor->weights;
   const tri_parameter whole = tri_parameter_on_disk(&l->table->entries[entry]);

@@ -21,8 +21,8 @@ tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size
 tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes, json_t **out);
 
 /* LOCAL. Parses line number `line` of a file of JSON lines, with Jansson's flags. Fails with TRI_BAD_FILE for a
- * syntax error; the message has the place of the error and advice about bytes that are not UTF-8 or truncated records,
- * or at the first line the kind of the file if it is not JSON. */
+ * syntax error; the message has the place of the error, and advice if a byte is not UTF-8 or a record is truncated. If
+ * the first line shows that the file is not JSON, the message has the kind of the file instead. */
 tri_status tri_json_parse_line(const char *path, int64_t line, const char *text, size_t bytes, size_t flags,
                                json_t **out);
 

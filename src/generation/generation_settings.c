@@ -58,8 +58,8 @@ static tri_status read_settings(const char *path, const json_t *root, tri_genera
 }
 
 /* Settings that transformers' generate obeys and this program does not. `nothing`: the number that has no effect. null,
- * false, an empty list and an empty object have no effect, either. A 0 in the file is also taken to have no effect,
- * unless 0 is a value as any other: a token id, for which `nothing` is -1, or guidance_scale. */
+ * false, an empty list and an empty object have no effect, either. 0 also counts as no effect, except for token ids,
+ * whose `nothing` is -1, and for guidance_scale: there 0 is an ordinary value. */
 static const struct {
   const char *key;
   double nothing;

@@ -13,8 +13,8 @@ typedef struct tri_clients tri_clients;
 typedef struct tri_client tri_client;
 
 typedef struct tri_clients_limits {
-  int most; /* number of connections at which a new one replaces an old one, if the server waits for an
-               old one (it may also be working on the requests of all) */
+  int most; /* number of connections from which on a new connection ends an old one. An old one is only ended if the
+               server waits for its client; a connection whose request is in work stays. */
   double request_s, answer_s; /* request_s: seconds for a request; answer_s: seconds for an answer, in addition to the
                                  time for its length */
   double slowest_bytes_s;     /* lowest rate at which a client may send a body or receive an answer, in bytes/s */

@@ -334,8 +334,9 @@ static void first_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   if (tri_expert_rows_travel(rows)) out->exchanges[0] = tri_expert_exchange(rows, here, row, 1);
 }
 
-/* The work of one later window: number of GEMMs of the size of down's (the GEMM of gate and up counts as 2), and of
- * exchanges of rows and of numbers. Each pass recomputes the forward up to the activation before its own part. */
+/* The work of one later window. products: number of GEMMs, each as large as that of `down` (the GEMM of gate and up
+ * counts as 2); rows, numbers: numbers of exchanges of rows, and of exchanges of numbers. Each pass recomputes the
+ * forward up to the activation before its own part. */
 typedef struct later_work {
   double products, rows, numbers;
 } later_work;

@@ -39,8 +39,9 @@ typedef struct tri_tile {
   double share;          /* share of a processor's peak rate that the tile reaches */
 } tri_tile;
 
-/* The shares of the rates of the hardware that programs reach, and the delays of starting work. tri_published_fit
- * changes these constants (tri_cluster_constants); the other members of tri_cluster describe the machine. */
+/* How close programs come to the rates of the hardware, as shares of these rates, and the delays of starting work.
+ * tri_published_fit changes these constants (tri_cluster_constants); the other members of tri_cluster describe the
+ * machine. */
 typedef struct tri_efficiency {
   double matmul; /* share of the peak that the tiles of a large matrix product reach */
   /* Without tiles: length of a dimension at which a product reaches half of `matmul`. */
@@ -123,7 +124,8 @@ typedef struct tri_cluster {
   tri_efficiency efficiency;
   tri_tariff cost;
   tri_failures failures;
-  tri_measured measured; /* tables of measured times, used instead of the model for the work that they have */
+  /* Tables of measured times. Work that is in a table is priced by it, and not by the members above. */
+  tri_measured measured;
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;
@@ -134,8 +136,7 @@ extern const tri_config_table tri_efficiency_table; /* the keys of `efficiency` 
 double tri_cluster_slowest(const tri_cluster *cluster, int64_t devices);
 
 /* Reads a cluster: a name in configs/clusters, or the path of a file (a text with a slash, or that ends in .yaml).
- * The error message lists the known names if the name is unknown, and has the line of a number that is missing or
- * negative. */
+ * The error message lists the known names if the name is unknown, and has the line of an invalid number. */
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
 
 /* Returns the members of `efficiency` as an array [TRI_CLUSTER_CONSTANTS], for a fit. It is a part of *cluster. */

@@ -1,6 +1,6 @@
 /* Measured times of a device, as tables of a cluster's file (`measured:`): matrix products by shape and form,
- * attention, element-wise work, collectives, messages. Predictions use the times of a table instead of the model, for
- * the work that the table has.
+ * attention, element-wise work, collectives, messages. Work that is in a table is priced by it, and not by peaks and
+ * bandwidths.
  *
  * Between measured sizes, the logarithm of a value is interpolated over the logarithms of the sizes. The value of
  * products, attention and element-wise work is the seconds per unit of work; outside of the measured sizes it is that

@@ -12,7 +12,7 @@ typedef struct tri_price {
   double compute_s;             /* seconds of computation on the device */
   double along_s[TRI_NUM_AXES]; /* seconds of collectives, by the axis under which reports show them [TRI_NUM_AXES] */
   double launch_s; /* seconds in which the host launches the kernels; the device waits only if these are longer than
-                      its own */
+                      the seconds in which it runs the kernels */
   /* Additional seconds of computation in the first micro-batch of a step, and in each later one. */
   double first_s, later_s;
 } tri_price;
@@ -57,8 +57,8 @@ bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call);
  * systems with selective_attention recompute only attention under selective recompute. */
 bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
 
-/* Returns the seconds of work that is not a pass of an operation, such as preparing weights: of its computation and
- * of its communication. */
+/* Returns the seconds of computation and communication of work that is not a pass of an operation, such as preparing
+ * weights. */
 double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                       const tri_mesh_shape *shape);
 

@@ -9,12 +9,12 @@
  *      line begins with another letter in this way (a list of all choices)
  *   5. the last letter
  *
- * A letter is uppercase and alone: no letter, digit or "_" is next to it, no "+" or "#" follows it, no apostrophe or
- * hyphen after it and no hyphen before it joins it to a word. Beyond ASCII, letters with cases, modifiers, marks and
- * digits count as letters here ("é"), and the signs of scripts without cases do not ("是"). A
- * lowercase letter counts in rules 1 to 3 if it is the whole text or box, or if brackets enclose it. "A" and "I" are
- * words, not choices, if a space and a lowercase word other than "is" follow; in rule 3 "A" is always a choice. An
- * answer without a letter is refused. */
+ * A letter is uppercase and alone: no letter, digit or "_" is next to it, and no "+" or "#" follows it. A hyphen or an
+ * apostrophe may follow it, and a hyphen may precede it, but only if it does not join the letter to a word. Beyond
+ * ASCII, letters with cases, modifiers, marks and digits count as letters here ("é"), and the signs of scripts without
+ * cases do not ("是"). A lowercase letter counts in rules 1 to 3 if it is the whole text or box, or if brackets enclose
+ * it. "A" and "I" are words, not choices, if a space and a lowercase word other than "is" follow; in rule 3 "A" is
+ * always a choice. An answer without a letter is refused. */
 #include "reward/boxed.h"
 #include "reward/kind.h"
 

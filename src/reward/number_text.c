@@ -144,7 +144,7 @@ static bool read_exponent_digits(reader *r, int64_t *out) {
   return true;
 }
 
-/* Skips white space of one line. At most 8 of them, so that the time is linear in the text. */
+/* Skips blanks and tabs, but at most 8, so that the time is linear in the text. */
 static void skip_spaces(reader *r) {
   for (int i = 0; i < 8 && (skip(r, " ") || skip(r, "\t")); i++) {
   }
@@ -260,7 +260,7 @@ static bool read_number(reader *r, tri_number *out) {
   return true;
 }
 
-/* Returns whether the byte before a position excludes that a sign or a point begins a number there. */
+/* Returns whether a sign or a point at a position cannot begin a number, because of the byte before it. */
 static bool joins(const char *begin, const char *at) {
   if (at == begin) return false;
   const unsigned char before = (unsigned char)at[-1];

@@ -15,7 +15,7 @@ typedef struct tri_progress {
   int64_t updates;                    /* steps that changed the parameters */
   int64_t tokens;                     /* tokens of all steps, padding and skipped steps included */
   int64_t bad_steps;                  /* steps skipped because of NaN or infinity */
-  int64_t bad_in_row;                 /* steps skipped since the last good step; always 0 in a saved state */
+  int64_t bad_in_row;                 /* bad steps since the last good one; always 0 in a saved state */
   double seconds;                     /* duration of training in seconds */
   double highest_lr, average_weights; /* state of optimizers that average their points: tri_averaging */
   int64_t averaged;                   /* number of points in the average of the weights over the run */

@@ -73,8 +73,8 @@ static bool is_plain(tri_added_walk *walk, const tri_added_token *token, size_t 
   return i < walk->num_plain && walk->plain[i].begin < end;
 }
 
-/* Returns the longest token at offset `start` of the text; NULL if there is none. A token that is_plain does not count,
- * so it hides no other token. */
+/* Returns the longest token at offset `start` of the text; NULL if there is none. Tokens for which is_plain is true do
+ * not count, so a shorter token may be found in their place. */
 static const tri_added_token *longest_at(const tri_added_matcher *matcher, tri_added_walk *walk, size_t start) {
   const char *text = walk->text + start;
   const size_t bytes = walk->bytes - start;

@@ -35,7 +35,7 @@ static int compare_classes(const void *a, const void *b) {
   return left->named < right->named ? -1 : left->named > right->named;
 }
 
-/* Code points at which a fact changes that tri_code_facts adds to the facts of tri_unicode_runs. */
+/* tri_code_facts adds facts to those of tri_unicode_runs. These are the code points at which an added fact changes. */
 static const uint32_t edges[] = {0x85,   0x86,   0xA0,   0xA1,    0xB2,    0xB4,    0xB9,    0xBA,    0xBC,
                                  0xBF,   0x17F,  0x180,  0x345,   0x346,   0x1680,  0x1681,  0x2000,  0x200B,
                                  0x2028, 0x202A, 0x202F, 0x2030,  0x205F,  0x2060,  0x212A,  0x212B,  0x24B6,

@@ -62,8 +62,8 @@ void tri_tokenizer_log_class(const tri_tokenizer *tokenizer);
  * a model can have more tokens. */
 enum { TRI_MOST_ENDS = 64 };
 const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
-/* Reads the tokens that end a text, and the one that separates documents, from the files of a folder, which is the
- * tokenizer's or that of a model's weights. Changes nothing if that folder names no such token. */
+/* Reads the tokens that end a text, and the token that separates documents, from the files of a folder: the tokenizer's
+ * own folder, or that of a model's weights. Changes nothing if these files name no such token. */
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
 /* Returns the token for text that has no token of its own; -1: none. */
 int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);

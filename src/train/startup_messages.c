@@ -97,7 +97,7 @@ void tri_training_announce_preferences(const tri_training *t) {
   log_epochs(t, (double)samples_of_run(t) / (double)source->per_epoch, source->per_epoch, "");
 }
 
-/* Logs the length of the run in epochs, if there is only one source. */
+/* Logs the length of the run in epochs, if there is only one source or the run file gives the epochs. */
 static void announce_epochs(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
   if (train->num_sources > 1 && t->config->optimizer.epochs == 0) return;
@@ -131,7 +131,7 @@ static bool is_of_another(const tri_run_config *config, const char *key) {
   return false;
 }
 
-/* Warns of a key of an unused optimizer that is not its default. */
+/* Warns of a key whose value is not the default, if it belongs to an optimizer that the run does not use. */
 static void warn_of_unused_key(void *context, const tri_config_difference *difference) {
   if (!is_of_another(context, difference->key)) return;
   tri_warn("%s %s changes nothing: no group of parameters has that optimizer (optimizer.name)", difference->key,
@@ -241,7 +241,8 @@ static void announce_too_long(const tri_training *t) {
       unlearnt, unlearnt == 1 ? "is" : "are", unlearnt == 1 ? "es" : "");
 }
 
-/* Logs how text becomes sequences, unless it is windows of joined documents. */
+/* Logs how documents are packed into sequences, and whether they are masked. Logs nothing for windows of joined
+ * documents without a mask. */
 static void announce_documents(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
   bool packed = t->config->data.packing == TRI_PACKING_DOCUMENTS;

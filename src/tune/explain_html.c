@@ -140,8 +140,8 @@ static void words_of(const tri_knob *knob, const char *words[TRI_KNOB_VALUES]) {
   for (int64_t v = 0; v < knob->count; v++) words[v] = knob->words[v];
 }
 
-/* Draws the panel of parameter k. For each of its values the panel has the value of each trial, their mean as a bar,
- * and the number of failed trials. */
+/* Draws the panel of parameter k. For each of its values the panel has the value of each trial, their mean as a line,
+ * and the share of failed trials as a bar. */
 static void print_panel(const tri_explanation *e, int32_t k, FILE *to) {
   const tri_knob *knob = &e->study->space.knobs[k];
   const char *words[TRI_KNOB_VALUES];

@@ -46,8 +46,8 @@ struct tri_rounds_method {
   /* Logs the plan before training. NULL if there is nothing to log. */
   void (*announce)(const tri_rounds *r);
   /* Chooses the member whose next round may begin. Sets *member to its number, or to 0 if there is none at present, and
-   * *round to that round. Sets *left to the number of rounds that have not ended, among all rounds or in the current
-   * round. Fails with TRI_BAD_CONFIG if no member can continue. */
+   * *round to that round. Sets *left to the number of members' rounds that have not ended; halving counts only those of
+   * the current round. Fails with TRI_BAD_CONFIG if no member can continue. */
   tri_status (*next)(const tri_rounds *r, const tri_member *rows, int64_t count, int64_t *member, int64_t *round,
                      int64_t *left);
   /* Sets *out to the weights and the values with which a member starts a round. */
@@ -62,7 +62,7 @@ struct tri_rounds_method {
   int64_t (*last_step)(const tri_study *study, int64_t round);
   /* Removes folders that no member needs any more. */
   tri_status (*clear)(const tri_rounds *r, const tri_member *rows, int64_t count, const char *root);
-  /* These functions print the reports. */
+  /* These functions make the reports: `text` and `html` print one, `json` returns one. */
   void (*text)(const tri_study *study, const tri_member *rows, int64_t count, FILE *to);
   json_t *(*json)(const tri_study *study, const tri_member *rows, int64_t count);
   void (*html)(const tri_study *study, const tri_member *rows, int64_t count, FILE *to);

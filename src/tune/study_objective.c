@@ -73,8 +73,8 @@ static const tri_yaml *find(const tri_yaml *mapping, const char *key) {
   return mapping != NULL && mapping->kind == TRI_YAML_MAPPING ? tri_yaml_find(mapping, key) : NULL;
 }
 
-/* Returns the node with the name of the entry `name` of `space`, whose line messages name. If there is no such entry,
- * returns the node of `space`, or the root. */
+/* Returns the node whose line messages about a parameter give: the node with the name of the parameter's entry in
+ * `space`. If there is no such entry, returns the node of `space`, or the root. */
 static const tri_yaml *entry_of(const tri_yaml *root, const char *name) {
   const tri_yaml *space = find(root, "space");
   for (const tri_yaml *entry = space == NULL ? NULL : space->first; entry != NULL; entry = entry->next) {

@@ -107,7 +107,7 @@ static void release_run(compared_run *run) {
   *run = (compared_run){0};
 }
 
-/* Adds the run in a folder that has metrics.jsonl. Beside other folders, a run without a step is left out with a line
+/* Adds the run in a folder that has metrics.jsonl. Unless it is `alone`, a run without a step is left out, with a line
  * in the log. */
 static tri_status add_run(const char *folder, bool alone, comparison *c) {
   char path[TRI_PATH_BYTES];
@@ -144,8 +144,8 @@ static tri_status add_runs_below(const char *folder, comparison *c) {
   return status;
 }
 
-/* Adds what a word of the command line names: a run, or all runs below a folder. Beside other words, as a shell makes
- * them of `runs/?*`, one without a run is left out with a line in the log. */
+/* Adds what a word of the command line names: a run, or all runs below a folder. A word without a run is left out, with
+ * a line in the log, unless it is `alone`: a shell expands `runs/?*` to several words, and some may not be runs. */
 static tri_status add_folder(const char *folder, bool alone, comparison *c) {
   char path[TRI_PATH_BYTES];
   const int64_t before = c->count;

@@ -86,9 +86,9 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   return tri_named_folder_check(out->to);
 }
 
-/* Returns the type of the weights to write, which is that of --precision. Without this option an export (`plain`) has
- * the type of the weights that the run began with, if that is bf16; otherwise the type is fp32. Sets *why to an
- * explanation for the log. */
+/* Returns the type of the weights to write: that of --precision, if the option is given. Otherwise an export (`plain`)
+ * of a run that began with weights in bf16 is written in bf16, and all else in fp32. Sets *why to an explanation for
+ * the log. */
 static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_run_notes *notes, const char **why) {
   *why = "";
   if (arguments->typed || !plain) return arguments->type;

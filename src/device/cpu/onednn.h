@@ -1,6 +1,7 @@
 /* The parts of oneDNN that this program uses: layouts of matrices, reorders, GEMMs, and their execution. Only this file
- * and onednn.c depend on the differences between 2.x and 3.x: 2.x has memory descriptors by value and describes an
- * operation before its primitive, 3.x has opaque descriptors and does both at once. */
+ * and onednn.c depend on the differences between 2.x and 3.x: 2.x has memory descriptors by value, and needs the
+ * descriptor of an operation to make that of its primitive; 3.x has opaque memory descriptors, and makes the descriptor
+ * of a primitive directly. */
 #ifndef TRI_DEVICE_CPU_ONEDNN_H
 #define TRI_DEVICE_CPU_ONEDNN_H
 

@@ -45,7 +45,8 @@ typedef struct helper {
   int worker;
 } helper;
 
-/* Spinning threads read one cache line, which changes with each claim; the data of a chunk is on another. */
+/* Helpers spin on the first cache line, which changes with each claim. The caller spins on `unfinished`, on the second
+ * line, which also has the members that are read to run a chunk. */
 struct tri_regions {
   alignas(LINE) _Atomic uint64_t claims;
   atomic_bool ends;

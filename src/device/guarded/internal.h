@@ -37,9 +37,9 @@ void tri_guarded_release_all(tri_guarded_state *state);
 /* Returns the bytes of device memory that have not been released. */
 size_t tri_guarded_memory_held(tri_guarded_state *state);
 
-/* Sets *out to the address at which kernels access `bytes` bytes of device memory from `memory` on (0: only the address
- * is checked). Fails if `memory` is not in device memory, if that memory has been released, or if it has fewer bytes
- * after this address. `what` begins the error message: "its argument 3". */
+/* Sets *out to the address at which kernels access the device memory [memory, memory + bytes). Fails if `memory` is not
+ * in device memory, if that memory has been released, or if it has fewer bytes after this address. If `bytes` is 0,
+ * only the address is checked. `what` begins the error message: "its argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
 /* Does the same for one byte, but sets *out to `memory` itself if that is not device memory of this device. */

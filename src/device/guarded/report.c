@@ -60,8 +60,8 @@ static void append_work(words *to, const char *what, const tri_origin *origin, u
 
 /* ---- the report -------------------------------------------------------------------------------------------------- */
 
-/* Returns whether an address is among the block's bytes in the mapping in which they begin at `first`, or close to
- * either end of them. */
+/* Returns whether an address is one of the block's bytes in one of its mappings, or close to either end of them.
+ * `first` is the address of the first byte in that mapping. */
 static bool is_at(const tri_guarded_block *block, const char *first, uintptr_t address) {
   uintptr_t begin = (uintptr_t)first;
   return address + NEAR_BYTES >= begin && address < begin + block->bytes + NEAR_BYTES;

@@ -4,8 +4,7 @@
  *   NAME_times(factor, x)  factor times the function
  *   NAME_slope(factor, x)  factor times its derivative
  *
- * They compute in double, by the definitions. Factors are multiplied from left to right, because the bits depend on
- * that order. */
+ * They compute in double, by the definitions. The order of the multiplications affects the bits. */
 #ifndef TRI_DEVICE_REFERENCE_ACTIVATIONS_H
 #define TRI_DEVICE_REFERENCE_ACTIVATIONS_H
 

@@ -4,7 +4,7 @@
  *   NAME_times(factor, x)  factor times the function
  *   NAME_slope(factor, x)  factor times its derivative
  *
- * Factors are multiplied from left to right: the bits depend on that order. */
+ * The order of the multiplications affects the bits. */
 #ifndef TRI_DEVICE_CPU_KERNELS_ACTIVATIONS_H
 #define TRI_DEVICE_CPU_KERNELS_ACTIVATIONS_H
 
