@@ -204,7 +204,6 @@ static const struct {
     {"generate", {"model checkpoint ckpt run model_path model_name_or_path m", RUN_FIRST "generate RUN"}},
     {"eval", {"model checkpoint ckpt run model_path model_name_or_path m", RUN_FIRST "eval RUN CORPUS"}},
     {"export", {"model checkpoint ckpt run model_path model_name_or_path m", RUN_FIRST "export RUN FOLDER"}},
-    {"new", {"qlora", "it is --lora, and adapter.quantise: nf4 in the file that is written"}},
 };
 
 const char *tri_option_answer(const char *command, const char *word) {

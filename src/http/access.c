@@ -17,6 +17,14 @@ static bool is_host(const tri_http_server *server, const char *said, const char 
   return strcmp(said + bytes, port) == 0 || (said[bytes] == '\0' && server->port == 80);
 }
 
+/* Returns whether `said` is the host and port of the address that the server has printed. */
+static bool is_printed_host(const tri_http_server *server, const char *said) {
+  static const char scheme[] = "http://";
+  const char *host = server->address + sizeof scheme - 1;
+  const size_t bytes = strcspn(host, "/");
+  return strlen(said) == bytes && strncasecmp(said, host, bytes) == 0;
+}
+
 bool tri_http_names_server(const tri_http_request *request) {
   const tri_http_server *server = request->server;
   const char *said = tri_http_header(request, "Host");
@@ -24,6 +32,7 @@ bool tri_http_names_server(const tri_http_request *request) {
    * decides instead. */
   if (server->is_open || server->is_local) return true;
   if (said == NULL) return false;
+  if (is_printed_host(server, said)) return true;
   return is_host(server, said, "127.0.0.1") || is_host(server, said, "localhost") || is_host(server, said, "[::1]");
 }
 

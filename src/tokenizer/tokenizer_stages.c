@@ -245,10 +245,11 @@ static tri_status check_first(const char *where, const tri_tokenizer *tokenizer)
              !(is_character(step->find, step->find_bytes) && is_character(step->put, step->put_bytes));
   }
   if (!only_first || !moves) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED,
-                  "%s: the prepend_scheme first is not supported with the normalizer Prepend, or Replace of more than "
-                  "one character by one",
-                  where);
+  return tri_fail(
+      TRI_UNSUPPORTED,
+      "%s: the prepend_scheme first is not supported with the normalizer Prepend, or Replace of anything but "
+      "one character by one",
+      where);
 }
 
 tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer) {

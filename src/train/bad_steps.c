@@ -44,7 +44,7 @@ tri_status tri_observe_bad_steps(tri_training *t, tri_made_step *made) {
     return TRI_OK;
   }
   t->progress.bad_steps++;
-  t->progress.bad_in_row++;
+  if (t->progress.bad_in_row++ == 0) t->first_bad_step = t->progress.step;
   if (tri_training_is_rank0(t)) {
     tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
              step->grad_norm);
@@ -57,9 +57,9 @@ bool tri_training_diverges(const tri_training *t) {
   return t->progress.bad_in_row > 0 && t->progress.bad_in_row >= t->config->optimizer.max_bad_steps;
 }
 
-/* Formats the bad steps in a row, such as "steps 2 to 11". */
-static char *describe_bad_steps(const tri_progress *progress, char *buffer, size_t bytes) {
-  const long last = (long)progress->step, first = last - (long)progress->bad_in_row + 1;
+/* Formats the bad steps in a row, such as "steps 2 to 11"; steps without a label that counts may be among them. */
+static char *describe_bad_steps(const tri_training *t, char *buffer, size_t bytes) {
+  const long last = (long)t->progress.step, first = (long)t->first_bad_step;
   if (first == last) snprintf(buffer, bytes, "step %ld", last);
   if (first < last) snprintf(buffer, bytes, "steps %ld to %ld", first, last);
   return buffer;
@@ -75,7 +75,7 @@ static tri_status give_up(tri_training *t) {
   if (t->snapshots != NULL && t->pending.snapshot_unproven) tri_snapshots_remove(t->snapshots);
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_DIVERGED, "%s", "");
   tri_training_describe_proven(t, proven, sizeof proven);
-  describe_bad_steps(&t->progress, steps, sizeof steps);
+  describe_bad_steps(t, steps, sizeof steps);
   return tri_fail(TRI_DIVERGED,
                   "the loss or gradient was NaN or infinite in %s, so the run stops; nothing was saved in them; %s; "
                   "try a lower optimizer.lr or a longer optimizer.warmup, or look at the data there",

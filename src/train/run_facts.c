@@ -156,24 +156,25 @@ static void print_length(const tri_run_facts *f, FILE *to) {
   char each[32], all[32], corpus[32];
   if (f->problem[0] != '\0') fprintf(to, "data     not read: %s\n", f->problem);
   if (f->train_tokens > 0) {
-    fprintf(to, "data     %s tokens, %ld sequences of %ld tokens\n",
-            tri_format_count(f->train_tokens, corpus, sizeof corpus), (long)f->per_epoch, (long)config->data.sequence);
+    fprintf(to, "data     %s tokens, %ld sequence%s of %ld tokens\n",
+            tri_format_count(f->train_tokens, corpus, sizeof corpus), (long)f->per_epoch, TRI_PLURAL(f->per_epoch),
+            (long)config->data.sequence);
   } else if (f->per_epoch > 0) {
-    fprintf(to, "data     %ld prompts\n", (long)f->per_epoch);
+    fprintf(to, "data     %ld prompt%s\n", (long)f->per_epoch, TRI_PLURAL(f->per_epoch));
   }
   if (steps == 0) {
-    fprintf(to, "length   %g epochs\n", config->optimizer.epochs);
+    fprintf(to, "length   %g epoch%s\n", config->optimizer.epochs, config->optimizer.epochs == 1 ? "" : "s");
     return;
   }
-  fprintf(to, "length   %ld steps", (long)steps);
+  fprintf(to, "length   %ld step%s", (long)steps, TRI_PLURAL(steps));
   if (config->data.prompts[0] == '\0') {
     fprintf(to, " of %s tokens, %s in all", tri_format_count(tokens_of_step(config), each, sizeof each),
             tri_format_count(tokens_of_step(config) * (double)steps, all, sizeof all));
     if (f->per_epoch > 0 && (config->data.num_train == 1 || config->optimizer.epochs > 0))
       fprintf(to, ": %.3g epochs", (double)steps * (double)config->optimizer.global_batch / (double)f->per_epoch);
   }
-  fprintf(to, "\nrate     warm-up of %ld steps to %g, then %s", (long)config->optimizer.warmup, config->optimizer.lr,
-          decay_name(config->optimizer.decay));
+  fprintf(to, "\nrate     warm-up of %ld step%s to %g, then %s", (long)config->optimizer.warmup,
+          TRI_PLURAL(config->optimizer.warmup), config->optimizer.lr, decay_name(config->optimizer.decay));
   const double last = tri_run_config_rate(config, steps);
   if (last != config->optimizer.lr) fprintf(to, " to %.3g", last);
   fprintf(to, "\n");

@@ -44,6 +44,7 @@ typedef struct tri_training {
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
   double first_chosen, last_chosen;  /* TRI_CHOSEN_LOGP of the first step, and the mean of the last tenth; NaN: none */
   char answers[200];                 /* text of the last step's metrics of preferences; "": it has none */
+  int64_t first_bad_step;            /* the first of the bad steps in a row (progress.bad_in_row) */
   int64_t first_steps;    /* number of steps over which first_losses is the mean: a tenth of all steps, or 1 */
   double validation_loss; /* loss of the last evaluation; NaN before the first */
   double reward, validation_reward; /* mean rewards of the last batch and of the last evaluation; NaN: none */

@@ -13,7 +13,9 @@ import socket
 import sqlite3
 import subprocess
 import time
+import urllib.error
 import urllib.parse
+import urllib.request
 
 import pytest
 from browser import Browser, needs_chromium
@@ -266,6 +268,15 @@ def test_hosts(tmp_path):
             assert b.get("/api/list", method=method)[0] == 405
         status, headers, body = b.get("/api/list", method="HEAD")
         assert status == 200 and body == b"" and "Access-Control-Allow-Origin" not in headers
+
+
+def test_its_own_address(tmp_path):
+    """Whatever loopback address or name it is started at, it answers at the address that it prints."""
+    with board(tmp_path, more=("--host", "127.0.0.2")) as b:
+        assert b.url == f"http://127.0.0.2:{b.port}/" and urllib.request.urlopen(b.url, timeout=30).status == 200
+        for host in (f"127.0.0.3:{b.port}", f"127.0.0.2:{b.port + 1}", "127.0.0.2", "evil.example"):
+            with pytest.raises(urllib.error.HTTPError, match="421"):
+                urllib.request.urlopen(urllib.request.Request(b.url, headers={"Host": host}), timeout=30)
 
 
 def test_paths(tmp_path):

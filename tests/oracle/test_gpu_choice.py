@@ -94,8 +94,8 @@ def test_what_others_have_taken(tmp_path, corpus, ranks):  # noqa: F811
 
 
 def test_dry_run_names_it(tmp_path, corpus):  # noqa: F811
-    done = trireme("train", write_run(tmp_path, corpus, 1, device="emulated:gpus=4,3"), "--dry-run")
-    assert "device: emulated (GPU 3 at emulated:3)" in done.stdout, done.stdout
+    done = trireme("train", write_run(tmp_path, corpus, 1, device="emulated:gpus=4,3"), "--dry-run", "--verbose")
+    assert " on emulated (GPU 3 at emulated:3)\n" in done.stdout and "device: emulated (GPU 3 at emulated:3)" in done.stdout, done.stdout
 
 
 def test_doctor(tmp_path):

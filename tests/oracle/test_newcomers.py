@@ -200,7 +200,7 @@ def test_keys_of_other_programs(made, setting, said):
     ("prepare --vocab-size 2048", "a tokenizer of 2048 tokens is trained by --tokenizer train:2048"), ("prepare --vocab_size=2048", "--tokenizer train:2048"),
     ("prepare --val_set_size 0.1", "did you mean `--validation`?"), ("prepare --split 0.1", "did you mean `--validation`?"),
     ("prepare --tokenizer modle --out none text.txt", "there is no such file; did you mean model?"),
-    ("new x --model gpt2-124m --data corpus/train --qlora", "it is --lora, and adapter.quantise: nf4 in the file that is written"),
+    ("new x --model gpt2-124m --data corpus/train --qlora", "new: --qlora is for the folder of a trained model, but gpt2-124m has no weights"),
     ("train run.yaml --resume latest", "--resume takes auto (the newest good checkpoint), never or a folder, not `latest`"),
     ("train --config run.yaml", "the run file is the first argument: trireme train run.yaml"), ("tune --config run.yaml", "the study is the first argument"),
     ("generate --model runs/first", "the folder of a run or model is the first argument: trireme generate RUN"),

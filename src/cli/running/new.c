@@ -179,8 +179,8 @@ static tri_status find_model(plan *p) {
   TRI_TRY(tri_model_source_load(p->given->model, &p->model));
   p->fine_tunes = tri_path_is_directory(folder);
   if (p->given->lora && !p->fine_tunes) {
-    return tri_fail(TRI_BAD_USAGE, "new: --lora is for the folder of a trained model, but %s has no weights",
-                    p->given->model);
+    return tri_fail(TRI_BAD_USAGE, "new: --%s is for the folder of a trained model, but %s has no weights",
+                    p->given->qlora ? "qlora" : "lora", p->given->model);
   }
   p->sequence = p->model.max_sequence < LONGEST_SEQUENCE ? p->model.max_sequence : LONGEST_SEQUENCE;
   return TRI_OK;
