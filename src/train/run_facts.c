@@ -210,7 +210,7 @@ static void print_begin(const tri_run_facts *f, FILE *to) {
   if (f->done_steps > 0) {
     fprintf(to, "begins   after step %ld, from %s\n", (long)f->done_steps, f->begins);
   } else {
-    fprintf(to, "begins   %s%s\n", f->begins[0] != '\0' ? "with the weights of " : "anew", f->begins);
+    fprintf(to, "begins   %s%s\n", f->begins[0] != '\0' ? "with the weights of " : "with initial weights", f->begins);
   }
 }
 

@@ -23,9 +23,9 @@ typedef struct tri_run_facts {
   double train_tokens; /* tokens of the corpora; 0: not opened, or prompts */
   double seconds;      /* time of the remaining steps */
   tri_time_source seconds_from;
-  tri_dry_run_memory memory;        /* of the rank */
+  tri_dry_run_memory memory;        /* memory plan of `rank` */
   double available;                 /* bytes of this machine, or of the rank's device; 0: unknown */
-  char begins[TRI_PATH_BYTES + 64]; /* checkpoint or folder with which the run begins; "": it begins anew */
+  char begins[TRI_PATH_BYTES + 64]; /* checkpoint or folder with which the run begins; "": it starts over */
   char problem[512];                /* why the data were not opened; "": they were */
 } tri_run_facts;
 

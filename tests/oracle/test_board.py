@@ -271,7 +271,7 @@ def test_hosts(tmp_path):
 
 
 def test_its_own_address(tmp_path):
-    """Whatever loopback address or name it is started at, it answers at the address that it prints."""
+    """The board answers at the address that it prints, also at another loopback address or name."""
     with board(tmp_path, more=("--host", "127.0.0.2")) as b:
         assert b.url == f"http://127.0.0.2:{b.port}/" and urllib.request.urlopen(b.url, timeout=30).status == 200
         for host in (f"127.0.0.3:{b.port}", f"127.0.0.2:{b.port + 1}", "127.0.0.2", "evil.example"):

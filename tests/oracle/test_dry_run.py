@@ -32,7 +32,7 @@ def test_beside_the_run(tmp_path, corpus, settings, ranks):
     assert found["memory"]["bytes"] == summary["peak_bytes_predicted"] and found["memory"]["fits"] and found["ranks"] == ranks
     epochs = re.search(r"= ([\d.e+-]+) epochs? of (\d+) sequences", said)
     assert found["samples_per_epoch"] == int(epochs[2]) and re.search(rf"^length   {len(lines)} steps of \S+ tokens, \S+ in all: {re.escape(epochs[1])} epochs$", printed, re.M)
-    assert re.search(r"^memory   fits: \S+ \S+ of ", printed, re.M) and "\nbegins   anew\n" in printed
+    assert re.search(r"^memory   fits: \S+ \S+ of ", printed, re.M) and "\nbegins   with initial weights\n" in printed
     again, printed = facts(path, *words), trireme("train", path, "--dry-run", *words).stdout
     newest = tmp_path / f"run/checkpoints/step-{len(lines):08d}"
     assert again["begins_with"] == str(newest) and again["done_steps"] == len(lines) and f"begins   after step {len(lines)}, from {newest}\n" in printed
