@@ -43,6 +43,18 @@ def weighted(terms, weights):
     return total
 
 
+def test_json(made, tmp_path):
+    """import, export and merge list the folder that they have written."""
+    for name, kind, sources, words in (("model", "model", [made / "run-a"], ["export", made / "run-a", tmp_path / "model", "--precision", "bf16"]),
+                                       ("checkpoint", "checkpoint", [tmp_path / "model"], ["import", tmp_path / "model", tmp_path / "checkpoint"]),
+                                       ("both", "model", [made / "b", made / "c"], ["merge", made / "b", made / "c", "--out", tmp_path / "both"])):
+        found = json.loads(trireme(*words, "--json").stdout)
+        files = {path.name: path.stat().st_size for path in (tmp_path / name).iterdir() if not path.name.startswith(".")}
+        assert found == dict(folder=str(tmp_path / name), kind=kind, type="bf16" if name == "model" else "fp32", bytes=sum(files.values()),
+                             files=[dict(name=file, bytes=files[file]) for file in sorted(files)], **{"from": list(map(str, sources))}), found
+    assert not trireme("export", made / "b", tmp_path / "quiet").stdout
+
+
 def test_a_weighted_mean_has_the_bits_of_torch(made, tmp_path):
     got, models = merged(made, tmp_path / "m", made / "run-a", made / "b", made / "c", "--weights", "0.3,1,-0.1")
     scales = torch.tensor([0.3, 1, -0.1])

@@ -7,6 +7,7 @@
 #include "checkpoint/peft_tensors.h"
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
+#include "cli/running/written_folder.h"
 #include "engine/model_files.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ typedef struct copy_arguments {
   tri_dtype type;
   bool typed; /* whether `type` was given */
   int64_t shard_bytes;
-  bool no_verify, merge, average, quantised;
+  bool no_verify, merge, average, quantised, json;
 } copy_arguments;
 
 static tri_status read_type(void *values, const char *text) {
@@ -42,6 +43,7 @@ static const tri_option import_options[] = {
      .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
     {TRI_FLAG("no-verify", no_verify), .help = "  --no-verify        if the folder is a checkpoint: do not compare it "
                                                "with its checksums; a warning reports this\n"},
+    {TRI_FLAG("json", json), .help = "  --json             print the files of the new folder as one JSON document\n"},
     {TRI_READ("precision", refuse_precision), .hidden = true},
     {TRI_READ("dtype", refuse_precision), .hidden = true},
     {TRI_READ("base", refuse_exports), .hidden = true},
@@ -69,6 +71,7 @@ static const tri_option export_options[] = {
      .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
     {TRI_FLAG("no-verify", no_verify),
      .help = "  --no-verify        do not compare the files with the checkpoint's checksums, and report this\n"},
+    {TRI_FLAG("json", json), .help = "  --json             print the files of the new folder as one JSON document\n"},
     {0}};
 
 static tri_status import_parse(const char *name, bool exports, int count, char **arguments, copy_arguments *out) {
@@ -84,6 +87,12 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   size_t length = strlen(arguments[first + 1]);
   while (length > 1 && out->to[length - 1] == '/') arguments[first + 1][--length] = '\0';
   return tri_named_folder_check(out->to);
+}
+
+/* Prints the new folder with --json. */
+static tri_status print_json(const copy_arguments *arguments, const char *kind, tri_dtype type) {
+  if (!arguments->json) return TRI_OK;
+  return tri_print_written_folder(arguments->to, &arguments->from, 1, kind, tri_dtype_name(type));
 }
 
 /* Returns the type of the weights to write: that of --precision, if the option is given. Otherwise an export (`plain`)
@@ -130,6 +139,7 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
     tri_log("%s is written, %sin %s%s", arguments->to,
             arguments->quantised ? "the matrices of its layers in 4 bits, the rest " : "", tri_dtype_name(request.type),
             why);
+    status = print_json(arguments, plain ? "model" : "checkpoint", request.type);
   }
   return status;
 }
@@ -167,7 +177,7 @@ static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkp
   TRI_TRY(tri_checkpoint_copy_adapter(&request));
   tri_log("%s is written, an adapter for PEFT in %s; --merge writes a model", arguments->to,
           tri_dtype_name(arguments->type));
-  return TRI_OK;
+  return print_json(arguments, "adapter", arguments->type);
 }
 
 /* Writes an adapter whose factors began as parts of the base (PiSSA) as plain factors of twice the rank. These include
@@ -195,7 +205,7 @@ static tri_status copy_principal(const copy_arguments *arguments, const tri_chec
       "%s is written, an adapter for PEFT in %s, plain LoRA of twice the rank over the base as it is; --merge writes "
       "a model",
       arguments->to, tri_dtype_name(arguments->type));
-  return TRI_OK;
+  return print_json(arguments, "adapter", arguments->type);
 }
 
 /* Opens arguments->from if it is an adapter, and sets *principal to whether the adapter's factors began as parts of the
@@ -270,7 +280,7 @@ const tri_command tri_command_import = {
     .name = "import",
     .summary = "make a checkpoint of a Hugging Face folder",
     .usage =
-        "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify]\n"
+        "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify] [--json]\n"
         "\n"
         "Reads a model of any supported family (docs/families.md) in fp32, bf16 or fp16, from one file or from shards, "
         "and\n"
@@ -290,7 +300,7 @@ const tri_command tri_command_export = {
     .usage =
         "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--quantised] [--shard-bytes "
         "N]\n"
-        "                      [--no-verify]\n"
+        "                      [--no-verify] [--json]\n"
         "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
         "\n"
         "CHECKPOINT is a checkpoint or a run's output (its newest checkpoint). The folder gets only the weights, "

@@ -11,6 +11,7 @@
 #include "checkpoint/tensor_list.h"
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
+#include "cli/running/written_folder.h"
 #include "data/fingerprint.h"
 #include "model/model_config.h"
 #include "options/options.h"
@@ -29,7 +30,7 @@ typedef struct merge_arguments {
   tri_dtype type;
   bool typed; /* whether `type` was given */
   int64_t shard_bytes;
-  bool no_verify;
+  bool no_verify, json;
 } merge_arguments;
 
 typedef struct merging {
@@ -87,6 +88,7 @@ static const tri_option merge_options[] = {
      .help = "  --shard-bytes N    maximum number of bytes of tensors in one file (5000000000)\n"},
     {TRI_FLAG("no-verify", no_verify),
      .help = "  --no-verify        do not compare the files with checksums, and report this\n"},
+    {TRI_FLAG("json", json), .help = "  --json             print the files of the new folder as one JSON document\n"},
     {TRI_READ("out", read_out), .is_path = true},
     {0}};
 
@@ -380,6 +382,10 @@ static tri_status run_merge(int count, char **arguments) {
             m->type == parsed.type
                 ? ""
                 : ", the type of the weights that the runs began with (--dtype fp32 keeps all bits)");
+    if (parsed.json) {
+      status = tri_print_written_folder(parsed.to, (const char *const *)parsed.from, parsed.count, "model",
+                                        tri_dtype_name(m->type));
+    }
   }
   tri_free(m->out);
   tri_free(m->narrow);
