@@ -1,15 +1,14 @@
 #include "cli/running/written_folder.h"
 
+#include "files/file.h"
 #include "options/json.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static int no_dots(const struct dirent *entry) { return entry->d_name[0] != '.'; }
 
@@ -18,10 +17,10 @@ static tri_status add_files(const char *folder, json_t *files, json_int_t *bytes
   struct dirent **names = NULL;
   const int count = scandir(folder, &names, no_dots, alphasort), reason = errno;
   if (count < 0) return tri_fail(TRI_IO_FAILED, "cannot read %s: %s", folder, strerror(reason));
-  const int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   for (int i = 0; i < count; i++) {
+    char path[TRI_PATH_BYTES];
     struct stat found;
-    if (at >= 0 && fstatat(at, names[i]->d_name, &found, 0) == 0 && S_ISREG(found.st_mode)) {
+    if (tri_path_join(path, folder, names[i]->d_name) == TRI_OK && stat(path, &found) == 0 && S_ISREG(found.st_mode)) {
       *bytes += (json_int_t)found.st_size;
       json_array_append_new(files,
                             json_pack("{s:s, s:I}", "name", names[i]->d_name, "bytes", (json_int_t)found.st_size));
@@ -29,7 +28,6 @@ static tri_status add_files(const char *folder, json_t *files, json_int_t *bytes
     free(names[i]);
   }
   free(names);
-  if (at >= 0) close(at);
   return TRI_OK;
 }
 
