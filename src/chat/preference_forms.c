@@ -2,6 +2,7 @@
 
 #include "chat/forms.h"
 #include "chat/messages.h"
+#include "chat/preference_dialects.h"
 #include "files/json_kind.h"
 
 #include <inttypes.h>
@@ -373,9 +374,10 @@ static tri_status no_form(const json_t *root) {
       tri_chat_list_keys(root, keys, sizeof keys));
 }
 
-tri_status tri_preference_form_of(const json_t *root, const tri_preference_form **out) {
+tri_status tri_preference_form_of(json_t *root, const tri_preference_form **out) {
   const tri_preference_form *found = NULL;
   const tri_chat_form *question = NULL;
+  TRI_TRY(tri_preference_translate(root));
   if (!is_null(json_object_get(root, "chosen")) || !is_null(json_object_get(root, "completion")))
     TRI_TRY(find_question(root, &question));
   for (int i = 0; i < NUM_FORMS; i++) {

@@ -39,9 +39,9 @@ struct tri_preference_form {
   tri_status (*read)(tri_chat_arena *arena, json_t *root, const tri_preference_form *form, tri_preference *out);
 };
 
-/* Finds the only form whose keys a record has. Fails with TRI_BAD_FILE if no form or several forms match. Error
- * messages name keys; the caller adds file and line. */
-tri_status tri_preference_form_of(const json_t *root, const tri_preference_form **out);
+/* Translates a record of another program (preference_dialects.h), and finds the only form whose keys it has. Fails with
+ * TRI_BAD_FILE if no form or several forms match. Error messages name keys; the caller adds file and line. */
+tri_status tri_preference_form_of(json_t *root, const tri_preference_form **out);
 
 /* Returns whether the form reads this key of the record. */
 bool tri_preference_form_reads(const tri_preference_form *form, const json_t *root, const char *key);

@@ -210,7 +210,7 @@ def test_training_on_texts_refuses_it(tmp_path):
     done = subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml")], capture_output=True, text=True)
     assert done.returncode != 0 and f"{tmp_path}/out/train is a corpus of preferences; name it in data.preferences" in done.stderr
     done = subprocess.run([TRIREME, "new", "first", "--model", "gpt2-124m", "--data", f"{tmp_path}/out/train"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode != 0 and "is a corpus of preferences; name it in data.preferences" in done.stderr
+    assert done.returncode != 0 and f"{tmp_path}/out/train has preferences, from which a trained model learns; --model gpt2-124m has no weights" in done.stderr
 
 
 DAMAGE = {
@@ -288,6 +288,10 @@ BAD = {
     "a list behind text": (dict(chosen="a b", rejected=say("a", "b")), "`chosen` is a string and `rejected` is an array; they must be two strings or two lists of messages"),
     "no prompt": (PAIR | dict(prompt=[]), "`prompt` has no messages"),
     "system beside text": (OK | dict(system="s"), "`system` cannot be used if prompt and answers are plain text; write it into the prompt"),
+    "a ranking of three": (dict(instruction="a", output=["b", "c", "d"]), "`output` is a ranking of 3 answers; a pair has two, so write a record for each pair that is meant"),
+    "a ranking of equals": (dict(instruction="a", output=["b", "b"]), "`chosen` and `rejected` are the same answer"),
+    "a label without an answer": (dict(messages=say("a"), kto_tag=True), "the record has `messages`, `label`; preferences have"),
+    "OpenAI's without messages": (dict(input={}, preferred_output=answer("b"), non_preferred_output=answer("c")), "`prompt` is missing, and `chosen` and `rejected` have no common beginning"),
     "not an object": ([1], "the record is an array, not an object"),
 }
 
@@ -305,6 +309,9 @@ QUESTIONS = {  # LLaMA-Factory's pairs, axolotl's, and ShareGPT's: each is the p
                                PAIR | dict(prompt=say("a", "b", "c"), system="S"), None),
     "messages": (dict(messages=say("What?"), chosen=answer("yes")[0], rejected="no", id=1), PAIR, "`id`"),
     "a message": (dict(prompt=say("What?"), chosen=answer("yes")[0], rejected=answer("no")[0]), PAIR, None),
+    "OpenAI's": (dict(input=dict(messages=say("What?"), tools=[], parallel_tool_calls=True), preferred_output=answer("yes"), non_preferred_output=answer("no")), PAIR, None),
+    "Argilla's": (dict(instruction="What?", chosen_response="yes", rejected_response="no"), PAIR, None),
+    "a ranking of two": (dict(instruction="What?", input="This", output=["yes", "no"]), PAIR | dict(prompt=say("What?\n\nThis")), None),
 }
 LABEL = dict(prompt=say("What?"), completion=answer("yes"), label=True)
 LABELLED = {  # the same questions with one answer and a label
@@ -312,6 +319,9 @@ LABELLED = {  # the same questions with one answer and a label
     "system and question": (dict(system="S", question="What?", completion="yes"), LABEL | dict(system="S"), None),
     "conversations": (dict(conversations=[{"from": "human", "value": "What?"}], completion={"from": "gpt", "value": "yes"}), LABEL, None),
     "messages": (dict(messages=say("What?"), completion=answer("yes"), id=1), LABEL, "`id`"),
+    "a conversation with its answer": (dict(messages=say("What?", "yes")), LABEL, None),
+    "ShareGPT with its answer": (dict(conversations=[{"from": "human", "value": "What?"}, {"from": "gpt", "value": "yes"}], system="S"), LABEL | dict(system="S"), None),
+    "alpaca with its answer": (dict(instruction="What?", input="This", output="yes"), LABEL | dict(prompt=say("What?\n\nThis")), None),
 }
 
 
@@ -325,11 +335,13 @@ def test_a_question_under_another_key_is_the_prompt(name, tmp_path):
     assert found == read(tmp_path)
 
 
+@pytest.mark.parametrize("tag", ["label", "kto_tag"])
 @pytest.mark.parametrize("name", LABELLED)
-def test_a_question_of_a_labelled_answer(name, tmp_path):
+def test_a_question_of_a_labelled_answer(name, tag, tmp_path):
+    """`kto_tag` is LLaMA-Factory's name of the label."""
     given, wanted, unread = LABELLED[name]
     other = dict(prompt=say("Who?"), completion=answer("me"), label=False)
-    said = prepare(tmp_path, "--validation", 0, write(tmp_path / "a.jsonl", [given | dict(label=True), dict(question="Who?", completion="me", label=False)]))
+    said = prepare(tmp_path, "--validation", 0, write(tmp_path / "a.jsonl", [given | {tag: True}, dict(question="Who?", completion="me", label=False)]))
     assert ("not read" in said) == (unread is not None) and (unread is None or f"; not read: {unread}\n" in said)
     found = read(tmp_path)
     prepare(tmp_path, "--validation", 0, write(tmp_path / "b.jsonl", [wanted, other]))
