@@ -168,6 +168,7 @@ TOUCHES = {
     "src/cli/running/eval.c": ["oracle/test_eval_limit.py", "oracle/test_options.py"],
     "src/train/run_facts.c": ["oracle/test_dry_run.py"],
     "src/train/dry_run.c": ["oracle/test_dry_run.py", "oracle/test_golden.py", "oracle/test_lora.py", "oracle/test_samples.py"],
+    "src/chat/key_map.c": ["oracle/test_preference_data.py"],
     "src/chat/preference_dialects.c": ["oracle/test_preference_data.py"],
     "src/cli/running/written_folder.c": ["oracle/test_merge.py"],
     "src/run/run_length.c": ["oracle/test_epochs.py", "oracle/test_tune_settings.py", "oracle/test_learning_rate.py"],

@@ -247,7 +247,8 @@ static tri_status set_by_hand(tri_chat_format *format, const char *text) {
 }
 
 tri_status tri_chat_format_create(const tri_chat_format_options *options, tri_chat_format *out) {
-  *out = (tri_chat_format){.arena = {.limit = VALUE_BYTES}, .now = time(NULL), .end = tri_chat_string("", 0)};
+  *out = (tri_chat_format){
+      .arena = {.limit = VALUE_BYTES}, .now = time(NULL), .end = tri_chat_string("", 0), .key_map = options->key_map};
   TRI_TRY(tri_chat_arena_alloc(&out->arena, 2 * (size_t)MOST_VARIABLES, sizeof *out->variables, &out->variables));
   if (options->end != NULL) TRI_TRY(copy_text(out, options->end, &out->end));
   TRI_TRY(read_template(out, options));

@@ -13,7 +13,8 @@ typedef struct tri_chat_format {
   tri_chat_arena arena;
   tri_chat_value *variables; /* names and values alternate: bos_token and so on, and the user's variables */
   int32_t num_variables;
-  tri_chat_value end; /* text that ends a completion without a template; "": none */
+  tri_chat_value end;  /* text that ends a completion without a template; "": none */
+  const char *key_map; /* other names of the keys of records (chat/key_map.h); NULL: none */
   time_t now;
 } tri_chat_format;
 
@@ -26,7 +27,8 @@ typedef struct tri_chat_format_options {
   bool optional;          /* no template is needed: records may be plain texts */
   const char *const *set; /* variables, "NAME=VALUE"; VALUE is JSON or, if it is not valid JSON, a string */
   int num_set;
-  const char *end; /* the tokenizer's end-of-text token, used if its configuration has no eos_token; NULL: none */
+  const char *key_map; /* as in tri_chat_format; must outlive the format */
+  const char *end;     /* the tokenizer's end-of-text token, used if its configuration has no eos_token; NULL: none */
 } tri_chat_format_options;
 
 /* Creates a format. Fails with TRI_BAD_FILE if the template is missing; the message has the searched places. Release

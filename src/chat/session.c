@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "chat/conversation.h"
+#include "chat/key_map.h"
 #include "files/json_reader.h"
 
 #include <inttypes.h>
@@ -362,7 +363,10 @@ tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, i
                                   size_t bytes, json_t **out) {
   tri_chat_arena_reset(&session->arena);
   session->num_answers = session->work = 0;
-  return tri_json_parse_line(path, line, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, out);
+  TRI_TRY(tri_json_parse_line(path, line, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, out));
+  const tri_status status = tri_chat_name_line(path, line, tri_key_map_apply(session->format->key_map, *out));
+  if (status != TRI_OK) json_decref(*out);
+  return status;
 }
 
 static void give(const tri_chat_session *session, tri_chat_answered *out) {

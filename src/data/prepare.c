@@ -331,6 +331,7 @@ static tri_status make_format(prepare *p) {
       .optional = options->preferences,
       .set = options->chat_set,
       .num_set = options->num_chat_set,
+      .key_map = options->key_map,
       .end = end,
   };
   TRI_TRY(tri_chat_format_create(&given, &p->format));

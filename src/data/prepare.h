@@ -28,6 +28,7 @@ typedef struct tri_prepare_options {
   bool chat;           /* the inputs are conversations; the corpora get masks */
   bool preferences;    /* the inputs are preferences (chat/preference_forms.h); the corpora get masks */
   const char *chat_template;   /* name or path of a template, or "none"; NULL: the tokenizer's */
+  const char *key_map;         /* other names of the keys of records (chat/key_map.h); NULL: none */
   const char *const *chat_set; /* [num_chat_set]: variables of the template, "NAME=VALUE" */
   int num_chat_set;
   bool skip_bad; /* bad documents (conversations, JSON lines, texts that are not UTF-8) are skipped; false: they are

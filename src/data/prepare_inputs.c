@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/forms.h"
+#include "chat/key_map.h"
 #include "chat/messages.h"
 #include "chat/preference_forms.h"
 #include "chat/session.h"
@@ -209,7 +210,8 @@ static void log_form(const tri_prepare_options *options, const tri_text_block *b
   const tri_text_piece *piece = &block->pieces[0];
   json_t *record = json_loadb(block->text + piece->offset, piece->bytes, JSON_ALLOW_NUL, NULL);
   tri_json_drop_nulls(record);
-  const bool found = json_is_object(record) && find_form(options, record, format, &name, &unread);
+  const bool renamed = tri_key_map_apply(options->key_map, record) == TRI_OK;
+  const bool found = renamed && json_is_object(record) && find_form(options, record, format, &name, &unread);
   if (found && format == NULL) {
     tri_log("%s: records of the form %s%s%s", block->path, name, unread.bytes == 0 ? "" : "; not read: ", unread.text);
   }

@@ -348,6 +348,24 @@ def test_a_question_of_a_labelled_answer(name, tag, tmp_path):
     assert found == read(tmp_path)
 
 
+def test_other_keys(tmp_path):
+    """--map renames the keys of a record, all at once; a key that a record lacks is named."""
+    given = [dict(q=f"What is {i}? ", good=f"It is {i}.", prompt="No.", id=i) for i in range(9)]
+    said = prepare(tmp_path, "--map", "prompt=q,chosen=good,rejected=prompt", "--validation", 0, write(tmp_path / "a.jsonl", given))
+    assert "records of the form prompt-chosen-rejected; not read: `id`\n" in said
+    found = read(tmp_path)
+    prepare(tmp_path, "--validation", 0, write(tmp_path / "b.jsonl", [dict(prompt=r["q"], chosen=r["good"], rejected="No.") for r in given]))
+    assert found == read(tmp_path)
+    chats = write(tmp_path / "c.jsonl", [dict(turns=say("a", "b"))])
+    said = prepare(tmp_path, "--map", "messages=turns", "--validation", 0, chats, option="--chat")
+    for words, status, message in ((["--map", "prompt=asked"], 4, "a.jsonl line 1: --map prompt=asked: the record has `q`, `good`, `prompt`, `id`, and no `asked`"),
+                                   (["--map", "prompt"], 2, "--map prompt is not a list such as prompt=question,chosen=good"), (["--map", ""], 2, "--map needs a value"),
+                                   (["--map", "a=b,,"], 2, "is not a list such as"), (["--map", "a=b,a=c"], 2, "--map has `a` twice"), (["--map", "=b"], 2, "is not a list such as"),
+                                   (["--map", ",".join(f"k{i}=v{i}" for i in range(17))], 2, "--map has more than 16 pairs")):
+        assert message in prepare(tmp_path, *words, tmp_path / "a.jsonl", status=status)
+    assert "--map goes with --chat" in prepare(tmp_path, "--map", "text=body", tmp_path / "a.jsonl", status=2, option=None)
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_refused(name, tmp_path):
     record, message = BAD[name]

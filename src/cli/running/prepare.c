@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "base/whole_number.h"
+#include "chat/key_map.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "config/config.h"
@@ -111,6 +112,13 @@ static tri_status add_chat_set(void *values, const char *text) {
   return TRI_OK;
 }
 
+static tri_status set_map(void *values, const char *text) {
+  arguments *to = values;
+  TRI_TRY(tri_key_map_check(text));
+  to->options.key_map = text;
+  return TRI_OK;
+}
+
 enum { NAME_BYTES = 64 };
 
 #define TRI_OPTION_VALUES arguments
@@ -155,6 +163,9 @@ static const tri_option prepare_options[] = {
              "tokenizer_config.json]\n"},
     {TRI_READ("chat-set", add_chat_set),
      .help = "  --chat-set N=V     sets a variable of the template, such as enable_thinking=false; may be repeated\n"},
+    {TRI_READ("map", set_map),
+     .help = "  --map KEY=OTHER,.. with --chat or --preferences, reads the key OTHER of each record as KEY:\n"
+             "                     prompt=question,chosen=good\n"},
     {TRI_FLAG("skip-bad", options.skip_bad),
      .help = "  --skip-bad         skips invalid documents (conversations, JSON lines, texts with NUL bytes or\n"
              "                     not in UTF-8), and prints their number; by default the first one is an error\n"},
@@ -230,6 +241,7 @@ static tri_status check_chat_options(arguments *to) {
   const char *alone = given->chat_template != NULL ? "--chat-template"
                       : given->num_chat_set > 0    ? "--chat-set"
                       : given->form != NULL        ? "--form"
+                      : given->key_map != NULL     ? "--map"
                                                    : NULL;
   if (!given->chat && !given->preferences && alone != NULL) {
     return tri_fail(TRI_BAD_USAGE, "%s goes with --chat, which says that the inputs are conversations", alone);
