@@ -1,7 +1,5 @@
 #include "chat/preference_dialects.h"
 
-#include "files/json_kind.h"
-
 #include <stdbool.h>
 #include <string.h>
 
