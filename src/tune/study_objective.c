@@ -229,6 +229,11 @@ static tri_status check_setting(const tri_study *study, const tri_knob *knob, in
   return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
 }
 
+static bool has_pairs(const tri_objective_config *objective) {
+  return tri_objective_is_preference(objective) &&
+         tri_preference_rules_of(tri_objective_preference_loss(objective)).paired;
+}
+
 tri_status tri_objective_check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
   const bool to_target = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
   if (!tri_objective_is_of_loss(study->objective)) return TRI_OK;
@@ -239,7 +244,7 @@ tri_status tri_objective_check_run(const tri_study *study, const tri_run_config 
     return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss needs a validation loss: evaluation.every of %s is 0",
                     study->run);
   }
-  if (study->objective == TRI_OBJECTIVE_VALIDATION_ACCURACY && !tri_objective_is_preference(&config->objective)) {
+  if (study->objective == TRI_OBJECTIVE_VALIDATION_ACCURACY && !has_pairs(&config->objective)) {
     return tri_fail(TRI_BAD_CONFIG, "`objective` validation_accuracy is for preference pairs, and %s has none",
                     study->run);
   }

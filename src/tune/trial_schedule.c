@@ -23,14 +23,20 @@ static int64_t first_comparison(const tri_study *study) {
   return is_halving(study) ? tri_halving_last_step(study, 1) : INT64_MAX;
 }
 
-/* Returns the longest warm-up that any trial may have, because `optimizer.warmup` may be a parameter of the space. */
-static int64_t longest_warmup(const tri_study *study) {
-  const int64_t k = tri_space_find(&study->space, "optimizer.warmup", strlen("optimizer.warmup"));
-  double longest = (double)study->warmup;
+/* Returns the larger of `longest` and the largest value of a parameter times `unit`, if the space has the parameter. */
+static double longest_of(const tri_study *study, const char *name, double unit, double longest) {
+  const int64_t k = tri_space_find(&study->space, name, strlen(name));
   for (int64_t v = 0; k >= 0 && v < study->space.knobs[k].count; v++) {
-    longest = fmax(longest, study->space.knobs[k].numbers[v]);
+    longest = fmax(longest, unit * study->space.knobs[k].numbers[v]);
   }
-  return (int64_t)longest;
+  return longest;
+}
+
+/* Returns the longest warm-up that any trial may have, because the warm-up may be a parameter of the space. */
+static int64_t longest_warmup(const tri_study *study) {
+  const double steps = (double)tri_trial_schedule_steps(study);
+  const double longest = longest_of(study, "optimizer.warmup", 1, (double)study->warmup);
+  return (int64_t)ceil(longest_of(study, "optimizer.warmup_ratio", steps, longest));
 }
 
 static tri_status check_first_comparison(const tri_study *study) {

@@ -46,6 +46,16 @@ def test_sizes_of_the_model(tmp_path, learning):  # noqa: F811
     assert f"to use it: trireme train {tmp_path / 'run.yaml'} --set model.num_layers=" in report
 
 
+def test_refused(tmp_path, tmp_path_factory, learning):  # noqa: F811
+    made = runs.write_all(tmp_path_factory.mktemp("made"))
+    run = runs.run_of(tmp_path, made, dict(name="kto"), data=dict(validation_preferences=str(made / "pairs.jsonl")))
+    study = study_of(tmp_path, run, [dict(name="objective.beta", values="0.05 0.5")], objective="validation_accuracy")
+    assert "validation_accuracy is for preference pairs, and " in tune(tmp_path, study, status=3).stderr
+    study = study_of(tmp_path, dict(learning, optimizer=dict(learning["optimizer"], warmup=0)), [dict(name="optimizer.warmup_ratio", values="0.05 0.2")], method="halving",
+                     trial=dict(steps=80))
+    assert "within the warm-up of 16 steps" in tune(tmp_path, study, status=3).stderr
+
+
 @pytest.mark.parametrize("method", ["exhaustive", "halving"])
 def test_accuracy_of_pairs(tmp_path, tmp_path_factory, method):
     made = runs.write_all(tmp_path_factory.mktemp("made"))
