@@ -120,6 +120,7 @@ def test_the_micro_batch_is_the_largest_that_fits(made, tmp_path, layers):
     (["a", "--model", "model", "--data", "none.jsonl"], 4, "none.jsonl"),
     (["a", "--model", "model", "--data", "corpus/train", "--objective", "dpo"], 2, "new: --objective dpo is for preferences, and corpus/train has none"),
     (["a", "--model", "model", "--data", "pairs.jsonl", "--objective", "dppo"], 3, "did you mean `dpo`?"),
+    (["a", "--model", "model", "--data", "pairs.jsonl", "--objective", "grpo"], 2, "new: --objective grpo does not learn from preferences, which pairs.jsonl has"),
     (["a", "b", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: name one run"),
     (["..", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: `..` is not a name; name a run"),
     (["", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: `` is not a name; name a run"),

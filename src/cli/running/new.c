@@ -195,6 +195,14 @@ static tri_status check_objective(const plan *p) {
                     "the folder of a model",
                     p->given->data, p->given->model);
   }
+  const bool of_others =
+      objective != NULL && (strcmp(objective, "cross_entropy") == 0 || strcmp(objective, "grpo") == 0);
+  if (usual_objective(p) != NULL && of_others) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "new: --objective %s does not learn from preferences, which %s has; `trireme help objective.name` "
+                    "lists the losses that do",
+                    objective, p->given->data);
+  }
   if (usual_objective(p) == NULL && objective != NULL && strcmp(objective, "cross_entropy") != 0) {
     return tri_fail(TRI_BAD_USAGE,
                     "new: --objective %s is for preferences, and %s has none; `trireme prepare --preferences` makes a "
