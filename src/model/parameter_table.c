@@ -38,3 +38,11 @@ tri_status tri_parameter_table_create_own(const tri_model *model, const tri_mode
                                           tri_parameter_table **out) {
   return create(model, share, share, out);
 }
+
+double tri_model_num_parameters(const tri_model *model) {
+  tri_parameter_table *table = NULL;
+  if (tri_parameter_table_create(model, NULL, &table) != TRI_OK) return 0;
+  double count = (double)table->num_values;
+  tri_parameter_table_destroy(table);
+  return count;
+}

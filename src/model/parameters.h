@@ -198,6 +198,9 @@ typedef struct tri_model_share {
 
 /* Creates the table of a complete model; share NULL: for one rank alone. Release with tri_parameter_table_destroy. */
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
+/* Returns the number of parameters of a model, with tied embeddings counted once; 0 if memory is exhausted. */
+double tri_model_num_parameters(const tri_model *model);
+
 /* Creates the table of the rank at a mesh position, with all layers. */
 tri_status tri_parameter_table_create_at(const tri_model *model, const tri_mesh_position *position,
                                          tri_parameter_table **out);

@@ -316,11 +316,3 @@ tri_status tri_predict_fullest(const tri_simulation_request *request, double roo
   *out = fullest;
   return TRI_OK;
 }
-
-double tri_model_num_parameters(const tri_model *model) {
-  tri_parameter_table *table = NULL;
-  if (tri_parameter_table_create(model, NULL, &table) != TRI_OK) return 0;
-  double count = (double)table->num_values;
-  tri_parameter_table_destroy(table);
-  return count;
-}

@@ -1,6 +1,7 @@
 /* Properties of runs that influence their steps, called effects. Errors are reported by effect: if they are large
  * only for rows with one effect, this effect is modelled badly. Whether a row shows an effect follows from its
  * model, layout and prediction, so rows are not marked by hand. */
+#include "model/parameters.h"
 #include "plan/published.h"
 
 static double share_of_step(const tri_published_row *row, double seconds) { return seconds / row->predicted_s; }

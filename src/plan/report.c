@@ -1,6 +1,7 @@
 #include "plan/report.h"
 
 #include "base/format.h"
+#include "model/parameters.h"
 #include "plan/accuracy.h"
 #include "plan/row_pairs.h"
 #include "schedule/layout_config.h"

@@ -124,9 +124,6 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
 tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
                                tri_memory_parts *out);
 
-/* Returns the number of parameters of a model, with tied embeddings counted once; 0 if memory is exhausted. */
-double tri_model_num_parameters(const tri_model *model);
-
 /* Returns the attention fraction that masks and windows leave, on average over the layers. */
 double tri_step_attention_fraction(const tri_simulation_request *request);
 

@@ -30,15 +30,6 @@ static double tokens_of(const tri_run_data *data, int64_t num_train) {
   return tokens;
 }
 
-/* Returns the number of parameters of the whole model; NaN without memory. */
-static double count_parameters(const tri_model *model) {
-  tri_parameter_table *table = NULL;
-  if (tri_parameter_table_create(model, NULL, &table) != TRI_OK) return NAN;
-  const double count = (double)table->num_values;
-  tri_parameter_table_destroy(table);
-  return count;
-}
-
 /* Opens the data. A run prepares a file of preferences only when it begins. */
 static void open_data(tri_training *t, tri_run_facts *f) {
   tri_run_config *config = t->config;
@@ -219,7 +210,7 @@ void tri_run_facts_print(const tri_run_facts *f, FILE *to) {
   char title[TRI_RUN_TITLE_BYTES], parameters[32], device[128];
   tri_run_config_title(t->config, title, sizeof title);
   fprintf(to, "%s: %s parameters, %s on %s\n", title,
-          tri_format_count(count_parameters(&t->config->model), parameters, sizeof parameters),
+          tri_format_count(tri_model_num_parameters(&t->config->model), parameters, sizeof parameters),
           tri_dtype_name(t->config->precision), tri_device_describe(t->device, device, sizeof device));
   if (f->ranks > 1) {
     char layout[256];
@@ -244,9 +235,9 @@ json_t *tri_run_facts_json(const tri_run_facts *f) {
       f->available > 0 ? json_integer((json_int_t)f->available) : json_null(), "fits", (int)fits(f));
   json_t *object = json_pack(
       "{s:s, s:f, s:s, s:s, s:I, s:s, s:o, s:o, s:I, s:f, s:f, s:s}", "run", title, "parameters",
-      count_parameters(&config->model), "precision", tri_dtype_name(config->precision), "device", config->device,
-      "ranks", (json_int_t)f->ranks, "layout", tri_layout_text(&config->layout, layout, sizeof layout), "steps",
-      steps > 0 ? json_integer((json_int_t)steps) : json_null(), "tokens_per_step",
+      tri_model_num_parameters(&config->model), "precision", tri_dtype_name(config->precision), "device",
+      config->device, "ranks", (json_int_t)f->ranks, "layout", tri_layout_text(&config->layout, layout, sizeof layout),
+      "steps", steps > 0 ? json_integer((json_int_t)steps) : json_null(), "tokens_per_step",
       text ? json_real(tokens_of_step(config)) : json_null(), "warmup", (json_int_t)config->optimizer.warmup, "lr",
       config->optimizer.lr, "last_lr", steps > 0 ? tri_run_config_rate(config, steps) : config->optimizer.lr, "decay",
       decay_name(config->optimizer.decay));

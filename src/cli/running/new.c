@@ -15,7 +15,7 @@
 #include "files/json_kind.h"
 #include "files/machine.h"
 #include "files/shell_word.h"
-#include "plan/simulate.h"
+#include "model/parameters.h"
 #include "run/preference_keys.h"
 #include "train/trainer.h"
 
