@@ -124,7 +124,10 @@ tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[
  * files unless `good` (all steps succeeded). The data of the request must exist until then. */
 typedef struct tri_checkpoint_saving tri_checkpoint_saving;
 tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request,
-                                     tri_checkpoint_saving **out);   /* COLLECTIVE */
+                                     tri_checkpoint_saving **out); /* COLLECTIVE */
+/* LOCAL, before publish. Returns the temporary folder, which `saving` owns. After begin it has every file without
+ * tensors, and the headers of the others, but not yet state.json. */
+const char *tri_checkpoint_save_folder(const tri_checkpoint_saving *saving);
 tri_status tri_checkpoint_save_write(tri_checkpoint_saving *saving); /* LOCAL */
 /* LOCAL, between begin and write: saves a slice that is not in the request. */
 tri_status tri_checkpoint_save_slice(tri_checkpoint_saving *saving, const tri_checkpoint_slice *slice);

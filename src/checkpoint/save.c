@@ -379,6 +379,8 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request, tri_
   return TRI_OK;
 }
 
+const char *tri_checkpoint_save_folder(const tri_checkpoint_saving *s) { return s->temporary; }
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Refuses NaN and infinity: a run must be able to resume from every checkpoint. */

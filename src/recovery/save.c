@@ -469,6 +469,12 @@ void tri_saver_disprove(tri_saver *saver) {
 
 tri_saver_times tri_saver_newest(const tri_saver *saver) { return saver->newest; }
 
+int64_t tri_saver_writes(const tri_saver *saver, char folder[TRI_PATH_BYTES]) {
+  if (saver->stage != STAGE_WRITING) return -1;
+  snprintf(folder, TRI_PATH_BYTES, "%s", tri_checkpoint_save_folder(saver->saving));
+  return saver->step;
+}
+
 void tri_saver_destroy(tri_saver *saver) {
   if (saver == NULL) return;
   (void)end_thread(saver);

@@ -89,6 +89,11 @@ typedef struct tri_saver_times {
 /* LOCAL. Returns the times of the newest save that has ended. */
 tri_saver_times tri_saver_newest(const tri_saver *saver);
 
+/* LOCAL. Returns the step of a save in the background whose ranks are still writing, and sets `folder` to the temporary
+ * folder of this save. The folder has every file without tensors, and the headers of the others, until the next
+ * collective call with the saver. Returns -1 if there is no such save. */
+int64_t tri_saver_writes(const tri_saver *saver, char folder[TRI_PATH_BYTES]);
+
 /* LOCAL. Waits for the thread of this rank, and abandons a save that is still in progress. Its unfinished folder
  * remains until the next save. */
 void tri_saver_destroy(tri_saver *saver);

@@ -3,9 +3,13 @@
  * The first rank, or with samples.tensor the first ranks, generate them with generators of their own, and the other
  * ranks wait in the next collective. The weights are those in memory while the run is still at the checkpoint's step:
  * the generator reads them in place if the first rank has all of them in the type that it needs, else they are moved
- * from all ranks to memory of its own. They are read back from the checkpoint if the run has made further steps since
- * (checkpoint.async, a resumed run). An adapter's factors are kept apart from the base, as in training, and only the
- * factors are moved. The lines are the same in each case, and under every layout.
+ * from all ranks to memory of its own. They are read back from the checkpoint only when a resumed run adds missing
+ * samples. An adapter's factors are kept apart from the base, as in training, and only the factors are moved. The lines
+ * are the same in each case, and under every layout.
+ *
+ * With checkpoint.async the samples are generated while the checkpoint is written in the background; the generator
+ * reads the tokenizer and the settings in its temporary folder. If the save fails, the run ends, and a resume removes
+ * the samples again, because they are of a later step than its checkpoint.
  *
  * If a run was killed between a checkpoint and its samples, the missing samples are added when the run is resumed. A
  * text that cannot be generated causes a warning; a file that cannot be written ends the run, as with its metrics, and
@@ -172,7 +176,7 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_eng
   }
   const tri_runner_sizes sizes = tri_runner_sizes_for(count < BATCH ? count : BATCH, positions);
   bool in_place = false;
-  if (!config->checkpoint.async) TRI_TRY(plan_in_place(config, options, device, &in_place));
+  TRI_TRY(plan_in_place(config, options, device, &in_place));
   return tri_runner_plan(&config->model, config->precision, &sizes, in_place, config->samples.tensor, device, out);
 }
 
@@ -196,12 +200,16 @@ static tri_status begin_texts(const tri_run_config *config, tri_samples *s) {
   return tri_generation_leads(&s->generation) ? tri_texts_begin(&s->generation, &texts, &s->texts) : TRI_OK;
 }
 
+static tri_status folder_of(const tri_run_config *config, int64_t step, char folder[TRI_PATH_BYTES]) {
+  const int length = snprintf(folder, TRI_PATH_BYTES, "%s/checkpoints/step-%08ld", config->output, (long)step);
+  return length < 0 || length >= TRI_PATH_BYTES ? tri_fail_internal("the path of a checkpoint") : TRI_OK;
+}
+
 /* COLLECTIVE over the ranks that generate. Prepares the texts and, unless the weights are moved later, loads the
  * weights. */
 static tri_status open_texts(tri_training *t, int64_t step, weights_from from, tri_samples *s) {
   tri_run_config *config = t->config;
-  const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
-  if (length < 0 || (size_t)length >= sizeof s->folder) return tri_fail_internal("the path of a checkpoint");
+  if (tri_saver_writes(t->saver, s->folder) != step) TRI_TRY(folder_of(config, step, s->folder));
   TRI_TRY(tri_sample_prompts_make(config, t->data.tokenizer, &s->prompts));
   s->request = (tri_generation_request){
       .checkpoint = s->folder,
@@ -229,6 +237,7 @@ static tri_status open_texts(tri_training *t, int64_t step, weights_from from, t
     case FROM_MEMORY_MOVED: s->request.without_weights = true; break;
   }
   tri_status status = tri_generation_open(&s->request, &s->generation);
+  s->generation.step = step; /* the folder of a save in progress has no state.json with it */
   if (status == TRI_OK) status = begin_texts(config, s);
   TRI_TRY(tri_common_failure(&t->samplers.all, status));
   return tri_texts_load(&s->texts);
@@ -357,7 +366,9 @@ static tri_status choose_weights(tri_training *t, int64_t step, weights_from *ou
 
 tri_status tri_training_sample(tri_training *t) {
   static const bool none[TRI_MOST_SAMPLE_PROMPTS] = {false};
-  const int64_t saved = tri_saver_newest(t->saver).step;
+  char folder[TRI_PATH_BYTES];
+  const int64_t written = tri_saver_writes(t->saver, folder);
+  const int64_t saved = written == t->progress.step ? written : tri_saver_newest(t->saver).step;
   weights_from from = FROM_CHECKPOINT;
   if (tri_num_samples(t->config) == 0 || saved <= t->sampled_step) return TRI_OK;
   t->sampled_step = saved;

@@ -47,6 +47,7 @@ def train(folder, corpus, base, adapter, ranks=1, layout=None, **changes):  # no
     ("llama", "pissa", 2, dict(tensor=2), dict(precision="bf16")),
     ("llama", "nf4", 2, dict(pipeline=2), {}),
     ("llama", "nf4 dora", 2, dict(zero=3), {}),
+    ("llama", "nf4 dora", 2, dict(zero=3), dict(checkpoint={"every": 4, "keep": 0, "async": True})),
     ("phi3", "pissa", 2, dict(pipeline=2), {}),
     ("gpt2", "dora", 2, dict(context=2), dict(precision="bf16")),
     ("mixtral", "experts", 2, dict(expert=2), {}),
