@@ -59,7 +59,7 @@ static bool has_frozen(const tri_parameter_table *table) {
   return false;
 }
 
-/* Returns the length of an entry in its array: elements, or bytes in 4 bits. */
+/* Returns the length of an entry in its array, in elements; in bytes if the entry is stored in 4 bits. */
 static int64_t length_of(const tri_parameter *entry) {
   if (entry->stored != TRI_STORED_NF4) return entry->count;
   return tri_parameter_num_matrices(entry) * tri_parameter_matrix_bytes(entry);
@@ -141,7 +141,8 @@ static void measure(const tri_parameter_table *table, tri_buckets *buckets) {
   }
 }
 
-/* Cuts [first, end) at multiples of TRI_BLOCK_ELEMENTS. begins[ranks + 1]: relative to `first`, in units of `unit`. */
+/* Cuts [first, end) into one part for each of `ranks` ranks, at multiples of TRI_BLOCK_ELEMENTS. Writes the begins of
+ * the parts, relative to `first` and divided by `unit`, to begins[ranks + 1]. */
 static void cut_range(int64_t first, int64_t end, int64_t ranks, int64_t unit, int64_t *begins) {
   const int64_t blocks = (end - first) / TRI_BLOCK_ELEMENTS;
   for (int64_t r = 0; r <= ranks; r++) begins[r] = tri_part_begin(blocks, ranks, r) * TRI_BLOCK_ELEMENTS / unit;
@@ -189,7 +190,8 @@ static void place_frozen(tri_bucket *bucket, tri_buckets *buckets) {
   }
 }
 
-/* Sets the offsets of all buckets in the arrays. */
+/* Decides which buckets are sharded, sets the offsets of all buckets in the arrays, and sets the sizes of the arrays
+ * and of the gather and reduce buffers. */
 static tri_status place(const tri_layout *layout, const tri_parameter_table *table, int64_t micro_batches,
                         tri_buckets *buckets) {
   int32_t next_buffer = 0;
@@ -230,7 +232,8 @@ tri_element_range tri_element_range_within(tri_element_range whole, int64_t firs
   return (tri_element_range){begin - first, end - begin, whole.at + begin - whole.first};
 }
 
-/* Returns the intersection of [from, from + count) with [first, end), whose element `first` is at offset `at`. */
+/* Returns the intersection of [from, from + count) with [first, end), relative to `from`. `at`: offset of element
+ * `first` in the array. */
 static tri_element_range part_within(int64_t from, int64_t count, int64_t first, int64_t end, int64_t at) {
   int64_t begin = from > first ? from : first;
   int64_t stop = from + count < end ? from + count : end;

@@ -6,15 +6,14 @@
  *   name        printed name; functions for the instruction are named after it,
  *   operands    which members of a tri_instruction it uses (tri_operands),
  *   completion  whether it is done when it returns, or starts communication, or waits for it (tri_completion),
- *   event       event as which its time counts, in a timeline and in every share of a step: TRI_EVENT_event,
- *   domain      the ranks with which it communicates. The time of this communication counts as time of the domain's
- *               axis. NONE: it never communicates; ALL: it communicates with all ranks of the job.
+ *   event       the event to which its time is attributed in timelines and in the shares of step time: TRI_EVENT_event,
+ *   domain      the ranks with which it communicates. The time of this communication is attributed to the axis of the
+ *               domain. NONE: it never communicates; ALL: it communicates with all ranks of the job.
  *
- * Everything that depends on the kind of an instruction is made by expanding this list. Timelines and shares of a
- * step (timeline/instruction_event.h), the dry run and the check of programs read the columns of the list. Code that
- * does something different for each instruction has one function for each, named after the reader and the
- * instruction (step_load, tri_event_sim_load), and an array of these functions: a line without a function does not
- * compile. */
+ * Everything that depends on the kind of an instruction is made by expanding this list. Timelines and shares of step
+ * time (timeline/instruction_event.h), the dry run and the check of programs read the columns of the list. Code that
+ * does something different for each instruction has one function for each, named after the reader and the instruction
+ * (step_load, tri_event_sim_load), and an array of these functions: a line without a function does not compile. */
 #ifndef TRI_SCHEDULE_INSTRUCTION_H
 #define TRI_SCHEDULE_INSTRUCTION_H
 

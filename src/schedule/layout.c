@@ -221,7 +221,8 @@ static tri_status check_regather(const tri_layout *layout) {
 }
 
 /* Checks the length and the sum of stage_layers. Every stage must have a layer, except the first, which has the
- * embedding, and the last, which has the head. Fails if `balance` is set as well. */
+ * embedding, and the last, which has the head. Fails if `balance` is `layers`, which is the other way to set the layers
+ * of each stage. */
 static tri_status check_stage_layers(const tri_layout *layout, const tri_model *model) {
   const tri_count_list *list = layout->stage_layers;
   const int64_t stages = layout->pipeline * layout->virtual_stages, sum = tri_count_list_sum(list);

@@ -15,8 +15,8 @@ typedef struct tri_layout_space {
   int64_t devices, global_batch, sequence;
   bool keeps_gathered, gathers_again; /* whether sequence parallelism is possible without `sequence_regather` (first
                                          member), and with it (second member) */
-  bool sums_whole; /* with several micro-batches, gradients are not sharded before the last one, so zero 2 equals zero 1
-                    */
+  bool sums_whole; /* whether zero 2 equals zero 1 in steps of several micro-batches, because gradients are whole until
+                      the last one */
   const char *fixed; /* keys with a fixed value, such as "tensor=8,recompute=full"; only this value is tried, even if it
                         is not worth trying; NULL: no key is fixed */
 } tri_layout_space;

@@ -44,7 +44,7 @@ typedef struct planning {
   int64_t num_intervals, capacity;
   int32_t *buffer_of;         /* gradient buffer of each slot [slot]; -1: none */
   tri_interval *buffer_lives; /* [buffer] */
-  bool *buffer_in_frame;      /* the buffer is in the frame [buffer] */
+  bool *buffer_in_frame;      /* [buffer]: whether the buffer is in the frame */
 } planning;
 
 /* Returns the time at which a pass of a call runs: forwards at 0 .. n - 1; then backwards, with room before each for

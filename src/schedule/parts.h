@@ -17,12 +17,14 @@ typedef struct tri_parts_request {
   int64_t sequence;         /* tokens of a sequence */
   tri_dtype precision;
   const tri_optimizer_settings *optimizer; /* outlives the parts; NULL: AdamW */
-  bool masked;                             /* attention stays inside documents (tri_list_request) */
-  double masked_attention_fraction;        /* tri_list_request */
+  bool masked;                             /* whether attention stays inside documents (tri_list_request.masked) */
+  double masked_attention_fraction;        /* see tri_list_request */
   const tri_train_objective *objective;    /* outlives the parts */
-  double expert_imbalance;                 /* tri_op_shard */
-  bool for_planning;    /* create the table without the layers of other stages (tri_parameter_table_create_own) */
-  bool without_program; /* leave `program` NULL: the caller creates the programs of several stages from these parts */
+  double expert_imbalance;                 /* see tri_op_shard */
+  bool for_planning;                       /* whether to create the table without the layers of other stages
+                                              (tri_parameter_table_create_own) */
+  bool without_program; /* whether to leave `program` NULL: the caller creates the programs of several stages from these
+                           parts */
 } tri_parts_request;
 
 typedef struct tri_parts {

@@ -20,8 +20,10 @@ typedef struct building {
   int64_t capacity;
   const tri_turns *turns;
   tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* messages to receive, in the order of the turns [num_coming] */
+  /* Numbers of messages of each kind: messages to receive in all, receives posted so far, messages received so far, and
+   * messages sent so far. */
   int64_t num_coming[TRI_NUM_STAGE_BUFFER_KINDS], posted[TRI_NUM_STAGE_BUFFER_KINDS], taken[TRI_NUM_STAGE_BUFFER_KINDS];
-  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS]; /* numbers of messages: all to receive; posted, received, sent so far */
+  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS];
   int64_t stage_buffers;
   bool *reduced, *waited; /* whether the reduction of each bucket has been started, and awaited [buckets] */
   int64_t postponed; /* bucket whose gradients are complete, but whose reduction starts only after a message is sent;
@@ -149,7 +151,7 @@ static tri_instruction_kind kind_of(tri_turn_kind kind) {
   return TRI_FORWARD;
 }
 
-/* Returns whether a bucket is ready to be reduced as soon as the backward has passed its layers. */
+/* Returns whether a bucket has several replicas and can be reduced as soon as the backward has passed its layers. */
 static bool is_early(const building *b, int64_t bucket) {
   const tri_bucket *at = &b->request->buckets->entries[bucket];
   return at->ranks > 1 && !at->tied;
@@ -267,7 +269,8 @@ static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number, 
   return bucket_of_parameters(b, chunk, &list->calls[number], last->bucket);
 }
 
-/* Returns whether a pass does any work for a call. Below the lowest trained parameter a backward does not. */
+/* Returns whether a pass does any work for a call. A backward does none below the lowest trained parameter, except
+ * recomputed forwards. */
 static bool has_work(const segments *p, const tri_op_call *call) {
   return p->forward || tri_op_has_inputs(call) || tri_op_has_weights(call) || call->recompute;
 }
@@ -357,9 +360,9 @@ static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
   return end;
 }
 
-/* Gathers the parameters of segment i. If its layer is recomputed before the backward of the layer begins, also
- * gathers those of the other segments of the layer. These are at most two adjacent buckets, which have different
- * gather buffers. */
+/* Gathers the parameters of segment i, starts the gather of the next segment, and waits for the parameters of segment
+ * i. If the layer of segment i is recomputed before its backward begins, also gathers and awaits the parameters of the
+ * other segments of the layer. These are at most two adjacent buckets, which have different gather buffers. */
 static tri_status gather_layer(building *b, segments *p, int64_t i) {
   const int64_t end = end_of_layer(b, p, i);
   for (int64_t k = i; k < end; k++) {
@@ -492,7 +495,8 @@ static tri_status append_turns(building *b) {
 
 /* ---- the whole step ---------------------------------------------------------------------------------------------- */
 
-/* Appends the reductions of all buckets that the backward has not reduced already. */
+/* Appends the sum of tied gradients, the reductions of all buckets that the backward has not reduced already, and the
+ * waits for all reductions. */
 static tri_status append_reductions(building *b) {
   const tri_program_request *request = b->request;
   const tri_buckets *buckets = request->buckets;
@@ -532,7 +536,8 @@ static tri_status append_end(building *b) {
   return append_gathers(b);
 }
 
-/* Returns the index of the update; without one, the end. No earlier instruction changes a parameter. */
+/* Returns the index of the update, or num_instructions if the program has none. No earlier instruction changes a
+ * parameter. */
 static int64_t find_update(const tri_program *program) {
   int64_t i = program->reduce_first;
   while (i < program->num_instructions && program->instructions[i].kind != TRI_UPDATE) i++;
