@@ -184,7 +184,8 @@ int tri_price_cache_kind(const tri_price_cache *cache, int64_t layer) { return c
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
 /* Adds the price of one layer of a kind to *unit. `first`: the first layer of the kind that counts (layer_to_price);
- * -1: does nothing. `passes`: the backward also computes the gradient of the input of the layer. */
+ * -1: does nothing. `end`: end of the layers that may be priced in its place. `passes`: whether the backward also
+ * computes the gradient of the input of the layer. */
 static tri_status price_layer(const tri_price_cache *cache, tri_layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first < 0) return TRI_OK;

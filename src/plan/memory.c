@@ -1,4 +1,4 @@
-/* Predicts the memory of one rank of a stage. For this program it is that of the engine's memory plan. For another
+/* Predicts the memory of one rank of a stage. For this program, the prediction is the engine's memory plan. For another
  * system, weights, gradients and optimizer states are counted by its bytes per parameter (system.h), and activations
  * come from a memory plan of the same operations. */
 #include "base/memory.h"

@@ -36,7 +36,7 @@ static double rate(const tri_cluster *cluster, const tri_link *link, double flow
 /* How the collectives of a system use the links of a cluster. */
 typedef struct route {
   const tri_cluster *cluster;
-  bool striped; /* a ring may use several ports of a unit (tri_link.stripe) */
+  bool striped; /* whether a ring may use several ports of a unit (tri_link.stripe) */
 } route;
 
 static int64_t stripe_of(const route *by, const tri_link *link) { return by->striped ? link->stripe : 1; }

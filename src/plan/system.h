@@ -8,6 +8,7 @@
 #include "plan/cluster.h"
 #include "schedule/layout.h"
 
+/* The comment of a bool member describes a system in which the member is true. */
 typedef struct tri_system {
   char name[64];
   /* Attention does not store its scores in memory; false: it writes and reads the full square of scores. */

@@ -20,7 +20,7 @@ typedef struct tri_unit_price {
 typedef struct tri_wanted_unit {
   const tri_model *model;
   tri_layer_range layers; /* layers of the list */
-  bool passes;            /* the backward also computes the gradient of the input of the list */
+  bool passes;            /* whether the backward also computes the gradient of the input of the list */
   int64_t layer;          /* index of the layer that is the unit; -1: the embedding; num_layers: the head */
   tri_unit_price *unit;   /* the result: prices of the calls of the unit are added to it */
 } tri_wanted_unit;
