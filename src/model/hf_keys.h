@@ -35,8 +35,8 @@ typedef struct tri_hf_key {
   const char *what; /* FIXED: the unsupported feature of other values, for the error message */
 } tri_hf_key;
 
-/* Sliding windows of a model_type. If `layer_types` is read, it decides; else full_layers, if it is read; else
- * `usual`. */
+/* Sliding windows of a model_type. If `layer_types` is read, it decides; else full_layers, if it is read; else `usual`.
+ * The comment of a bool member describes a model_type for which the member is true. */
 typedef struct tri_hf_keys_window {
   bool known;          /* models of this type have sliding windows */
   bool switched;       /* the window is used only if `use_sliding_window` is true                              */

@@ -29,7 +29,7 @@ static bool read_pattern(const char *at, int64_t *some, int64_t *each) {
   return read_number(&at, each) && *at == '\0' && *each > 0;
 }
 
-/* Layers from `first` to before `end`. */
+/* Layers first .. end - 1. */
 typedef struct layer_run {
   int64_t first, end;
 } layer_run;

@@ -57,14 +57,16 @@ typedef struct tri_model {
   int64_t head_dim;     /* hidden_size / num_heads unless given                      */
   int64_t ffn_size; /* 4 * hidden_size unless given; some families require it (tri_family_table.asks_for_ffn_size) */
   int64_t vocab_size, max_sequence;
-  bool tied;                 /* the output projection has the values of the token embedding */
-  bool attention_bias;       /* biases on q, k and v, and in some families on attention's output (tri_biases) */
-  bool output_bias;          /* bias on attention's output (llama) */
-  bool mlp_bias;             /* biases on all GEMMs of feed-forward parts, in families with this choice */
+  bool tied;                 /* whether the output projection has the values of the token embedding */
+  bool attention_bias;       /* whether q, k and v have biases, and in some families attention's output, too
+                                (tri_biases) */
+  bool output_bias;          /* whether attention's output has a bias (llama) */
+  bool mlp_bias;             /* whether all GEMMs of feed-forward parts have biases, in families with this choice */
   tri_activation activation; /* activation of the feed-forward part, or of its gates */
   tri_residual residual;
   double dropout; /* dropout probability of both residual branches, and in some families of the embedding */
-  /* Factors and caps. tri_model_complete replaces 0 in the last three by their defaults. */
+  /* Factors and caps. tri_model_complete replaces 0 in embedding_scale, residual_scale and logit_divisor by their
+   * defaults. */
   double attention_scale;                    /* factor of the scores q k; 0: 1 / sqrt(head_dim) */
   double attention_soft_cap, logit_soft_cap; /* cap c: x becomes c tanh(x / c); 0: no cap */
   double embedding_scale, residual_scale, logit_divisor;
