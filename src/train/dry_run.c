@@ -43,8 +43,8 @@ static layer_calls calls_of_layer(const tri_op_list *list, int64_t first) {
   return out;
 }
 
-/* Returns whether the operations of layer `now` are the last operations of layer `before`, which may begin with others,
- * for the input of the stage. */
+/* Returns whether the operations of layer `now` are the last operations of layer `before`. Layer `before` may begin
+ * with other operations, for the input of the stage. */
 static bool same_operations(const tri_op_list *list, const layer_calls *before, const layer_calls *now) {
   if (before->end - before->first < now->end - now->first) return false;
   for (int64_t i = 1; i <= now->end - now->first; i++) {

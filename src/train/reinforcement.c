@@ -247,7 +247,7 @@ static tri_status start_batch(tri_training *t) {
 
 /* ---- samples of an update ---------------------------------------------------------------------------------------- */
 
-/* Shares the samples of the chosen completions with all ranks. */
+/* COLLECTIVE. Shares the samples of the chosen completions with all ranks. */
 static tri_status share_chosen(tri_training *t) {
   tri_reinforcement *rl = tri_reinforcement_of(t);
   const tri_pack_request request = {rl->chosen, rl->num_chosen, rl->chosen_normalisers};

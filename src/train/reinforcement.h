@@ -28,7 +28,8 @@ typedef struct tri_reinforcement {
                    new batch */
   int64_t next_group, filtered; /* number of the next group to sample; groups that the filter has dropped for this
                                    batch */
-  double wait_s;                /* mean seconds of the current batch's rollout that a replica had nothing to sample */
+  double wait_s;                /* mean over the replicas of the seconds in which a replica had nothing to sample, in
+                                   the current batch's rollout */
   double rollout_s, reward_s;   /* seconds of sampling and of scoring for the current batch */
   tri_held_samples held;        /* samples of an update, or of all completions of the batch */
   double *log_probs; /* [held.room on the first rank, sequence], log-probabilities of the labels of the samples in

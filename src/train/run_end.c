@@ -281,7 +281,7 @@ static void warn_of_rise(const tri_training *t) {
 /* Warns that the model has become less likely to give the chosen answers, because the loss and the accuracy of pairs do
  * not show it. */
 static void warn_of_chosen(const tri_training *t) {
-  static const double FALLEN = 0.2, LEAST = 1; /* fraction of the first value, and natural logarithms */
+  static const double FALLEN = 0.2, LEAST = 1; /* FALLEN: fraction of the first value; LEAST: natural logarithms */
   const double fallen = t->first_chosen - t->last_chosen;
   const tri_objective_config *objective = &t->config->objective;
   if (!(fallen > LEAST) || !(fallen > FALLEN * fabs(t->first_chosen))) return;

@@ -25,7 +25,8 @@ typedef struct tri_run_facts {
   tri_time_source seconds_from;
   tri_dry_run_memory memory;        /* memory plan of `rank` */
   double available;                 /* bytes of this machine, or of the rank's device; 0: unknown */
-  char begins[TRI_PATH_BYTES + 64]; /* checkpoint or folder with which the run begins; "": it starts over */
+  char begins[TRI_PATH_BYTES + 64]; /* checkpoint or folder with which the run begins; "": it begins with initial
+                                       weights */
   char problem[512];                /* why the data were not opened; "": they were */
 } tri_run_facts;
 
@@ -36,7 +37,7 @@ tri_status tri_run_facts_find(tri_training *t, const char *resume, int64_t ranks
 
 void tri_run_facts_print(const tri_run_facts *facts, FILE *to);
 
-/* Returns a new JSON object; NULL without memory. */
+/* Returns a new JSON object; NULL if memory is exhausted. */
 json_t *tri_run_facts_json(const tri_run_facts *facts);
 
 #endif

@@ -59,7 +59,8 @@ static void print_objective(const tri_objective_config *objective, FILE *to) {
   fprintf(to, "\n");
 }
 
-/* Plans the memory of rollouts, and tries the rewards, which reads the prompts. Their table is written to `to`. */
+/* Opens the prompts, plans the memory of rollouts, and tries the rewards on the prompts. Writes the table of rewards to
+ * `to`. */
 static tri_status try_rollouts(tri_training *t, const tri_engine_options *options, tri_runner_need *out, FILE *to) {
   if (t->config->data.prompts[0] == '\0') return TRI_OK;
   TRI_TRY(tri_run_data_open(t->config, t->task->data, &t->identity, &t->data));
