@@ -96,8 +96,8 @@ typedef struct tri_blocks {
 
 /* Input and parameters of the output projection. */
 typedef struct tri_blocks_head {
-  int32_t hidden; /* slot of its input */
-  int32_t weight; /* number of its weight among the parameters */
+  int32_t hidden; /* slot of the input of the output projection */
+  int32_t weight; /* number of the projection's weight among the parameters */
   tri_logits logits;
 } tri_blocks_head;
 

@@ -21,7 +21,7 @@ typedef enum tri_list_purpose {
 
 /* Description of a family. */
 typedef struct tri_family_table {
-  tri_blocks blocks;       /* its layers, and their names on disk */
+  tri_blocks blocks;       /* layers of the family, and their names on disk */
   bool asks_for_ffn_size;  /* whether ffn_size must be given; else its default is 4 * hidden_size */
   tri_model usual;         /* defaults of members for which 0 is a valid value (`tied`, ...), and of rotary_fraction */
   const char *const *keys; /* keys of tri_family_optional_keys that models of this family may set, up to NULL */
@@ -60,7 +60,7 @@ const tri_family_table *tri_family_of(const tri_model *model);
 /* Facts about the parameters of a model that is partly trained. They are the same for all lists of one rank's shard. */
 typedef struct tri_list_parameters {
   tri_op_parameter *all; /* facts about each parameter [count]: the parameters of the family in the order of their
-                            numbers, then LoRA factors; NULL: all are trained */
+                            numbers, then LoRA factors; NULL: all parameters are trained */
   int64_t count;
   int64_t lowest; /* lowest layer with a trained parameter */
 } tri_list_parameters;

@@ -44,7 +44,7 @@ typedef struct tri_hf_keys_window {
   bool layers_first;   /* windows in `layer_types` are used even if `use_sliding_window` is false              */
   bool reads_layers;   /* `layer_types` is read, as with by_layer, but not written                             */
   int64_t full_layers; /* 0: `max_window_layers` is not read. Above 0: the first `max_window_layers` layers have no
-                          window; this is its value if the key is missing */
+                          window; full_layers is the value of a missing key */
   const char *usual;   /* default of tri_model.window_layers; NULL: all                                        */
 } tri_hf_keys_window;
 
@@ -63,8 +63,8 @@ enum { TRI_HF_KEYS_TABLES = 8 };
 /* The keys of one `model_type`. A family may have several model types, with other keys for the same models. */
 typedef struct tri_hf_keys {
   const char *model_type, *architecture;
-  bool (*is)(const tri_model *model); /* Returns whether a model is written with this model_type. NULL: it is, unless an
-                                         earlier entry matches */
+  bool (*is)(const tri_model *model); /* Returns whether a model is written with this model_type. NULL: every model is,
+                                         unless an earlier entry matches */
   tri_status (*check)(
       const tri_model *model); /* Fails if these keys cannot describe the model. NULL: they can describe all models */
   tri_model absent;            /* values of keys that config.json does not have, as in transformers */

@@ -51,7 +51,7 @@ typedef enum tri_residual {
 typedef struct tri_model {
   char name[64]; /* name of the preset or of the model file, or "inline" */
   tri_family family;
-  char model_type[32]; /* model_type of its config.json; "": found from the model's numbers (tri_hf_keys.is) */
+  char model_type[32]; /* model_type in config.json; "": found from the model's numbers (tri_hf_keys.is) */
   int64_t num_layers, hidden_size, num_heads;
   int64_t num_kv_heads; /* number of heads of keys and values; equal to num_heads without grouped-query attention */
   int64_t head_dim;     /* hidden_size / num_heads unless given                      */
@@ -83,7 +83,7 @@ typedef struct tri_model {
   double balance_rate, z_loss;
   double norm_eps;
   double init_std;
-  double rope_theta, local_rope_theta;   /* rotary base; base of layers with a window, 0: the same */
+  double rope_theta, local_rope_theta;   /* rotary base; base of layers with a window, 0: rope_theta */
   double rotary_fraction;                /* share of each head's components, from the first on, that rotate */
   char rope_layers[TRI_LAYER_SET_BYTES]; /* the layers with rotary embeddings (layer_set.h) */
   tri_rope_scaling rope_scaling;

@@ -140,12 +140,12 @@ typedef struct tri_parameter {
   bool by_heads;      /* true if the parameter is not split, but a rank computes its gradient from a shard of the other
                          operand (its own heads, or its shard of the other factor), so that gradients are partial
                          (TRI_HOLDING_PARTIAL) */
-  bool joined;        /* whether it directly follows the previous parameter in memory; one GEMM uses both */
-  bool frozen;        /* true if it is not trained (trainable.h): it has neither gradient nor states */
-  bool factor;        /* whether it is a LoRA factor, or DoRA's magnitudes */
-  bool first;         /* whether it is the frozen initial value of a factor; `factor` is then set, too */
+  bool joined;        /* whether the parameter directly follows the previous one in memory; one GEMM uses both */
+  bool frozen;        /* true if the parameter is not trained (trainable.h) and has neither gradient nor states */
+  bool factor;        /* whether the parameter is a LoRA factor, or DoRA's magnitudes */
+  bool first;         /* whether the parameter is the frozen initial value of a factor; `factor` is then set, too */
   bool even;          /* whether all ranks of `parts` have the same number of units */
-  int32_t tied_to;    /* index of the parameter whose values this one uses; -1: not tied */
+  int32_t tied_to;    /* index of the parameter whose values this parameter uses; -1: not tied */
   tri_stored stored;  /* type in memory; trained parameters are wide */
   double scale;       /* LoRA factor: scale of the product of its pair */
   int32_t factors[2]; /* matrix: indices of its factors A and B; -1: none */
@@ -157,7 +157,7 @@ typedef struct tri_parameter {
   int64_t local[2];                  /* local shape */
   int64_t first_unit, num_units;     /* units of every segment of split.dim */
   int64_t first_member, num_members; /* members of a stack */
-  int64_t count;                     /* elements; 0 if another stage holds it */
+  int64_t count;                     /* elements; 0 if another stage holds the parameter */
   int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type
                                         (first byte in 4 bits) */
   int64_t gradient_offset; /* first element in the array of gradients; differs from `offset` only for an alias */
@@ -172,12 +172,13 @@ typedef struct tri_parameter_table {
   int64_t num_entries;
   int64_t num_elements;          /* elements of a flat array on this rank, with padding */
   int64_t num_gradient_elements; /* elements of the array of gradients; more than num_elements with an alias */
-  int64_t num_values; /* number of parameters of the whole model; tied ones count once, and initial values of factors
-                         (`first`) not at all */
+  int64_t num_values; /* number of parameters of the whole model; tied parameters count once, and initial values of
+                         factors (`first`) not at all */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters on this rank, by stored type: tri_stored_bytes
                                          each */
   bool has_factors;                   /* whether the table has LoRA factors */
-  const struct tri_model_share *only; /* during construction: the share whose layers it lists; NULL: all layers */
+  const struct tri_model_share *only; /* during construction: the share whose layers the table lists; NULL: all
+                                         layers */
 } tri_parameter_table;
 
 /* Alignment of parameters that are not joined, in elements. A block of this size never has elements of two of them, so
@@ -193,7 +194,7 @@ typedef struct tri_layer_range {
 typedef struct tri_model_share {
   tri_mesh_position position;
   bool sequence_parallel;
-  const tri_layer_range *chunks; /* [num_chunks]: the layers of its virtual stages */
+  const tri_layer_range *chunks; /* [num_chunks]: the layers of the rank's virtual stages */
   int64_t num_chunks;
 } tri_model_share;
 

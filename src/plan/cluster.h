@@ -125,7 +125,7 @@ typedef struct tri_cluster {
   tri_efficiency efficiency;
   tri_tariff cost;
   tri_failures failures;
-  /* Tables of measured times. Work that is in a table is priced by it, and not by the members above. */
+  /* Tables of measured times. Work that is in a table is priced by the table, and not by the members above. */
   tri_measured measured;
 } tri_cluster;
 

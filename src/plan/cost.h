@@ -22,7 +22,7 @@ tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_pr
 
 typedef struct tri_run_cost {
   bool priced, powered, interrupted; /* whether the file of the cluster has prices, powers, failures */
-  double price, kwh;                 /* money and kWh of a step, with those of idle spare nodes */
+  double price, kwh;                 /* money and kWh of a step, including idle spare nodes */
   double checkpoint_bytes;           /* bytes of parameters and optimizer states, without copies in 16 bits */
   tri_interruptions failures;        /* failures and checkpoints of the run; set if `interrupted` */
   double availability;               /* share of the time in which enough nodes work; 1 without repairs */

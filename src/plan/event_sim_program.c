@@ -7,7 +7,8 @@
  * its transfer begins and ends, each [micro-batches]. */
 typedef struct channel {
   double *sent, *posted, *begin, *end;
-  int64_t num_sent, num_posted, num_done; /* numbers of messages so far; num_done: those whose transfer is computed */
+  int64_t num_sent, num_posted, num_done; /* numbers of messages so far; num_done: messages whose transfer is
+                                             computed */
 } channel;
 
 typedef struct program_process {

@@ -130,7 +130,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
     int64_t ways = within / inside;
     if (ways > 1) {
       double speed = rate(cluster, link, (double)link->per, link->ports);
-      /* on the innermost level it is a plain ring over the whole buffer */
+      /* the innermost level is a plain ring over the whole buffer */
       if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed;
       sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
       sum.hops_s += passes * (double)(ways - 1) * link->latency;

@@ -33,7 +33,8 @@ typedef struct tri_published_row {
 /* A set of rows with the same cluster and system. */
 typedef struct tri_published_set {
   char name[64], cluster_name[64], system_name[64];
-  /* rows_from: file of comma-separated rows; "": none. columns: keys of its columns; "": its first line has them. */
+  /* rows_from: file of comma-separated rows; "": none. columns: keys of the columns of this file; "": the first line of
+   * the file has the keys. */
   char rows_from[256], columns[1024];
   tri_published_row *rows; /* rows of the set [num_rows], owned */
   int64_t num_rows, room;

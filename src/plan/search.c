@@ -25,8 +25,8 @@ enum { AT_ONCE = 16, LOOK = 4096, SILENT_S = 2 };
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool simulated;             /* whether its time and memory are predicted */
-  bool reported;              /* whether tri_search_request.simulated was called for it */
+  bool simulated;             /* whether time and memory of the candidate are predicted */
+  bool reported;              /* whether tri_search_request.simulated was called for the candidate */
   tri_prediction *prediction; /* owned; NULL: not planned */
 } candidate;
 

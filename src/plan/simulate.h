@@ -93,7 +93,8 @@ typedef struct tri_prediction {
   /* Seconds of the forward of mismatched answers, a part of step_s; only for losses with a KL divergence. */
   double mismatched_s;
   /* Seconds in which the reference model computes the log-probabilities of as many sequences as a step has; 0: no
-   * reference. They are not in step_s, because a run does this for all its data before the first step. */
+   * reference. They are not in step_s, because a run computes the log-probabilities of all its data before the first
+   * step. */
   double reference_s;
   int64_t row_pairs; /* result of tri_plan_row_pairs (row_pairs.h) */
 } tri_prediction;

@@ -270,7 +270,8 @@ tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, con
   const tri_bucket *bucket = buckets == NULL || entry->alias ? NULL : tri_bucket_of(buckets, table, index);
   if (entry->alias && buckets != NULL) {
     int64_t from_end =
-        table->num_gradient_elements - entry->gradient_offset; /* aliases are the last elements of both arrays */
+        table->num_gradient_elements - entry->gradient_offset; /* aliases are the last elements in the gradients of the
+                                                                  table, and in those of the buckets */
     return (tri_element_range){0, entry->count, buckets->gradient_elements - from_end};
   }
   if (bucket == NULL) return (tri_element_range){0, entry->count, entry->gradient_offset};

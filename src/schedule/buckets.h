@@ -45,15 +45,15 @@ typedef struct tri_bucket {
   int64_t first, end;  /* elements first .. end - 1 of the flat arrays; first == end if all parameters are frozen */
   tri_domain replicas; /* domain over which the gradients are summed */
   tri_domain parts;    /* domain over which partial gradients are summed before the sum over `replicas` */
-  int64_t ranks, rank; /* size of `replicas`, and this rank's number in it */
+  int64_t ranks, rank; /* size of `replicas`, and this rank's number in `replicas` */
   int64_t *begins;     /* [ranks + 1]: begin of each rank's part, relative to `first` */
   int64_t own_first, own_end;     /* elements that this rank updates: its part, or all elements without ZeRO */
   int64_t first_entry, end_entry; /* the parameters are the entries first_entry .. end_entry - 1 of the table */
   tri_layer_range layers;
   int32_t chunk;
-  bool tied;    /* whether it holds a parameter of tied embeddings; the gradients are then complete only after those of
-                   both embeddings are summed */
-  bool experts; /* whether it holds experts; only the calls of these experts need the bucket */
+  bool tied;    /* whether the bucket holds a parameter of tied embeddings; its gradients are then complete only after
+                   the gradients of both embeddings are summed */
+  bool experts; /* whether the bucket holds experts; only the calls of these experts need it */
   bool partial; /* whether some gradients are partial sums (TRI_HOLDING_PARTIAL) */
 
   bool values_sharded, gradients_sharded;
@@ -73,7 +73,7 @@ typedef struct tri_buckets {
   tri_bucket *entries; /* [count] */
   int64_t count;
   int64_t value_elements;    /* elements of the array of values */
-  int64_t gradient_elements; /* elements of the array of gradients; tied aliases are its last elements */
+  int64_t gradient_elements; /* elements of the array of gradients; tied aliases are the last elements */
   int64_t gather_buffer_elements,
       reduce_buffer_elements; /* elements of one gather buffer and of one reduce buffer; 0: no such buffers */
   bool holds_frozen;          /* whether buckets hold frozen parameters as well */

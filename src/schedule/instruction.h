@@ -36,7 +36,7 @@
   X(WAIT_SENT,       wait_sent,       stage_buffer,         waits,   COMMUNICATION,   PIPELINE) \
   /* compute calls [first_call, end_call) of a chunk on a micro-batch */ \
   X(FORWARD,         forward,         calls,       at_once, FORWARD,         TENSOR) \
-  /* compute gradients of inputs and weights of these calls, one call after the other */ \
+  /* compute gradients of inputs and weights of calls [first_call, end_call), one call after the other */ \
   X(BACKWARD,        backward,        calls_back,  at_once, BACKWARD,        TENSOR) \
   /* compute gradients of inputs only, which an earlier stage waits for */ \
   X(BACKWARD_INPUT,  backward_input,  calls_back,  at_once, BACKWARD_INPUT,  TENSOR) \
@@ -69,7 +69,7 @@ typedef enum tri_operands {
   TRI_OPERANDS_nothing,
   TRI_OPERANDS_micro_batch,
   TRI_OPERANDS_calls,      /* micro_batch, chunk, frame, calls from first_call up to end_call, in_buffer, out_buffer */
-  TRI_OPERANDS_calls_back, /* the same members; the calls run from end_call - 1 down to first_call */
+  TRI_OPERANDS_calls_back, /* the members of TRI_OPERANDS_calls; the calls run from end_call - 1 down to first_call */
   TRI_OPERANDS_stage_buffer_to,   /* a stage buffer, and the receiver and tag of its message */
   TRI_OPERANDS_stage_buffer_from, /* a stage buffer, and the sender and tag of its message */
   TRI_OPERANDS_stage_buffer,      /* a stage buffer whose message is being sent */

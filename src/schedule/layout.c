@@ -254,7 +254,7 @@ static tri_status check_stage_layers(const tri_layout *layout, const tri_model *
 
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
   int64_t stages = layout->pipeline * layout->virtual_stages, most = model->num_layers + 2;
-  if (layout->stage_layers != NULL) return TRI_OK; /* check_stage_layers checks it */
+  if (layout->stage_layers != NULL) return TRI_OK; /* check_stage_layers checks the number of stages */
   if (stages <= most) return TRI_OK;
   return tri_fail(
       TRI_BAD_LAYOUT,
@@ -446,7 +446,7 @@ int64_t tri_layout_least_ranks(const tri_layout *layout) {
   if (!tri_count_times(expert, expert_tensor, &of_experts)) return 1;
   if (!tri_count_times(layout->tensor, layout->context, &of_replica)) return 1;
   if (replicas == 0) {
-    int64_t a = of_experts, b = of_replica; /* Euclid: a becomes their greatest common divisor */
+    int64_t a = of_experts, b = of_replica; /* Euclid: a becomes the greatest common divisor of both */
     while (b > 0) {
       const int64_t rest = a % b;
       a = b;

@@ -29,8 +29,8 @@ typedef enum owner_kind { OWNER_SLOT, OWNER_GRADIENT, OWNER_WORKSPACE } owner_ki
 
 typedef struct owner {
   owner_kind kind;
-  int64_t index; /* slot: pass * num_slots + slot; gradient: its buffer; workspace: call * TRI_NUM_WORKSPACES + its
-                    number */
+  int64_t index; /* slot: pass * num_slots + slot; gradient: number of its buffer; workspace: call * TRI_NUM_WORKSPACES
+                    + number of the workspace */
 } owner;
 
 /* The state of planning one chunk. */

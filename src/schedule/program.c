@@ -71,8 +71,7 @@ static bool is_backward(tri_turn_kind kind) {
     case TRI_TURN_BACKWARD:
     case TRI_TURN_BACKWARD_INPUT: return true;
     case TRI_TURN_FORWARD:
-    case TRI_TURN_BACKWARD_WEIGHT:
-      return false; /* a backward of weights has no message: the backward of inputs had it */
+    case TRI_TURN_BACKWARD_WEIGHT: return false; /* gradients of inputs are messages of the backward of inputs */
   }
   return false;
 }
@@ -191,8 +190,8 @@ typedef struct segment {
 
 typedef struct segments {
   tri_instruction whole;          /* the pass as one instruction */
-  bool forward, gathers, reduces; /* the pass is a forward; it gathers parameters; it reduces gradients */
-  segment *all;                   /* in the order in which they run */
+  bool forward, gathers, reduces; /* whether the pass is a forward, gathers parameters, reduces gradients */
+  segment *all;                   /* segments of the pass, in the order in which they run */
   int64_t count;
   int64_t held[TRI_BUCKET_BUFFERS]; /* bucket whose parameters are in each gather buffer, or are being gathered into it;
                                        -1: none */

@@ -148,7 +148,7 @@ tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_poli
   const bool averages = tri_optimizer_that_averages(&t->config->optimizer.settings) != NULL;
   int64_t stops = 0;
   record.code = TRI_RECORD_SAMPLE;
-  if (!averages) policy = TRI_POLICY_TRAINED; /* the same weights, which need not be moved again */
+  if (!averages) policy = TRI_POLICY_TRAINED; /* both policies have the same weights, which need not be moved again */
   TRI_TRY(publish(t, r, policy));
   const uint64_t ticket = tri_recorder_begin(&record);
   *stopped = false;

@@ -88,7 +88,7 @@ static void find_time(tri_training *t, int64_t ranks, tri_run_facts *f) {
   const double left = (double)(config->optimizer.steps - f->done_steps), step_s = step_s_of_output(config);
   char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
   f->seconds = NAN;
-  if (config->optimizer.steps == 0) return; /* it has epochs, and the data were not opened */
+  if (config->optimizer.steps == 0) return; /* the run has epochs, and its data were not opened */
   if (isfinite(step_s) && step_s > 0) {
     f->seconds = left * step_s;
     f->seconds_from = TRI_TIME_OF_STEPS;

@@ -12,7 +12,7 @@
 typedef enum tri_time_source {
   TRI_TIME_UNKNOWN,
   TRI_TIME_OF_STEPS, /* the median of the steps that the run in the same output has made */
-  TRI_TIME_AT_PEAK,  /* a lower bound: its FLOPs at the best known peak of the device */
+  TRI_TIME_AT_PEAK,  /* a lower bound: the FLOPs of the run at the best known peak of the device */
 } tri_time_source;
 
 typedef struct tri_run_facts {
@@ -27,7 +27,7 @@ typedef struct tri_run_facts {
   double available;                 /* bytes of this machine, or of the rank's device; 0: unknown */
   char begins[TRI_PATH_BYTES + 64]; /* checkpoint or folder with which the run begins; "": it begins with initial
                                        weights */
-  char problem[512];                /* why the data were not opened; "": they were */
+  char problem[512];                /* why the data were not opened; "": no problem */
 } tri_run_facts;
 
 /* LOCAL. Finds the facts. Opens the data of the run unless they are open, and sets the steps of a run of epochs; data

@@ -44,7 +44,8 @@ typedef struct tri_training {
   double loss;                       /* loss of the last step; only on the first rank */
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
   double first_chosen, last_chosen;  /* TRI_CHOSEN_LOGP of the first step, and the mean of the last tenth; NaN: none */
-  char answers[200];                 /* text of the last step's metrics of preferences; "": it has none */
+  char answers[200];                 /* text of the last step's metrics of preferences; "": the run has no such
+                                        metrics */
   int64_t first_bad_step;            /* the first of the bad steps in a row (progress.bad_in_row) */
   int64_t first_steps;    /* number of steps over which first_losses is the mean: a tenth of all steps, or 1 */
   double validation_loss; /* loss of the last evaluation; NaN before the first */
@@ -201,7 +202,7 @@ tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samp
  * (tri_train_task_of); docs/architecture.md has the steps to add one. */
 struct tri_train_task {
   const char *name;
-  const tri_run_data_kind *data; /* opens its samples */
+  const tri_run_data_kind *data; /* opens the samples of the task */
   const char *held_out_key;      /* key of a run file that names the held-out samples */
   bool suggests_eval;            /* whether `trireme eval RUN DATA` is suggested at the end of a run */
   /* LOCAL, on the first rank, before the data are opened. Makes the files that `data` opens. NULL: nothing to do. */
