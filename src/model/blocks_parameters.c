@@ -88,7 +88,7 @@ static int32_t rows_before(const tri_model *model, bool experts, int end) {
 }
 
 /* Returns the number of a layer's first parameter; if `layer` is num_layers, the number of the first parameter after
- * the layers. The layers without experts follow the embeddings, and the layers with experts follow them. */
+ * the layers. Layers without experts come directly after the embeddings, and layers with experts come last. */
 static int32_t first_of(const tri_model *model, int64_t layer) {
   const int64_t dense = tri_model_has_experts(model, layer - 1) ? model->dense_layers : layer;
   const int64_t before = tri_blocks_of(model)->positions == NULL ? 1 : 2;

@@ -94,7 +94,7 @@ typedef struct tri_hf_keys {
 extern const tri_hf_key tri_hf_keys_llama_sizes[], tri_hf_keys_ffn_size[];
 extern const tri_hf_key tri_hf_keys_heads[], tri_hf_keys_hidden_act[], tri_hf_keys_rms_norm_eps[], tri_hf_keys_others[];
 #define TRI_HF_KEYS_LLAMA_REST tri_hf_keys_heads, tri_hf_keys_hidden_act, tri_hf_keys_rms_norm_eps, tri_hf_keys_others
-/* `attention_bias`. */
+/* The key `attention_bias`. */
 extern const tri_hf_key tri_hf_keys_attention_bias[];
 
 #endif

@@ -72,7 +72,8 @@ typedef struct tri_model {
   double embedding_scale, residual_scale, logit_divisor;
   /* Experts; num_experts 0: every layer is dense. */
   int64_t num_experts, experts_per_token, expert_ffn_size;
-  int64_t shared_experts; /* experts that every token uses; computed as one of width shared_experts * expert_ffn_size */
+  int64_t shared_experts; /* experts that every token uses; they are computed as one expert of width shared_experts *
+                             expert_ffn_size */
   int64_t dense_layers; /* number of layers, from the first on, that have a dense feed-forward part of ffn_size in place
                            of experts */
   tri_router_scoring router_scoring;

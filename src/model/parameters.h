@@ -26,7 +26,7 @@ typedef enum tri_init {
   TRI_INIT_ZERO,
   TRI_INIT_ONE,
   TRI_INIT_NORMAL,
-  TRI_INIT_UNIFORM, /* around 0 */
+  TRI_INIT_UNIFORM, /* with mean 0 */
 } tri_init;
 
 typedef enum tri_part {

@@ -61,8 +61,8 @@ static double links_off(const fitting *f) {
   return sum;
 }
 
-/* Minimises off() over two numbers, each at most its element of most[2]. The search multiplies and divides the
- * numbers by a step, which becomes smaller when neither helps. */
+/* Minimises off() over two numbers, each at most its element of most[2]. The search multiplies and divides the numbers
+ * by a step, which becomes smaller when neither reduces off(). */
 static void search(const fitting *f, double (*off)(const fitting *), double *numbers[2], double most[2]) {
   double best = off(f);
   for (double step = 2; step > 1.0005;) {

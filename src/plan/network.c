@@ -168,9 +168,9 @@ static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   return cluster->efficiency.start * sum;
 }
 
-/* Sets *seconds and returns true if the tables have the collective. They were measured on adjacent ranks, so other
- * groups are not looked up, unless the measurements used one node or an unknown number of nodes: there all ranks
- * count as adjacent. */
+/* Sets *seconds and returns true if the tables have the collective. The tables were measured on adjacent ranks, so
+ * other groups are not looked up, unless the measurements used one node or an unknown number of nodes: within these all
+ * ranks count as adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;

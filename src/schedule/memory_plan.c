@@ -43,7 +43,7 @@ typedef struct planning {
   owner *owners;
   int64_t num_intervals, capacity;
   int32_t *buffer_of;         /* gradient buffer of each slot [slot]; -1: none */
-  tri_interval *buffer_lives; /* [buffer] */
+  tri_interval *buffer_lives; /* [buffer]: life of each gradient buffer */
   bool *buffer_in_frame;      /* [buffer]: whether the buffer is in the frame */
 } planning;
 

@@ -54,7 +54,7 @@ enum { TRI_WORKSPACE_AGAIN = TRI_NUM_PASSES - 1, TRI_NUM_WORKSPACES = 2 * TRI_NU
 typedef struct tri_chunk_plan {
   int64_t num_slots, num_calls, num_constants;
   tri_place *slots;     /* [TRI_NUM_PASSES * num_slots]: place of a slot in each pass; a recomputed slot has several */
-  tri_place *gradients; /* [num_slots] */
+  tri_place *gradients; /* [num_slots]: place of each slot's gradient */
   size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: offsets in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: offsets in the arena; 0: no buffer */
   size_t *constants;    /* [num_constants]: offsets in the arena */
@@ -67,7 +67,7 @@ typedef struct tri_chunk_plan {
 } tri_chunk_plan;
 
 typedef struct tri_memory_plan {
-  tri_chunk_plan *chunks; /* [num_chunks] */
+  tri_chunk_plan *chunks; /* [num_chunks]: plan of each chunk */
   int64_t num_chunks;
 
   tri_weights_plan weights; /* the allocation of the parameters */

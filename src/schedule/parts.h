@@ -11,8 +11,8 @@
 #include "schedule/updates.h"
 
 typedef struct tri_parts_request {
-  const tri_model *model;   /* complete */
-  const tri_layout *layout; /* resolved */
+  const tri_model *model;   /* complete model */
+  const tri_layout *layout; /* resolved layout */
   int64_t micro_batches;    /* micro-batches of one rank in a step (tri_layout_micro_batches) */
   int64_t sequence;         /* tokens of a sequence */
   tri_dtype precision;

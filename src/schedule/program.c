@@ -195,7 +195,7 @@ typedef struct segments {
   int64_t count;
   int64_t held[TRI_BUCKET_BUFFERS]; /* bucket whose parameters are in each gather buffer, or are being gathered into it;
                                        -1: none */
-  bool awaited[TRI_BUCKET_BUFFERS]; /* whether this gather has completed */
+  bool awaited[TRI_BUCKET_BUFFERS]; /* whether the gather into each gather buffer has been awaited */
 } segments;
 
 static bool has_parameters(const tri_op_call *call) {

@@ -58,7 +58,7 @@ typedef struct tri_program {
 
 /* The rank for which to create a program. */
 typedef struct tri_program_request {
-  const tri_layout *layout; /* resolved */
+  const tri_layout *layout; /* resolved layout */
   int64_t stage;            /* from 0 to layout->pipeline - 1 */
   int64_t micro_batches;
   const tri_op_list *const *lists; /* lists of the chunks [virtual_stages]; NULL: instructions have no calls, in
