@@ -46,8 +46,8 @@ typedef enum tri_windows { TRI_WINDOWS_ANY, TRI_WINDOWS_ALL } tri_windows;
 typedef struct tri_block_names {
   const char *norm1, *norm2; /* before attention, and before the feed-forward part */
   const char *post1, *post2; /* norms at the end of each branch */
-  const char *both1, *both2; /* names of norm1 and norm2 if model.residual is TRI_RESIDUAL_PARALLEL; NULL: norm1 and
-                                norm2 have the names */
+  const char *both1, *both2; /* names of both norms if model.residual is TRI_RESIDUAL_PARALLEL; NULL: the same names as
+                                norm1 and norm2 */
   const char *q, *k, *v, *qkv, *out;
   const char *q_norm, *k_norm;
   const char *gate, *up, *gate_up, *down; /* neither gate nor gate_up: the feed-forward part is not gated */

@@ -286,7 +286,8 @@ static void add_tied(const tri_adapter *adapter, tri_parameter *entry, tri_param
   }
 }
 
-/* Inserts factors after their matrices, so that a layer's parameters are adjacent. */
+/* Inserts factors, their initial values for PiSSA, and magnitudes after their matrices, so that the parameters of a
+ * layer are adjacent. */
 static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table *table) {
   const int64_t before = table->num_entries;
   tri_parameter *entries = NULL;

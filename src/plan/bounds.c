@@ -144,7 +144,8 @@ static layer_count layers_of_chunk(const tri_bounds *bounds, const tri_layout *l
   return count_layers(bounds, layout, range.first, range.end);
 }
 
-/* Returns whether two layouts of the same model have equal values of all keys that divide the layers among chunks. */
+/* Returns whether two layouts of the same model have equal layer counts: equal values of recompute_every, and of all
+ * keys that divide the layers among chunks. */
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
          a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers &&

@@ -126,9 +126,9 @@ static double edge_s(const tri_measured *m, tri_work work, bool largest, double 
   return found == NULL ? 0 : found->seconds;
 }
 
-/* Sets the memory bandwidth from the longest measured sum of two vectors, with two reads and a write for each
- * element. Sets the rate of vector arithmetic from GELU on the shortest measured vector, which fits into caches,
- * with 16 operations for each element. */
+/* Sets the memory bandwidth from the longest measured sum of two vectors, with two reads and a write for each element.
+ * Sets the rate of vector arithmetic from GELU on the shortest measured vector, which fits into caches, with 16
+ * operations for each element. A rate whose work was not measured is set to 1e9. */
 static void set_rates(const tri_calibration *from, tri_cluster *c) {
   double elements, bytes = (double)tri_dtype_bytes(from->precision);
   double seconds = edge_s(from->measured, TRI_WORK_ADD, true, &elements);

@@ -65,7 +65,8 @@ tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, 
 
 /* ---- collectives of several stages ------------------------------------------------------------------------------- */
 
-/* Executes a collective of several stages. It begins when the last of them has reached it. */
+/* Executes a collective of several stages. It begins when the last of them has reached it; until then, blocks the
+ * process. */
 static tri_status meet(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, int meeting,
                        double seconds) {
   if ((w->arrived & 1 << meeting) == 0) {

@@ -110,9 +110,9 @@ static bool trains_alike(const tri_price_cache *cache, const tri_model *model, c
   return true;
 }
 
-/* Chooses the model to price. If the layers of the request's model train differently, it is the frozen model with
- * gradients passing through its layers. Such layers cost less than trained ones, since they have no weight gradients
- * and no update. */
+/* Sets `frozen`, and chooses the model to price. If the layers of the request's model train differently, it is the
+ * frozen model with gradients passing through its layers. Such layers cost less than trained ones, since they have no
+ * weight gradients and no update. */
 static tri_status choose_model(tri_price_cache *cache, const tri_model *model) {
   tri_parameter_table *table = NULL;
   cache->frozen = *model;

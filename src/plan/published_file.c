@@ -170,7 +170,7 @@ static tri_status row_model(tri_yaml_tree *tree, const tri_yaml *root, tri_publi
   return tri_model_finish(mapping, &row->model);
 }
 
-/* Computes published_s and published_bytes of a row. */
+/* Checks the published numbers of a row, and computes published_s and published_bytes. */
 static tri_status row_figures(const tri_published_set *set, tri_published_row *row) {
   int times =
       (row->step_s > 0) + (row->step_ms > 0) + (row->tflops > 0) + (row->model_tflops > 0) + (row->tokens_s > 0);

@@ -175,9 +175,9 @@ static tri_status enumerate(search *s) {
 
 /* ---- simulation -------------------------------------------------------------------------------------------------- */
 
-/* Predicts the memory of a candidate, and its time if the memory fits into `room` bytes. The prediction of memory
- * ends at the first stage that does not fit. A later call does not continue it, because no later call has a larger
- * `room`. */
+/* Predicts the memory of a candidate, and, if the memory fits into `room` bytes, computes its context_row_pairs and
+ * predicts its time. The prediction of memory ends at the first stage that does not fit. A later call does not continue
+ * it, because no later call has a larger `room`. */
 static tri_status search_simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
   if (c->prediction == NULL) {

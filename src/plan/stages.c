@@ -119,7 +119,7 @@ static void slow_down(double slowest, tri_call_price *price) {
   for (size_t i = 0; i < sizeof each / sizeof *each; i++) each[i]->compute_s *= slowest;
 }
 
-/* Computes the prefix sums of the prices of the calls of a list. */
+/* Computes the prefix sums of the prices of the calls of a list, and the sum of `uneven`. */
 static tri_status price_chunk(const tri_simulation_request *request, const tri_parts *parts, const tri_op_list *list,
                               tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;

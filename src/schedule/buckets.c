@@ -87,7 +87,7 @@ static int64_t filled_with(const tri_model_share *share, const tri_parameter *en
   return (entry->joined ? filled : tri_round_up(filled, TRI_BLOCK_ELEMENTS)) + filling(&there, element_bytes);
 }
 
-/* Sets the entries of each bucket, and the domain over which they are replicated. */
+/* Creates the buckets: sets their entries and layers, and the domains over which gradients are summed. */
 static tri_status collect(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
                           int64_t element_bytes, tri_buckets *out) {
   int64_t enough = layout->bucket_bytes / element_bytes, filled = 0;
@@ -148,7 +148,8 @@ static void cut_range(int64_t first, int64_t end, int64_t ranks, int64_t unit, i
   for (int64_t r = 0; r <= ranks; r++) begins[r] = tri_part_begin(blocks, ranks, r) * TRI_BLOCK_ELEMENTS / unit;
 }
 
-/* Cuts the frozen parameters of a bucket. */
+/* Cuts the frozen ranges of a bucket into one part for each replica, and sets the range that this rank keeps: its part
+ * if `sharded`, else the whole range. */
 static tri_status cut_frozen(tri_bucket *bucket, bool sharded) {
   for (int s = 0; s < TRI_NUM_STORED; s++) {
     tri_frozen_range *range = &bucket->frozen[s];

@@ -299,7 +299,8 @@ static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
                   tri_layout_other_micro_batch(layout, global_batch, other, sizeof other));
 }
 
-/* Sets context_inner if it is auto, and checks that it divides the number of context ranks. */
+/* Sets context_inner if it is auto, and checks that it divides the number of context ranks, or, with context_exchange
+ * heads, that it is equal to this number. */
 static tri_status resolve_inner(tri_layout *layout) {
   int64_t context = layout->context, below = 0, above = 0;
   bool all = false;

@@ -513,7 +513,8 @@ static tri_status append_reductions(building *b) {
   return TRI_OK;
 }
 
-/* Appends the gathers of updated parameters, except those of buckets that are gathered before each use. */
+/* Appends the gathers of updated parameters, and the waits for them, except for buckets that are gathered before each
+ * use. Appends nothing without ZeRO. */
 static tri_status append_gathers(building *b) {
   const tri_buckets *buckets = b->request->buckets;
   if (b->request->layout->zero == 0) return TRI_OK;
@@ -596,7 +597,7 @@ done:
 /* Returns the number of stage buffers of each kind. Two are enough without virtual stages: one is filled while the
  * other is used. The interleaved schedule needs more, because a group travels around the whole ring before its first
  * message is consumed. An evaluation sends one micro-batch after the other, through the same stage buffers as
- * training steps. */
+ * training steps. `period`: tri_schedule_period. */
 static int64_t stage_buffers_for(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;

@@ -135,7 +135,7 @@ static void print_program(const tri_parts *parts, FILE *to) {
   }
 }
 
-/* Prints the device and its memory, if the machine has several devices (tri_device_info.place). */
+/* Prints the device and its memory, if the device is a GPU (only GPUs have a tri_device_info.place). */
 static void print_device(const tri_device *device, FILE *to) {
   char name[128], has[32], taken[160];
   if (device->info.place[0] == '\0') return;

@@ -1,4 +1,4 @@
-/* Metrics of reinforcement learning, under TRL's names (GRPOTrainer 1.16) where it has them. */
+/* Metrics of reinforcement learning, with TRL's names (GRPOTrainer 1.16) for those that TRL also has. */
 #include "train/reinforcement.h"
 
 #include "base/count.h"

@@ -66,7 +66,8 @@ static tri_status create_generator(tri_training *t, tri_rollout_ranks *r) {
   return tri_dispatcher_create(&r->replicas, r->runner, r->generator, &r->dispatcher);
 }
 
-/* COLLECTIVE over the replica. Loads the frozen base of an adapter, because `publish` only moves the factors. */
+/* COLLECTIVE over the replica. Loads the frozen base of an adapter, because `publish` only moves the factors. Does
+ * nothing without an adapter, or if runners read the weights in place. */
 static tri_status load_base(tri_training *t, tri_rollout_ranks *r) {
   const tri_checkpoint_use use = {0};
   tri_model model;

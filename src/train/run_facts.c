@@ -30,7 +30,8 @@ static double tokens_of(const tri_run_data *data, int64_t num_train) {
   return tokens;
 }
 
-/* Opens the data. A run prepares a file of preferences only when it begins. */
+/* Opens the data unless they are open, or sets f->problem if they cannot be opened. A file of preferences is not
+ * opened, because a run prepares it only when it begins. */
 static void open_data(tri_training *t, tri_run_facts *f) {
   tri_run_config *config = t->config;
   tri_status status = TRI_OK;

@@ -143,7 +143,7 @@ tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 /* The end of a run (run_end.c). All of these are LOCAL; removing and writing the summary is for the first rank. */
 
 /* Returns the status of a run whose loop has ended: TRI_INTERRUPTED after a signal, TRI_DIVERGED after bad steps,
- * t->stop_status if the run stops by itself. Only the first rank has the message. */
+ * t->stop_status if the run stops by itself, else TRI_OK. Only the first rank has the message. */
 tri_status tri_training_end(tri_training *t);
 /* Removes the summary, which describes an ended run, before the run continues. */
 tri_status tri_training_remove_summary(const tri_training *t);
