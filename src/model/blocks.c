@@ -15,7 +15,7 @@ static tri_weight_order order_of(const tri_model *model) {
   return tri_blocks_of(model)->in_out ? TRI_WEIGHT_IN_OUT : TRI_WEIGHT_OUT_IN;
 }
 
-/* Returns the number of a dropout: 0 after the embedding, then two for each layer. */
+/* Returns the number of dropout site `which` (0, 1) of a layer. Site 0 of the model is after the embedding. */
 static int64_t dropout_site(int64_t layer, int64_t which) { return 1 + 2 * layer + which; }
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */

@@ -46,8 +46,8 @@ typedef enum tri_windows { TRI_WINDOWS_ANY, TRI_WINDOWS_ALL } tri_windows;
 typedef struct tri_block_names {
   const char *norm1, *norm2; /* before attention, and before the feed-forward part */
   const char *post1, *post2; /* norms at the end of each branch */
-  const char *both1,
-      *both2; /* names of norm1 and norm2 if model.residual is TRI_RESIDUAL_PARALLEL; NULL: the names above */
+  const char *both1, *both2; /* names of both norms if model.residual is TRI_RESIDUAL_PARALLEL; NULL: the same names as
+                                norm1 and norm2 */
   const char *q, *k, *v, *qkv, *out;
   const char *q_norm, *k_norm;
   const char *gate, *up, *gate_up, *down; /* neither gate nor gate_up: the feed-forward part is not gated */
@@ -58,6 +58,7 @@ typedef struct tri_block_names {
   const char *expert_gate_up[2], *expert_down;
 } tri_block_names;
 
+/* The comment of a bool member describes a family for which the member is true. */
 typedef struct tri_blocks {
   const char *embedding, *positions, *norm, *head; /* modules; `positions`: learned positions, NULL: rotary embedding */
   const char *layer;                               /* prefix of a layer's modules; %ld: its number */
@@ -95,8 +96,8 @@ typedef struct tri_blocks {
 
 /* Input and parameters of the output projection. */
 typedef struct tri_blocks_head {
-  int32_t hidden; /* slot of its input */
-  int32_t weight; /* number of its weight among the parameters */
+  int32_t hidden; /* slot of the input of the output projection */
+  int32_t weight; /* number of the projection's weight among the parameters */
   tri_logits logits;
 } tri_blocks_head;
 
@@ -111,7 +112,7 @@ tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *ta
 tri_status tri_blocks_begin(const tri_model *model, int64_t positions, tri_op_list *list, int32_t *x);
 /* Appends the calls that compute one layer from slot *x, and sets *x to the slot of its output. */
 tri_status tri_blocks_append(const tri_model *model, int64_t positions, int64_t layer, tri_op_list *list, int32_t *x);
-/* Appends the calls that compute the input of the output projection from slot x. */
+/* Appends the calls that compute the input of the output projection from slot x, and sets *out. */
 tri_status tri_blocks_end(const tri_model *model, tri_op_list *list, int32_t x, tri_blocks_head *out);
 
 #endif

@@ -83,7 +83,7 @@ static tri_status check_heads(const tri_model *m) {
   return TRI_OK;
 }
 
-/* Refuses windows that the family's config.json cannot express. */
+/* Refuses windows that the family's config.json cannot express, and `local_rope_theta` without a window. */
 static tri_status check_windows(const tri_model *m) {
   if (m->window == 0) {
     if (m->local_rope_theta == 0) return TRI_OK;

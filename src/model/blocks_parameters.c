@@ -43,7 +43,7 @@ static bool has_output_bias(const tri_model *model) {
   return true;
 }
 
-/* Returns whether a layer has a row. `experts`: the layer has experts. */
+/* Returns whether a layer has a row. `experts`: whether the layer has experts. */
 static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
   const tri_blocks *blocks = tri_blocks_of(model);
   switch (row) {
@@ -88,7 +88,7 @@ static int32_t rows_before(const tri_model *model, bool experts, int end) {
 }
 
 /* Returns the number of a layer's first parameter; if `layer` is num_layers, the number of the first parameter after
- * the layers. The layers without experts follow the embeddings, and the layers with experts follow them. */
+ * the layers. Layers without experts come directly after the embeddings, and layers with experts come last. */
 static int32_t first_of(const tri_model *model, int64_t layer) {
   const int64_t dense = tri_model_has_experts(model, layer - 1) ? model->dense_layers : layer;
   const int64_t before = tri_blocks_of(model)->positions == NULL ? 1 : 2;
@@ -154,7 +154,8 @@ static tri_parameter ffn_out(int64_t ffn, int64_t width, double std) {
   return tri_parameter_matrix(TRI_PART_MLP, width, ffn, tri_split_elements(1, ffn), std);
 }
 
-/* Returns q, k or v (0, 1, 2) as rows of the tensor that has all of them. */
+/* Returns q, k or v (0, 1, 2) as rows of the tensor that has all of them; `parameter` itself if each is a tensor of its
+ * own. */
 static tri_parameter within_qkv(const tri_model *model, int which, tri_parameter parameter) {
   static const char *const parts[] = {"q", "k", "v"};
   const tri_blocks *blocks = tri_blocks_of(model);
@@ -256,7 +257,7 @@ static void fill_norms(const tri_model *model, named_parameter rows[TRI_NUM_BLOC
   rows[TRI_ROW_POST2_WEIGHT] = (named_parameter){names->post2, "weight", NULL, weight};
 }
 
-/* Returns gate or up (0, 1) as rows of the tensor that has both. */
+/* Returns gate or up (0, 1) as rows of the tensor that has both; `parameter` itself if each is a tensor of its own. */
 static tri_parameter within_gate_up(const tri_model *model, int which, tri_parameter parameter) {
   static const char *const parts[] = {"gate", "up"};
   const int64_t ffn = model->ffn_size;
@@ -361,8 +362,8 @@ static tri_status add_embeddings(const tri_model *model, tri_parameter_table *ta
                      tri_parameter_matrix(part, rows, width, tri_split_none(), model->init_std));
 }
 
-/* Adds the output projection. The bias comes before the weight: a tied weight is not in a bucket, and a bucket must be
- * contiguous. */
+/* Adds the output projection. The bias comes before the weight: a tied weight is never in a bucket with other
+ * parameters, and a bucket must be contiguous. */
 static tri_status add_head(const tri_model *model, tri_parameter_table *table) {
   const tri_blocks *blocks = tri_blocks_of(model);
   const int64_t vocabulary = model->vocab_size, last = model->num_layers;

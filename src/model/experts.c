@@ -16,7 +16,7 @@ int64_t tri_model_expert_layers(const tri_model *model, tri_layer_range layers) 
 }
 
 /* Returns the number of best scores by which a group is ranked: two as in DeepSeek-V3; one for scores that sum to 1, as
- * in V2, and for a quota per group. */
+ * in V2, for a quota per group, and for groups of one expert. */
 static int64_t best_of_group(const tri_model *model) {
   if (model->router_quota) return 1;
   switch (model->router_scoring) {

@@ -19,7 +19,7 @@ static const tri_hf_key keys[] = {
     FIELD("layer_norm_epsilon", POSITIVE, norm_eps),
     ONLY("alibi", "false", "ALiBi in place of rotary positions"),
     FIELD("bias", BOOL, attention_bias),
-    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* must equal the value that follows from the others */
+    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* must equal the value that follows from the other keys */
     READS("new_decoder_architecture"),
     READS("multi_query"),
     READS("parallel_attn"),

@@ -236,7 +236,8 @@ static layer_kinds kinds_of(const tri_model *model) {
 static double met_weights(const tri_model *model, const tri_parameter *entry) {
   const double all = (double)tri_parameter_global_count(entry);
   const bool looked_up =
-      entry->part == TRI_PART_EMBEDDING && !(entry->factor && entry->split.dim < 0); /* the factor B is multiplied */
+      entry->part == TRI_PART_EMBEDDING && !(entry->factor && entry->split.dim < 0); /* the factor B of an embedding is
+                                                                                        multiplied, not looked up */
   if (entry->num_dims < 2 || looked_up) return 0;
   return entry->placement.has_holders ? all * (double)model->experts_per_token / (double)model->num_experts : all;
 }

@@ -21,11 +21,12 @@ typedef enum tri_list_purpose {
 
 /* Description of a family. */
 typedef struct tri_family_table {
-  tri_blocks blocks;       /* its layers, and their names on disk */
-  bool asks_for_ffn_size;  /* ffn_size must be given; false: its default is 4 * hidden_size */
+  tri_blocks blocks;       /* layers of the family, and their names on disk */
+  bool asks_for_ffn_size;  /* whether ffn_size must be given; else its default is 4 * hidden_size */
   tri_model usual;         /* defaults of members for which 0 is a valid value (`tied`, ...), and of rotary_fraction */
   const char *const *keys; /* keys of tri_family_optional_keys that models of this family may set, up to NULL */
-  const tri_hf_keys *hf_keys; /* keys of config.json, one entry per model_type, up to an entry without a name */
+  const tri_hf_keys *hf_keys; /* keys of config.json, one entry per model_type, up to an entry whose model_type is
+                                 NULL */
   tri_status (*check)(const tri_model *model); /* Checks the numbers of a model further; the error message names the
                                                   key. NULL: no further checks */
 } tri_family_table;
@@ -59,7 +60,7 @@ const tri_family_table *tri_family_of(const tri_model *model);
 /* Facts about the parameters of a model that is partly trained. They are the same for all lists of one rank's shard. */
 typedef struct tri_list_parameters {
   tri_op_parameter *all; /* facts about each parameter [count]: the parameters of the family in the order of their
-                            numbers, then LoRA factors; NULL: all are trained */
+                            numbers, then LoRA factors; NULL: all parameters are trained */
   int64_t count;
   int64_t lowest; /* lowest layer with a trained parameter */
 } tri_list_parameters;
@@ -76,16 +77,17 @@ typedef struct tri_list_request {
   int64_t slots, logit_rows; /* generating: maximum number of sequences, and of rows with logits, of one execution */
   int64_t table_pages; /* generating: number of pages in the tables of all sequences; batch is then 1, and sequence the
                           maximum number of rows */
-  bool weights_shared; /* generating: another executor reads the weights, so they are not packed in place */
-  bool masked;         /* attention stays inside documents; a document may be as short as one token */
+  bool weights_shared; /* generating: whether another executor reads the weights, so that they are not packed in
+                          place */
+  bool masked;         /* whether attention stays inside documents; a document may be as short as one token */
   double masked_attention_fraction; /* share of the attention area that document masks leave; 0: unknown, counts as 1 */
   tri_dtype type;                   /* type of activations */
   tri_layer_range layers;           /* layers of this stage; {-1, num_layers + 1}: the whole model */
   tri_op_shard shard;               /* shard of the rank that executes the list */
   const tri_list_parameters *parameters; /* facts about this model and shard; NULL: computed for this list */
-  bool below_trains; /* gradients are always sent to the previous stage; false: only if a parameter below this stage is
-                        trained */
-  bool weights_gathered;          /* ZeRO 3: parameters are gathered for a pass and then freed */
+  bool below_trains;     /* whether gradients are always sent to the previous stage; else only if a parameter below this
+                            stage is trained */
+  bool weights_gathered; /* ZeRO 3: whether parameters are gathered for a pass and then freed */
   tri_recompute_choice recompute; /* activations that are recomputed; training only */
 } tri_list_request;
 

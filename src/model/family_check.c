@@ -46,7 +46,8 @@ static void list_families(const char *key, char out[FAMILIES_BYTES]) {
 
 /* ---- keys that a family lacks ------------------------------------------------------------------------------------ */
 
-/* Returns the optional key of a difference: "rope_scaling" for "rope_scaling.factor"; NULL if it is not optional. */
+/* Returns the optional key of a difference: "rope_scaling" for "rope_scaling.factor"; NULL if the key of the difference
+ * is not optional. */
 static const char *optional_key(const char *key) {
   for (const char *const *at = tri_family_optional_keys; *at != NULL; at++) {
     const size_t length = strlen(*at);

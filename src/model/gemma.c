@@ -3,7 +3,7 @@
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD
-/* Gemma's first files have "gelu", which means the same, because transformers always uses the tanh form. */
+/* The first files of Gemma have "gelu" for the tanh form: transformers always uses this form for Gemma. */
 static const tri_hf_key keys[] = {
     {.key = "hidden_act", .kind = TRI_HF_KEYS_FIXED, .value = "\"gelu_pytorch_tanh\"", .other_value = "\"gelu\""},
     {.key = NULL},

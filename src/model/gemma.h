@@ -9,7 +9,7 @@
   .norm1 = "input_layernorm", .post1 = "post_attention_layernorm", .norm2 = "pre_feedforward_layernorm",               \
   .post2 = "post_feedforward_layernorm"
 
-/* Values of keys that config.json does not have. */
+/* Defaults of keys that are missing in config.json. */
 #define TRI_GEMMA_ABSENT                                                                                               \
   .hidden_size = 2304, .ffn_size = 9216, .num_layers = 26, .num_heads = 8, .num_kv_heads = 4, .head_dim = 256,         \
   .norm_eps = 1e-6, .init_std = 0.02, .window = 4096, .tied = true

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Reads the window from files that are older than `layer_types`. */
+/* Reads the scale of scores, and in files that are older than `layer_types` also the layers with a window. */
 static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
   int64_t pattern = 6;
   TRI_TRY(tri_gemma_read(from, out));

@@ -10,7 +10,7 @@ static const tri_hf_key keys[] = {
     FIELD("num_hidden_layers", SIZE, num_layers), FIELD("num_attention_heads", SIZE, num_heads),
     FIELD("hidden_act", ACTIVATION, activation),  FIELD("layer_norm_eps", POSITIVE, norm_eps),
     FIELD("hidden_dropout", NUMBER, dropout),     FIELD("attention_bias", BOOL, attention_bias),
-    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* must equal the value that follows from the others */
+    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* must equal the value that follows from the other keys */
     TRI_HF_KEYS_READS("use_parallel_residual"),   {.key = NULL},
 };
 

@@ -35,8 +35,8 @@ typedef struct tri_hf_key {
   const char *what; /* FIXED: the unsupported feature of other values, for the error message */
 } tri_hf_key;
 
-/* Sliding windows of a model_type. If `layer_types` is read, it decides; else full_layers, if it is read; else
- * `usual`. */
+/* Sliding windows of a model_type. If `layer_types` is read, it decides; else full_layers, if it is read; else `usual`.
+ * The comment of a bool member describes a model_type for which the member is true. */
 typedef struct tri_hf_keys_window {
   bool known;          /* models of this type have sliding windows */
   bool switched;       /* the window is used only if `use_sliding_window` is true                              */
@@ -44,7 +44,7 @@ typedef struct tri_hf_keys_window {
   bool layers_first;   /* windows in `layer_types` are used even if `use_sliding_window` is false              */
   bool reads_layers;   /* `layer_types` is read, as with by_layer, but not written                             */
   int64_t full_layers; /* 0: `max_window_layers` is not read. Above 0: the first `max_window_layers` layers have no
-                          window; this is its value if the key is missing */
+                          window; full_layers is the value of a missing key */
   const char *usual;   /* default of tri_model.window_layers; NULL: all                                        */
 } tri_hf_keys_window;
 
@@ -63,8 +63,8 @@ enum { TRI_HF_KEYS_TABLES = 8 };
 /* The keys of one `model_type`. A family may have several model types, with other keys for the same models. */
 typedef struct tri_hf_keys {
   const char *model_type, *architecture;
-  bool (*is)(const tri_model *model); /* Returns whether a model is written with this model_type. NULL: it is, unless an
-                                         earlier entry matches */
+  bool (*is)(const tri_model *model); /* Returns whether a model is written with this model_type. NULL: every model is,
+                                         unless an earlier entry matches */
   tri_status (*check)(
       const tri_model *model); /* Fails if these keys cannot describe the model. NULL: they can describe all models */
   tri_model absent;            /* values of keys that config.json does not have, as in transformers */
@@ -94,7 +94,7 @@ typedef struct tri_hf_keys {
 extern const tri_hf_key tri_hf_keys_llama_sizes[], tri_hf_keys_ffn_size[];
 extern const tri_hf_key tri_hf_keys_heads[], tri_hf_keys_hidden_act[], tri_hf_keys_rms_norm_eps[], tri_hf_keys_others[];
 #define TRI_HF_KEYS_LLAMA_REST tri_hf_keys_heads, tri_hf_keys_hidden_act, tri_hf_keys_rms_norm_eps, tri_hf_keys_others
-/* `attention_bias`. */
+/* The key `attention_bias`. */
 extern const tri_hf_key tri_hf_keys_attention_bias[];
 
 #endif

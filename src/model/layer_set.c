@@ -22,19 +22,19 @@ static bool read_number(const char **at, int64_t *out) {
   return true;
 }
 
-/* Reads `5 of 6`. */
+/* Reads a text such as `5 of 6`. Returns false if the text has another form. */
 static bool read_pattern(const char *at, int64_t *some, int64_t *each) {
   if (!read_number(&at, some) || strncmp(at, "of", 2) != 0) return false;
   at += 2;
   return read_number(&at, each) && *at == '\0' && *each > 0;
 }
 
-/* Layers from `first` to before `end`. */
+/* Layers first .. end - 1. */
 typedef struct layer_run {
   int64_t first, end;
 } layer_run;
 
-/* Reads `4`, `4-7` or `28-`, with the comma after it. */
+/* Reads `4`, `4-7` or `28-`, with the comma after it. Returns false if the text begins with none of these. */
 static bool read_run(const char **at, int64_t num_layers, layer_run *out) {
   if (!read_number(at, &out->first)) return false;
   out->end = out->first + 1;

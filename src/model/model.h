@@ -51,26 +51,29 @@ typedef enum tri_residual {
 typedef struct tri_model {
   char name[64]; /* name of the preset or of the model file, or "inline" */
   tri_family family;
-  char model_type[32]; /* model_type of its config.json; "": found from the model's numbers (tri_hf_keys.is) */
+  char model_type[32]; /* model_type in config.json; "": found from the model's numbers (tri_hf_keys.is) */
   int64_t num_layers, hidden_size, num_heads;
   int64_t num_kv_heads; /* number of heads of keys and values; equal to num_heads without grouped-query attention */
   int64_t head_dim;     /* hidden_size / num_heads unless given                      */
   int64_t ffn_size; /* 4 * hidden_size unless given; some families require it (tri_family_table.asks_for_ffn_size) */
   int64_t vocab_size, max_sequence;
-  bool tied;                 /* the output projection has the values of the token embedding */
-  bool attention_bias;       /* biases on q, k and v, and in some families on attention's output (tri_biases) */
-  bool output_bias;          /* bias on attention's output (llama) */
-  bool mlp_bias;             /* biases on all GEMMs of feed-forward parts, in families with this choice */
+  bool tied;                 /* whether the output projection has the values of the token embedding */
+  bool attention_bias;       /* whether q, k and v have biases, and in some families attention's output, too
+                                (tri_biases) */
+  bool output_bias;          /* whether attention's output has a bias (llama) */
+  bool mlp_bias;             /* whether all GEMMs of feed-forward parts have biases, in families with this choice */
   tri_activation activation; /* activation of the feed-forward part, or of its gates */
   tri_residual residual;
   double dropout; /* dropout probability of both residual branches, and in some families of the embedding */
-  /* Factors and caps. tri_model_complete replaces 0 in the last three by their defaults. */
+  /* Factors and caps. tri_model_complete replaces 0 in embedding_scale, residual_scale and logit_divisor by their
+   * defaults. */
   double attention_scale;                    /* factor of the scores q k; 0: 1 / sqrt(head_dim) */
   double attention_soft_cap, logit_soft_cap; /* cap c: x becomes c tanh(x / c); 0: no cap */
   double embedding_scale, residual_scale, logit_divisor;
   /* Experts; num_experts 0: every layer is dense. */
   int64_t num_experts, experts_per_token, expert_ffn_size;
-  int64_t shared_experts; /* experts that every token uses; computed as one of width shared_experts * expert_ffn_size */
+  int64_t shared_experts; /* experts that every token uses; they are computed as one expert of width shared_experts *
+                             expert_ffn_size */
   int64_t dense_layers; /* number of layers, from the first on, that have a dense feed-forward part of ffn_size in place
                            of experts */
   tri_router_scoring router_scoring;
@@ -81,7 +84,7 @@ typedef struct tri_model {
   double balance_rate, z_loss;
   double norm_eps;
   double init_std;
-  double rope_theta, local_rope_theta;   /* rotary base; base of layers with a window, 0: the same */
+  double rope_theta, local_rope_theta;   /* rotary base; base of layers with a window, 0: rope_theta */
   double rotary_fraction;                /* share of each head's components, from the first on, that rotate */
   char rope_layers[TRI_LAYER_SET_BYTES]; /* the layers with rotary embeddings (layer_set.h) */
   tri_rope_scaling rope_scaling;

@@ -27,7 +27,8 @@ static tri_status unknown_preset(const tri_yaml *reference) {
                        all);
 }
 
-/* Converts "configs/my-model.yaml" to "my-model", truncated if too long. */
+/* Converts "configs/my-model.yaml" to "my-model", truncated if too long; to "model" if the name is empty or not
+ * printable. */
 static void name_of_file(const char *path, char out[TRI_PRESET_NAME_BYTES]) {
   const char *slash = strrchr(path, '/');
   snprintf(out, TRI_PRESET_NAME_BYTES, "%.*s", TRI_PRESET_NAME_BYTES - 1, slash == NULL ? path : slash + 1);

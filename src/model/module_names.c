@@ -14,7 +14,8 @@ enum { RENAMED = sizeof renamed / sizeof renamed[0] };
 
 static bool is_letter(char c) { return isalnum((unsigned char)c) != 0 || c == '_'; }
 
-/* Returns the row whose name is the next part of a text; -1: none. `before`: the character before the text. */
+/* Returns the index of the row of `renamed` whose name in files begins at `text`; -1: none. `before`: the character
+ * before `text`. */
 static int row_at(const char *text, char before) {
   for (int r = 0; r < RENAMED && !is_letter(before); r++) {
     const size_t length = strlen(renamed[r].in_file);

@@ -275,7 +275,8 @@ int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
   return (int64_t)tri_bytes_in_lines(tri_nf4_layout_of_cut(&cut).bytes);
 }
 
-/* Sets the offset of an entry in 4 bits to *end, a number of bytes in the array of such entries, and advances *end. */
+/* Rounds *end, a number of bytes in the array of entries in 4 bits, up to a multiple of TRI_BLOCK_ELEMENTS, sets the
+ * offset of such an entry to *end, and advances *end. */
 static void place_bytes(tri_parameter *entry, int64_t *end) {
   *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = *end;
@@ -283,7 +284,8 @@ static void place_bytes(tri_parameter *entry, int64_t *end) {
       (int64_t)tri_bytes_times((size_t)tri_parameter_num_matrices(entry), (size_t)tri_parameter_matrix_bytes(entry));
 }
 
-/* Sets the offset of an entry in its array to *end, and advances *end. */
+/* Sets the offset of an entry in its array, and in the array of gradients, to *end, and advances *end. If the entry is
+ * not joined, first rounds *end up to a block. */
 static void place(tri_parameter *entry, int64_t *end) {
   if (!entry->joined) *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
   entry->offset = entry->gradient_offset = *end;

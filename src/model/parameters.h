@@ -26,7 +26,7 @@ typedef enum tri_init {
   TRI_INIT_ZERO,
   TRI_INIT_ONE,
   TRI_INIT_NORMAL,
-  TRI_INIT_UNIFORM, /* around 0 */
+  TRI_INIT_UNIFORM, /* with mean 0 */
 } tri_init;
 
 typedef enum tri_part {
@@ -62,7 +62,7 @@ enum { TRI_NUM_GROUPS = TRI_GROUP_VECTORS + 1, TRI_ALL_GROUPS = (1 << TRI_NUM_GR
  * layer holds it. */
 typedef struct tri_parameter_placement {
   tri_domain parts, replicas;
-  bool has_holders; /* the parameter is a stack, and `holders` is set */
+  bool has_holders; /* whether the parameter is a stack, and `holders` is set */
   tri_domain holders;
 } tri_parameter_placement;
 
@@ -121,7 +121,7 @@ typedef struct tri_stacked {
 typedef struct tri_parameter {
   char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's name; for a stack with `*` for the member's number */
   int num_dims;
-  int64_t shape[2]; /* global shape; for a stack that of one matrix */
+  int64_t shape[2]; /* global shape; for a stack the shape of one matrix */
   /* A stack has `stack` members (experts) of `kinds` matrices each, member after member. Each matrix is dense, and
    * split over the ranks of its parts. `stack` and `kinds` of other parameters are 1; less than 1 counts as 1. `names`
    * are the names of a member's matrices, with %ld for the layer, then %ld for the member; the family owns them. */
@@ -135,16 +135,17 @@ typedef struct tri_parameter {
   tri_part part;
   tri_parameter_rule rule;
   tri_init init;
-  double std;    /* standard deviation of the initial values, for TRI_INIT_NORMAL and TRI_INIT_UNIFORM */
-  bool in_out;   /* the matrix is stored as [in, out], as GPT-2's are; else [out, in] */
-  bool by_heads; /* the parameter is not split, but a rank computes its gradient from a shard of the other operand (its
-                    own heads, or its shard of the other factor), so gradients are partial (TRI_HOLDING_PARTIAL) */
-  bool joined;   /* directly follows the parameter before it in memory; one GEMM uses both */
-  bool frozen;   /* not trained (trainable.h): it has neither gradient nor states */
-  bool factor;   /* a LoRA factor, or DoRA's magnitudes */
-  bool first;    /* the parameter is the frozen initial value of a factor; `factor` is set, too */
-  bool even;     /* all ranks of `parts` have the same number of units */
-  int32_t tied_to;    /* index of the parameter whose values this one uses; -1: not tied */
+  double std;         /* standard deviation of the initial values, for TRI_INIT_NORMAL and TRI_INIT_UNIFORM */
+  bool in_out;        /* whether the matrix is stored as [in, out], as GPT-2's are; else as [out, in] */
+  bool by_heads;      /* true if the parameter is not split, but a rank computes its gradient from a shard of the other
+                         operand (its own heads, or its shard of the other factor), so that gradients are partial
+                         (TRI_HOLDING_PARTIAL) */
+  bool joined;        /* whether the parameter directly follows the previous one in memory; one GEMM uses both */
+  bool frozen;        /* true if the parameter is not trained (trainable.h) and has neither gradient nor states */
+  bool factor;        /* whether the parameter is a LoRA factor, or DoRA's magnitudes */
+  bool first;         /* whether the parameter is the frozen initial value of a factor; `factor` is then set, too */
+  bool even;          /* whether all ranks of `parts` have the same number of units */
+  int32_t tied_to;    /* index of the parameter whose values this parameter uses; -1: not tied */
   tri_stored stored;  /* type in memory; trained parameters are wide */
   double scale;       /* LoRA factor: scale of the product of its pair */
   int32_t factors[2]; /* matrix: indices of its factors A and B; -1: none */
@@ -156,13 +157,13 @@ typedef struct tri_parameter {
   int64_t local[2];                  /* local shape */
   int64_t first_unit, num_units;     /* units of every segment of split.dim */
   int64_t first_member, num_members; /* members of a stack */
-  int64_t count;                     /* elements; 0 if another stage holds it */
+  int64_t count;                     /* elements; 0 if another stage holds the parameter */
   int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type
                                         (first byte in 4 bits) */
   int64_t gradient_offset; /* first element in the array of gradients; differs from `offset` only for an alias */
-  bool alias;              /* this rank also holds tied_to, whose values and moments it uses */
-  bool counted; /* norms and saves count this rank's copy; of equal copies on several ranks of placement.parts or
-                   stages, only one is counted */
+  bool alias;              /* whether this rank also holds tied_to, whose values and moments it uses */
+  bool counted; /* whether norms and saves count this rank's copy; of equal copies on several ranks of placement.parts
+                   or stages, only one is counted */
   tri_holding over_parts; /* how the ranks of placement.parts hold the parameter and its gradient */
 } tri_parameter;
 
@@ -171,12 +172,13 @@ typedef struct tri_parameter_table {
   int64_t num_entries;
   int64_t num_elements;          /* elements of a flat array on this rank, with padding */
   int64_t num_gradient_elements; /* elements of the array of gradients; more than num_elements with an alias */
-  int64_t num_values; /* number of parameters of the whole model; tied ones count once, and initial values of factors
-                         (`first`) not at all */
+  int64_t num_values; /* number of parameters of the whole model; tied parameters count once, and initial values of
+                         factors (`first`) not at all */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters on this rank, by stored type: tri_stored_bytes
                                          each */
-  bool has_factors;                   /* has LoRA factors */
-  const struct tri_model_share *only; /* during construction: the share whose layers it lists; NULL: all layers */
+  bool has_factors;                   /* whether the table has LoRA factors */
+  const struct tri_model_share *only; /* during construction: the share whose layers the table lists; NULL: all
+                                         layers */
 } tri_parameter_table;
 
 /* Alignment of parameters that are not joined, in elements. A block of this size never has elements of two of them, so
@@ -192,7 +194,7 @@ typedef struct tri_layer_range {
 typedef struct tri_model_share {
   tri_mesh_position position;
   bool sequence_parallel;
-  const tri_layer_range *chunks; /* [num_chunks]: the layers of its virtual stages */
+  const tri_layer_range *chunks; /* [num_chunks]: the layers of the rank's virtual stages */
   int64_t num_chunks;
 } tri_model_share;
 

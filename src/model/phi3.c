@@ -23,7 +23,8 @@ static tri_status check_pairs(const tri_model *m) {
                   m->head_dim, m->hidden_size / m->num_heads);
 }
 
-/* Refuses all scaling except LongRoPE, because transformers supports no other for Phi-3. */
+/* Refuses all scaling except LongRoPE, because transformers supports no other for Phi-3, and checks the rotated pairs
+ * of LongRoPE. */
 static tri_status phi3_check(const tri_model *model) {
   const tri_rope_scaling *scaling = &model->rope_scaling;
   switch (scaling->type) {

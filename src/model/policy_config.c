@@ -74,7 +74,7 @@ static const recipe recipes[] = {
       {"epsilon_high", "4.0e-4"}}},
     {"dapo", {{"loss_type", "dapo"}, {"epsilon_high", "0.28"}}},
     {"reinforce_pp", {{"baseline", "group"}, {"scale_rewards", "batch"}}},
-    {"icepop", {{"loss_type", "dapo"}}}, /* its mask is the default importance_sampling */
+    {"icepop", {{"loss_type", "dapo"}}}, /* the mask of IcePop is the default importance_sampling */
 };
 
 static tri_status lay_under(tri_yaml_tree *tree, tri_yaml *objective, const char *key, const char *value) {

@@ -14,6 +14,7 @@
 #define TRI_PREFERENCE_WEIGHT                                                                                          \
   1.0 /* both the weight of desirable completions and the weight of undesirable completions */
 
+/* The comment of a bool member describes a loss for which the member is true. */
 typedef struct tri_preference_rules {
   const char *name; /* name in run files                                                                  */
   bool paired;      /* the loss is of pairs of a chosen and a rejected completion; false: of single completions, each

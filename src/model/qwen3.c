@@ -1,5 +1,5 @@
-/* Qwen 3 (2025, arXiv 2505.09388): Llama with norms of queries and keys, head by head, and a width of heads of its own.
- */
+/* Qwen 3 (2025, arXiv 2505.09388): Llama with a norm of each head of q and k, and with heads of a width that is
+ * independent of hidden_size. */
 #include "model/family.h"
 
 static const tri_hf_keys hf_keys[] = {

@@ -48,7 +48,8 @@ static tri_status read_turning(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-/* Reads the window; without `layer_types` it belongs to the layers without rotary embeddings. */
+/* Reads the layers with rotary embeddings, and the layers with a window: without `layer_types`, those without rotary
+ * embeddings. */
 static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
   bool *windowed = NULL;
   TRI_TRY(read_turning(from, out));

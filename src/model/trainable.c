@@ -236,7 +236,8 @@ static tri_parameter first_of(const tri_adapter *adapter, const tri_parameter *m
 }
 
 /* Adds the factors of the family's matrices [first, end), which one GEMM uses: all As, which are joined as well, then
- * all Bs. Parts of one tensor share an A, and have parts of a B. `firsts`: adds their initial values instead. */
+ * all Bs. Parts of one tensor share an A, and have parts of a B. If `firsts`, adds the initial values of the factors
+ * instead. */
 static void add_factors(const tri_adapter *adapter, bool firsts, int64_t first, int64_t end, tri_parameter *to,
                         int64_t *count) {
   for (int which = 0; which < 2; which++) {
@@ -285,7 +286,8 @@ static void add_tied(const tri_adapter *adapter, tri_parameter *entry, tri_param
   }
 }
 
-/* Inserts factors after their matrices, so that a layer's parameters are adjacent. */
+/* Inserts factors, their initial values for PiSSA, and magnitudes after their matrices, so that the parameters of a
+ * layer are adjacent. */
 static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table *table) {
   const int64_t before = table->num_entries;
   tri_parameter *entries = NULL;

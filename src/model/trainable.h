@@ -84,9 +84,10 @@ typedef struct tri_adapter {
   tri_scaling scaling;      /* scale of the factors' product, from alpha and rank */
   double dropout;           /* probability for the factors' input */
   tri_adapter_init init;    /* for factors that are not read from a folder */
-  bool magnitude;           /* DoRA: targets have magnitudes of their outputs, initially their norms */
+  bool magnitude;           /* whether targets have a trained magnitude for each output (DoRA), initially the norm of
+                               the output's weights */
   tri_quantise quantise;    /* storage of frozen matrices of layers */
-  bool ensure_weight_tying; /* tied model: embedding and output projection share factors */
+  bool ensure_weight_tying; /* tied model: whether embedding and output projection share factors */
   tri_adapter_patterns rank_pattern, alpha_pattern;
   tri_trainable_words targets; /* modules with factors, such as "q_proj"; empty or "all-linear": all matrices of layers
                                   except experts, which may be added (model/trainable_experts.h) */
@@ -132,7 +133,8 @@ bool tri_trainable_is_read_narrow(const tri_parameter *entry);
 /* Marks frozen parameters, and inserts the factors into the table, which must not have been laid out yet. */
 tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *table);
 
-/* Sets *out to the lowest layer of a model with a trained parameter (tri_parameter.layer: -1 for the embeddings). */
+/* Sets *out to the lowest layer of a model with a trained parameter (tri_parameter.layer: -1 for the embeddings);
+ * INT64_MAX if all parameters are frozen. */
 tri_status tri_trainable_lowest_layer(const tri_model *model, int64_t *out);
 /* Returns the lowest layer of a table with a trained parameter; INT64_MAX if all parameters are frozen. */
 int64_t tri_trainable_lowest_of(const tri_parameter_table *table);

@@ -44,7 +44,8 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
     tri_trainable_target_name(entry, name);
     if (tri_trainable_is_of_experts(entry) && tri_trainable_names_experts(target, name)) return TRI_OK;
     experts = experts || tri_trainable_is_of_experts(entry);
-    const bool again = entry->layer > 0 && tri_trainable_is_linear(entry); /* the same as in the first layer */
+    const bool again = entry->layer > 0 && tri_trainable_is_linear(entry); /* the module has the same name as in the
+                                                                              first layer */
     if (!tri_trainable_may_have_factors(entry) || entry->factor || again || length > sizeof some - 100) continue;
     const int module = tri_trainable_module_length(name);
     const char *last = name + module;

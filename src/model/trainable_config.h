@@ -10,11 +10,11 @@ extern const tri_config_table tri_trainable_word_table;
 /* The tables of an entry of rank_pattern and of alpha_pattern; offsets into tri_adapter_pattern. */
 extern const tri_config_table tri_rank_pattern_table, tri_alpha_pattern_table;
 
-/* none, nf4. */
+/* The words of `quantise`: none, nf4. */
 extern const tri_config_word tri_quantise_words[];
-/* lora, rslora. */
+/* The words of `scaling`: lora, rslora. */
 extern const tri_config_word tri_scaling_words[];
-/* kaiming, gaussian, pissa. */
+/* The words of `init`: kaiming, gaussian, pissa. */
 extern const tri_config_word tri_adapter_init_words[];
 
 /* Rows for a struct BASE whose MEMBER is the tri_trainable_words or the tri_adapter. */
@@ -73,7 +73,7 @@ extern const tri_config_word tri_adapter_init_words[];
     .help = "other parameters that are trained, by patterns of tensor names: [\"*norm.weight\"]"                       \
   }
 
-/* Sets members that were not given. */
+/* Sets the defaults of alpha and targets if they were not given. */
 void tri_adapter_finish(tri_adapter *adapter);
 
 #endif

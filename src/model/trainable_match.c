@@ -46,7 +46,7 @@ bool tri_trainable_may_have_factors(const tri_parameter *entry) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP: return tri_trainable_is_linear(entry);
     case TRI_PART_HEAD: return entry->num_dims == 2;
-    case TRI_PART_EMBEDDING: return entry->split.dim >= 0; /* not learned positions */
+    case TRI_PART_EMBEDDING: return entry->split.dim >= 0; /* false for learned positions, which are never split */
     case TRI_PART_NORM:
     case TRI_PART_ROUTER: break;
   }

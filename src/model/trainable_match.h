@@ -9,8 +9,8 @@
  */
 bool tri_trainable_matches(const tri_trainable_words *patterns, const char *name);
 
-/* Writes the name on disk of an entry's first tensor. Patterns treat all members of a stack alike, so one name is
- * enough. */
+/* Writes the name on disk of an entry's first tensor. A pattern matches all members of a stack or none
+ * (tri_trainable_apply), so one name is enough. */
 void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]);
 
 /* Returns whether an entry is a matrix of a layer that is used for every token, so not a matrix of experts. */

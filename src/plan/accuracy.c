@@ -76,8 +76,8 @@ static char *in_words(const tri_accuracy *errors, char out[96]) {
   return out;
 }
 
-/* Appends the errors of the first row of of_sizes whose least_devices is at most `devices`: "; the 5 of 4,096
- * devices and more, on any cluster, ...". Appends nothing if no row is. */
+/* Appends the errors of the first row of of_sizes whose least_devices is at most `devices`: "; the 5 of 4,096 devices
+ * and more, on any cluster, ...". Appends nothing if `devices` is smaller than the least_devices of all rows. */
 static void add_size(int64_t devices, char *buffer) {
   for (int i = 0; i < SIZES; i++) {
     char least[32], words[96];

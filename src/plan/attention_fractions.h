@@ -44,7 +44,7 @@ void tri_attention_fraction_order(const tri_attention_fractions *areas, int64_t 
 
 /* Returns the expectation of the largest area of `of` drawn micro-batches, minus areas->busiest. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of);
-/* Returns the expectation of the largest of `ranks` sums, minus the mean of such sums. A sum is that of the areas of
+/* Returns the expectation of the largest of `ranks` sums, minus the mean of such a sum. Each sum is over the areas of
  * `micro_batches` drawn micro-batches. */
 double tri_attention_fraction_most_sum(const tri_attention_fractions *areas, int64_t micro_batches, int64_t ranks);
 

@@ -43,7 +43,7 @@ typedef struct layer_count {
   double untrained[TRI_LAYER_KINDS];  /* layers up to the lowest one with a trained weight: only the forward counts */
 } layer_count;
 
-/* Return the number of layers of a kind: trained_of those whose backward counts, all_of all. */
+/* Return numbers of layers of a kind: trained_of the layers whose backward counts, all_of all layers. */
 static double trained_of(const layer_count *n, int kind) { return n->recomputed[kind] + n->kept[kind]; }
 static double all_of(const layer_count *n, int kind) { return trained_of(n, kind) + n->untrained[kind]; }
 
@@ -79,7 +79,7 @@ struct tri_bounds {
   tri_search_request request; /* a copy; its model is the one that is priced (tri_price_cache_model) */
   tri_price_cache *cache;
   int64_t lowest;            /* index of the lowest layer with a trained weight (tri_price_cache_lowest) */
-  double frozen_bytes;       /* least bytes of one frozen parameter */
+  double frozen_bytes;       /* lower bound of the bytes of one frozen parameter */
   layer_division *divisions; /* cache [DIVISIONS_HELD]: the newest division with each hash of a layout */
 };
 
@@ -144,7 +144,8 @@ static layer_count layers_of_chunk(const tri_bounds *bounds, const tri_layout *l
   return count_layers(bounds, layout, range.first, range.end);
 }
 
-/* Returns whether two layouts of the same model have equal values of all keys that divide the layers among chunks. */
+/* Returns whether two layouts of the same model have equal layer counts: equal values of recompute_every, and of all
+ * keys that divide the layers among chunks. */
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
          a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers &&

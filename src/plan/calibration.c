@@ -61,8 +61,8 @@ static double links_off(const fitting *f) {
   return sum;
 }
 
-/* Minimises off() over two numbers, each at most its element of most[2]. The search multiplies and divides the
- * numbers by a step, which becomes smaller when neither helps. */
+/* Minimises off() over two numbers, each at most its element of most[2]. The search multiplies and divides the numbers
+ * by a step, which becomes smaller when neither reduces off(). */
 static void search(const fitting *f, double (*off)(const fitting *), double *numbers[2], double most[2]) {
   double best = off(f);
   for (double step = 2; step > 1.0005;) {
@@ -126,9 +126,9 @@ static double edge_s(const tri_measured *m, tri_work work, bool largest, double 
   return found == NULL ? 0 : found->seconds;
 }
 
-/* Sets the memory bandwidth from the longest measured sum of two vectors, with two reads and a write for each
- * element. Sets the rate of vector arithmetic from GELU on the shortest measured vector, which fits into caches,
- * with 16 operations for each element. */
+/* Sets the memory bandwidth from the longest measured sum of two vectors, with two reads and a write for each element.
+ * Sets the rate of vector arithmetic from GELU on the shortest measured vector, which fits into caches, with 16
+ * operations for each element. A rate whose work was not measured is set to 1e9. */
 static void set_rates(const tri_calibration *from, tri_cluster *c) {
   double elements, bytes = (double)tri_dtype_bytes(from->precision);
   double seconds = edge_s(from->measured, TRI_WORK_ADD, true, &elements);

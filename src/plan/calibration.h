@@ -7,7 +7,7 @@
 /* A machine and its measurements. All pointers are owned by the caller. */
 typedef struct tri_calibration {
   const char *name;
-  /* The devices are accelerators: they have their own memory, and compute while messages are transferred
+  /* Whether the devices are accelerators, which have their own memory, and compute while messages are transferred
    * (tri_cluster.carries). */
   bool accelerator;
   int64_t devices;               /* devices of a node */

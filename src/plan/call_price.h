@@ -48,8 +48,8 @@ tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *
  * micro-batch, on the device or on the host. */
 double tri_price_kept_bytes(const tri_system *system, const tri_op_list *list, int64_t call);
 
-/* Returns whether the system gathers the rows of a call again in the backward, instead of keeping those of the
- * forward. Only for calls that gather rows from the tensor ranks for a GEMM; the gradient of its weight needs them. */
+/* Returns whether the system gathers the rows of a call again in the backward, instead of keeping those of the forward.
+ * True only for a call that gathers rows from the tensor ranks for a GEMM, whose weight gradient needs these rows. */
 bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, const tri_op_call *call);
 
 #endif

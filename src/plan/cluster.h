@@ -94,24 +94,25 @@ typedef struct tri_cluster {
   /* First sentence of the comment at the top of the file, for reports; "": none. Not a key of the file. */
   char about[256];
   tri_cluster_device device;
-  bool hypothetical;                      /* the machine does not exist, and its numbers need not be plausible */
+  bool hypothetical;                      /* whether the machine does not exist, so that its numbers need not be
+                                             plausible */
   int64_t node_devices;                   /* devices of a node */
   int64_t max_devices;                    /* devices of the machine; 0: no limit */
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: not supported */
   double peak_fp8;     /* FLOP/s of matrix products in FP8, for systems with fp8_products; 0: not supported */
   double vector_flops; /* FLOP/s of element-wise arithmetic */
-  double memory_bytes, memory_bandwidth; /* memory of a device in bytes, and in bytes per second */
+  double memory_bytes, memory_bandwidth; /* bytes of a device's memory; its bandwidth in bytes per second */
   double host_bandwidth;                 /* bytes per second between a device and its host, each way; 0: unknown */
   double reserved_bytes;                 /* part of memory_bytes that tensors cannot use (tri_system_room) */
-  /* Share of nodes that compute slowly; by how much longer their computations take, as a share of the time on other
-   * nodes. */
+  /* slow_nodes: share of nodes that compute slowly; slow_by: additional time of a computation on such a node, as a
+   * share of its time on the other nodes. */
   double slow_nodes, slow_by;
   int64_t processors; /* number of processors of a device, which compute one tile each at a time; 0: unknown */
   /* Time until the loads of a tile have filled its pipeline, in elements of the inner dimension. */
   int64_t tile_fill;
   tri_tile tiles[TRI_CLUSTER_TILES];
   int64_t num_tiles; /* number of tile shapes; 0: products are not divided into tiles */
-  /* Processors of the device transfer messages, so communication does not overlap with computation. */
+  /* Whether processors of the device transfer messages, so that communication does not overlap with computation. */
   bool carries;
   char fitted[96];      /* names of the members of `efficiency` that were fitted to measurements */
   int64_t threads;      /* threads of each rank in the measurements; 0: unknown, or not measured */
@@ -124,7 +125,7 @@ typedef struct tri_cluster {
   tri_efficiency efficiency;
   tri_tariff cost;
   tri_failures failures;
-  /* Tables of measured times. Work that is in a table is priced by it, and not by the members above. */
+  /* Tables of measured times. Work that is in a table is priced by the table, and not by the members above. */
   tri_measured measured;
 } tri_cluster;
 

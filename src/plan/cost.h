@@ -21,13 +21,13 @@ tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_pr
                              FILE *to);
 
 typedef struct tri_run_cost {
-  bool priced, powered, interrupted; /* the file of the cluster has prices, powers, failures */
-  double price, kwh;                 /* money and kWh of a step, with those of idle spare nodes */
+  bool priced, powered, interrupted; /* whether the file of the cluster has prices, powers, failures */
+  double price, kwh;                 /* money and kWh of a step, including idle spare nodes */
   double checkpoint_bytes;           /* bytes of parameters and optimizer states, without copies in 16 bits */
   tri_interruptions failures;        /* failures and checkpoints of the run; set if `interrupted` */
   double availability;               /* share of the time in which enough nodes work; 1 without repairs */
-  /* Seconds of training between checkpoints for the highest goodput (failures.h), set if `interrupted`; product of this
-   * goodput and `availability`, or 1 if the run is not `interrupted`. */
+  /* interval_s: seconds of training between checkpoints that give the highest goodput (failures.h), set if
+   * `interrupted`; goodput: this highest goodput times `availability`, or 1 if the run is not `interrupted`. */
   double interval_s, goodput;
 } tri_run_cost;
 

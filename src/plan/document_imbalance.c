@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* Uses the drawn documents only for the differences between micro-batches. Their mean is known: it is that of the
- * request. */
+/* Uses the drawn documents only for the differences between micro-batches. Their mean attention fraction is known: the
+ * request has it. */
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest) {
   *busiest = *request;

@@ -11,7 +11,8 @@
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest);
 
-/* Computes the differences of areas, and the seconds that a step waits because of them. `stages`: those of *busiest. */
+/* Computes the differences of areas, and the seconds that a step waits because of them. `stages`: stages created for
+ * the request *busiest; `drawn`: not NULL. */
 tri_status tri_document_imbalance_of(tri_stages *stages, const tri_simulation_request *request,
                                      const tri_attention_fractions *drawn, tri_document_imbalance *out);
 

@@ -65,7 +65,8 @@ tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, 
 
 /* ---- collectives of several stages ------------------------------------------------------------------------------- */
 
-/* Executes a collective of several stages. It begins when the last of them has reached it. */
+/* Executes a collective of several stages. It begins when the last of them has reached it; until then, blocks the
+ * process. */
 static tri_status meet(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, int meeting,
                        double seconds) {
   if ((w->arrived & 1 << meeting) == 0) {
@@ -93,8 +94,8 @@ tri_status tri_event_sim_count_labels(tri_event_sim *walk, tri_stage_process *w,
   return tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
 }
 
-/* Packs changed weights. This time counts in every training step, since each step has an update, but not in forwards
- * alone. */
+/* Packs changed weights. This time counts in every training step, since each step has an update, but not if only
+ * forwards are simulated. */
 tri_status tri_event_sim_prepare(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   if (walk->stages->forward_only) return TRI_OK;
   return spend(walk, w, at, w->kind->prepare_s);
@@ -134,8 +135,9 @@ tri_status tri_event_sim_sum_partial(tri_event_sim *walk, tri_stage_process *w, 
   return communicate_along(walk, w, at, axis, w->now, w->now + w->kind->partial_s[at->bucket]);
 }
 
-/* Starts the reduction or gather of a bucket. If these overlap with computation, it begins after those in progress;
- * else it begins when the process waits for it (await_bucket). */
+/* Starts the reduction or gather of a bucket. If `overlaps`, and the device can overlap communication with computation,
+ * it begins when the reductions and gathers in progress have ended; else it begins when the process waits for it
+ * (await_bucket). */
 static tri_status start_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double seconds,
                                bool overlaps) {
   if (!overlaps || walk->stages->request->cluster->carries) {

@@ -19,11 +19,12 @@ typedef struct tri_stage_process {
   double now, stream; /* current time of the rank; time at which its reductions and gathers in progress end */
   double host;        /* time at which the host has launched all kernels so far; before or after `now` */
   double beside;      /* rate of a computation during a collective, as a share of its usual rate (tri_cluster.beside) */
-  /* Time at which the collective of each bucket ends [buckets]; if it does not overlap, its duration. */
+  /* Time at which the collective of each bucket ends [buckets]; the duration of a collective that does not overlap with
+   * computation. */
   double *bucket_end;
   tri_step_time spent; /* seconds until `now`, by part of the step */
   int arrived;         /* bit m: the process has reached collective m (TRI_MEET_TIED, TRI_MEET_NORM) */
-  bool blocked;        /* the current instruction waits for another stage */
+  bool blocked;        /* whether the current instruction waits for another stage */
 } tri_stage_process;
 /* Collectives of several stages: the gradient sum of a tied embedding, and the gradient norm. */
 enum { TRI_MEET_TIED, TRI_MEET_NORM, TRI_MEETINGS };
@@ -32,7 +33,7 @@ enum { TRI_MEET_TIED, TRI_MEET_NORM, TRI_MEETINGS };
 typedef struct tri_event_sim {
   const tri_stages *stages;
   double met[TRI_MEETINGS]; /* latest time at which a stage has reached each collective of several stages */
-  /* Numbers of stages that have reached each of these collectives, and of stages that take part in it. */
+  /* Numbers of stages that have reached each collective of several stages, and of stages that take part in it. */
   int64_t come[TRI_MEETINGS], expected[TRI_MEETINGS];
   tri_timeline *timeline; /* timeline to which events are added; NULL: none */
 } tri_event_sim;
@@ -52,7 +53,7 @@ typedef struct tri_step_sample {
 typedef struct tri_step_probe {
   /* Compared micro-batches: first .. first + count - 1; number of micro-batches of a period. */
   int64_t first, count, period;
-  bool settled;       /* result: the step repeats */
+  bool settled;       /* result: whether the step repeats */
   double step_s;      /* result: time of a period */
   tri_step_time time; /* result: parts of step_s, on average over the stages */
 } tri_step_probe;

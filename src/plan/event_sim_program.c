@@ -7,7 +7,8 @@
  * its transfer begins and ends, each [micro-batches]. */
 typedef struct channel {
   double *sent, *posted, *begin, *end;
-  int64_t num_sent, num_posted, num_done; /* numbers of messages so far; num_done: those whose transfer is computed */
+  int64_t num_sent, num_posted, num_done; /* numbers of messages so far; num_done: messages whose transfer is
+                                             computed */
 } channel;
 
 typedef struct program_process {
@@ -57,8 +58,8 @@ static void start_message(const program_sim *walk, program_process *w, const tri
   carry(walk, &walk->channels[at->tag]);
 }
 
-/* Waits for the message in a stage buffer. Blocks the process if its transfer is not computed yet, because the other
- * side has not started it. */
+/* Waits for the message in a stage buffer. Blocks the process if the transfer of the message is not computed yet,
+ * because the other side has not started it. */
 static tri_status await_message(program_sim *walk, program_process *w, const tri_instruction *at) {
   const channel *c = &walk->channels[w->stage_buffer_tag[stage_buffer_of(walk, at)]];
   int64_t number = w->stage_buffer_number[stage_buffer_of(walk, at)];

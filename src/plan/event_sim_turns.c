@@ -27,7 +27,7 @@ typedef struct span {
 /* The instructions of a turn, without those that receive and send. */
 typedef struct duty {
   span before, behind; /* instructions before and after the message that the turn sends */
-  bool plain;          /* the turn is one forward or backward with this price, and nothing else */
+  bool plain;          /* whether the turn is a single forward or backward, whose price is `price` */
   tri_price price;
 } duty;
 
@@ -81,8 +81,9 @@ static void read_turn(const tri_stage_kind *kind, script *s, span all) {
   s->duties[duty_of(compute->chunk, (int)turn, compute->micro_batch, s->program->num_micro_batches)] = found;
 }
 
-/* Creates the script of a kind from the last stage of this kind. The first stage of a pipeline sends no gradients,
- * and the send is what separates the instructions before and after it. */
+/* Creates the script of a kind from the last stage of this kind, because the first stage of the pipeline, which may
+ * have the same kind, sends no gradients, and a send separates the instructions of a turn into those before and those
+ * after it. */
 static tri_status script_create(const tri_stages *stages, const tri_layout *layout, int64_t k, int64_t micro_batches,
                                 script *out) {
   const tri_stage_kind *kind = &stages->kinds[k];
@@ -122,7 +123,7 @@ typedef struct channel {
   int64_t num_sent, num_posted, num_done;
 } channel;
 
-/* Number of directions of messages: 0 for activations, 1 for gradients. */
+/* Number of directions of messages. Messages with activations have direction 0, messages with gradients direction 1. */
 enum { WAYS = 2 };
 
 /* Direction and tag of the message that a turn receives, and of the one that it sends; -1: no message. */
@@ -188,7 +189,8 @@ static void carry(const turn_walk *walk, channel *c) {
   }
 }
 
-/* Waits for a message. Returns false if its transfer is not computed yet, because the other side has not started it. */
+/* Waits for a message. Returns false if the transfer of the message is not computed yet, because the other side has not
+ * started it. */
 static bool await_message(const turn_walk *walk, turn_walker *w, int32_t tag, int64_t number) {
   const channel *c = &walk->channels[tag];
   if (c->num_done <= number) return false;

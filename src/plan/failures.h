@@ -11,7 +11,8 @@ typedef struct tri_interruptions {
   double between_s; /* mean seconds between two failures of any nodes of the run */
   double restart_s; /* seconds from a failure to the first step after it */
   double stop_s;    /* seconds that training stops for a checkpoint */
-  /* Seconds in which the checkpoint is then written in the background. A run can resume from it only afterwards. */
+  /* Seconds after the stop for a checkpoint in which the checkpoint is written in the background. A run can resume from
+   * it only afterwards. */
   double behind_s;
 } tri_interruptions;
 
@@ -24,8 +25,8 @@ double tri_goodput(const tri_interruptions *of, double interval_s);
  * distribution with the mean repair_s / between_s (Palm's theorem, for any distribution of repair times). */
 double tri_availability(double between_s, double repair_s, int64_t spare);
 
-/* Returns the seconds of training between checkpoints with the highest goodput, at least behind_s - stop_s: the
- * writing of a checkpoint in the background then ends before that of the next one begins. */
+/* Returns the seconds of training between checkpoints with the highest goodput, but at least behind_s - stop_s, so that
+ * the writing of a checkpoint in the background ends before that of the next checkpoint begins. */
 double tri_best_interval(const tri_interruptions *of);
 
 /* Return published estimates of the best interval: Young, CACM 17 (1974), sqrt(2 stop_s between_s); and Daly, Future

@@ -7,8 +7,9 @@
 /* `batch` products [rows, inner] x [inner, columns] that are computed together. */
 typedef struct tri_gemm {
   double rows, inner, columns, batch;
-  bool gradient; /* the gradient of a weight: the first operand is transposed, so it is stored as [inner, rows] */
-  bool fp8;      /* the operands are in FP8 */
+  bool gradient; /* whether the product is the gradient of a weight: the first operand is transposed, so it is stored as
+                    [inner, rows] */
+  bool fp8;      /* whether the operands are in FP8 */
 } tri_gemm;
 
 /* Returns the seconds of arithmetic, without memory traffic. A product is divided into tiles, and each processor

@@ -110,9 +110,9 @@ static bool trains_alike(const tri_price_cache *cache, const tri_model *model, c
   return true;
 }
 
-/* Chooses the model to price. If the layers of the request's model train differently, it is the frozen model with
- * gradients passing through its layers. Such layers cost less than trained ones, since they have no weight gradients
- * and no update. */
+/* Sets `frozen`, and chooses the model to price. If the layers of the request's model train differently, it is the
+ * frozen model with gradients passing through its layers. Such layers cost less than trained ones, since they have no
+ * weight gradients and no update. */
 static tri_status choose_model(tri_price_cache *cache, const tri_model *model) {
   tri_parameter_table *table = NULL;
   cache->frozen = *model;
@@ -184,7 +184,8 @@ int tri_price_cache_kind(const tri_price_cache *cache, int64_t layer) { return c
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
 /* Adds the price of one layer of a kind to *unit. `first`: the first layer of the kind that counts (layer_to_price);
- * -1: does nothing. `passes`: the backward also computes the gradient of the input of the layer. */
+ * -1: does nothing. `end`: end of the layers that may be priced in its place. `passes`: whether the backward also
+ * computes the gradient of the input of the layer. */
 static tri_status price_layer(const tri_price_cache *cache, tri_layer_prices *of, const tri_model *model, int64_t first,
                               int64_t end, bool passes, tri_unit_price *unit) {
   if (first < 0) return TRI_OK;

@@ -15,7 +15,7 @@
 
 /* The prices of all units, with layers by the number of their kind; 0 if the model has no such layer. */
 typedef struct tri_layer_prices {
-  /* The first layout with these prices. Others have the same if the keys that affect layers are equal
+  /* The first layout with these prices. Another layout has the same prices if the keys that affect layers are equal
    * (TRI_LAYOUT_OF_LAYERS). */
   tri_layout of;
   tri_unit_price embedding, layer[TRI_LAYER_KINDS], head;
@@ -39,7 +39,7 @@ typedef struct tri_parameter_counts {
 } tri_parameter_counts;
 
 typedef struct tri_layer_sizes {
-  /* The first layout with these sizes. Others have the same if the keys that affect parameters are equal
+  /* The first layout with these sizes. Another layout has the same sizes if the keys that affect parameters are equal
    * (TRI_LAYOUT_OF_PARAMETERS). */
   tri_layout of;
   double embedding, tied, head;                /* numbers of parameters; tied: the head's copy of a tied embedding */

@@ -150,7 +150,7 @@ enum { OCTANTS = 1 << TRI_MEASURED_AXES };
 typedef struct corners {
   const double *at;                           /* the requested point */
   const tri_measured_point *nearest[OCTANTS]; /* nearest row of each octant; NULL: none */
-  double distance[OCTANTS];                   /* squares of their distances from the requested point */
+  double distance[OCTANTS];                   /* squared distance of each nearest row from the requested point */
 } corners;
 
 static bool lies_in(const tri_measured_point *p, const double at[], int octant) {

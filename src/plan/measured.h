@@ -26,7 +26,8 @@ typedef struct tri_measured_point {
 /* A matrix product a b: [rows, inner] x [inner, columns]. */
 typedef struct tri_measured_product {
   tri_gemm_form form;
-  bool passing; /* b was not packed before the product, although the device packs weights (tri_matmul.b_unpacked) */
+  bool passing; /* whether b was not packed before the product, although the device packs weights
+                   (tri_matmul.b_unpacked) */
   int64_t rows, inner, columns;
   double seconds;
   tri_measured_point point;
@@ -49,13 +50,13 @@ typedef struct tri_measured_elements {
   tri_measured_point point;
 } tri_measured_elements;
 
-/* A collective that all groups of `ranks` adjacent ranks execute at the same time. `bytes`, as in tri_cost_exchange:
- * of the whole buffer; for an all-to-all those that a rank sends to all ranks; for a ring pass those that it sends
- * to the next rank. */
+/* A collective that all groups of `ranks` adjacent ranks execute at the same time. `bytes` is counted as in
+ * tri_cost_exchange: the bytes of the whole buffer; for an all-to-all the bytes that a rank sends to all ranks; for a
+ * ring pass the bytes that it sends to the next rank. */
 typedef struct tri_measured_collective {
   tri_collective kind;
-  /* The buffers are in memory that the ranks of a node share (tri_comm_share), such as gradients, and the rows that
-   * context ranks exchange. */
+  /* Whether the buffers are in memory that the ranks of a node share (tri_comm_share), such as gradients, and the rows
+   * that context ranks exchange. */
   bool shared;
   int64_t ranks, bytes;
   double seconds;

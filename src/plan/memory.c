@@ -1,4 +1,4 @@
-/* Predicts the memory of one rank of a stage. For this program it is that of the engine's memory plan. For another
+/* Predicts the memory of one rank of a stage. For this program, the prediction is the engine's memory plan. For another
  * system, weights, gradients and optimizer states are counted by its bytes per parameter (system.h), and activations
  * come from a memory plan of the same operations. */
 #include "base/memory.h"
@@ -285,8 +285,9 @@ static bool has_more(const tri_model *model, tri_layer_range range, tri_layer_ra
  * because their bytes differ: a layer with a window may have a table of rotary angles of its own
  * (model.local_rope_theta), for example.
  *
- * Stages 0 (with the embedding), 1 (the first without it) and the last (with the head) may always be the fullest. With
- * `recompute_every` any stage may be, since stages with equally many layers may recompute different numbers of them. */
+ * Stages 0 (with the embedding), 1 (the first without it) and the last (with the head) may always be the fullest. Any
+ * stage may be the fullest if layers of one kind may train differently, or with `recompute_every`, since stages with
+ * equally many layers may recompute different numbers of them. */
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;

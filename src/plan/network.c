@@ -36,7 +36,7 @@ static double rate(const tri_cluster *cluster, const tri_link *link, double flow
 /* How the collectives of a system use the links of a cluster. */
 typedef struct route {
   const tri_cluster *cluster;
-  bool striped; /* a ring may use several ports of a unit (tri_link.stripe) */
+  bool striped; /* whether a ring may use several ports of a unit (tri_link.stripe) */
 } route;
 
 static int64_t stripe_of(const route *by, const tri_link *link) { return by->striped ? link->stripe : 1; }
@@ -130,7 +130,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_g
     int64_t ways = within / inside;
     if (ways > 1) {
       double speed = rate(cluster, link, (double)link->per, link->ports);
-      /* on the innermost level it is a plain ring over the whole buffer */
+      /* the innermost level is a plain ring over the whole buffer */
       if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed;
       sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
       sum.hops_s += passes * (double)(ways - 1) * link->latency;
@@ -168,9 +168,9 @@ static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
   return cluster->efficiency.start * sum;
 }
 
-/* Sets *seconds and returns true if the tables have the collective. They were measured on adjacent ranks, so other
- * groups are not looked up, unless the measurements used one node or an unknown number of nodes: there all ranks
- * count as adjacent. */
+/* Sets *seconds and returns true if the tables have the collective. The tables were measured on adjacent ranks, so
+ * other groups are not looked up, unless the measurements used one node or an unknown number of nodes: within these all
+ * ranks count as adjacent. */
 static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
                              tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;

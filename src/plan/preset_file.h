@@ -11,7 +11,7 @@ typedef struct tri_preset_file {
   const char *folder;            /* name of a folder of configs/ */
   const char *noun;              /* noun of the description in messages, such as "cluster" */
   const tri_config_table *table; /* keys of the file */
-  bool also;                     /* files may list other names of a preset under the key `also` */
+  bool also;                     /* whether files may list other names of a preset under the key `also` */
   /* Text [about_bytes], set to the first sentence of the comment at the top of the file; NULL: not read. */
   char *about;
   size_t about_bytes;

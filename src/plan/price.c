@@ -180,7 +180,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_cost cost = {0};
   tri_price price = {0};
   tri_op_call whole = *call;
-  if (!system->flash_attention) whole.attention_fraction = 1; /* such attention computes masked scores, too */
+  if (!system->flash_attention) whole.attention_fraction = 1; /* masked scores are computed and stored, too */
   tri_op_cost(&whole, pass, &cost);
   const bool fp8 = tri_price_is_fp8(system, call) && cost.flops > 0 && cost.scores <= 0;
   if (fp8 || !measured_s(cluster, system, call, &cost, pass, &price)) {

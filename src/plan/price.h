@@ -11,8 +11,8 @@
 typedef struct tri_price {
   double compute_s;             /* seconds of computation on the device */
   double along_s[TRI_NUM_AXES]; /* seconds of collectives, by the axis under which reports show them [TRI_NUM_AXES] */
-  double launch_s; /* seconds in which the host launches the kernels; the device waits only if these are longer than
-                      the seconds in which it runs the kernels */
+  double launch_s; /* seconds in which the host launches the kernels; the device waits if launching takes longer than
+                      running the kernels */
   /* Additional seconds of computation in the first micro-batch of a step, and in each later one. */
   double first_s, later_s;
 } tri_price;

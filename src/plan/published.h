@@ -11,7 +11,7 @@ enum { TRI_PUBLISHED_ROWS = 1 << 16, TRI_PUBLISHED_SETS = 32 };
 /* A row is one run: its model and layout, the published numbers, and the prediction. */
 typedef struct tri_published_row {
   char name[64];
-  bool fit; /* the constants of the cluster are fitted to this row */
+  bool fit; /* whether the constants of the cluster are fitted to this row */
   char model_name[64];
   int64_t devices, global_batch, sequence;
   tri_dtype precision;
@@ -20,7 +20,7 @@ typedef struct tri_published_row {
   double step_s, step_ms, tflops, model_tflops, tokens_s;
   /* Published memory of the fullest device, in 1e9 and in 2^30 bytes; at most one of these is above 0. */
   double mem_gb, mem_gib;
-  bool out_of_memory; /* published: the run did not fit into memory */
+  bool out_of_memory; /* whether the run was published as out of memory */
 
   tri_model model;   /* complete model */
   tri_layout layout; /* resolved layout */
@@ -33,7 +33,8 @@ typedef struct tri_published_row {
 /* A set of rows with the same cluster and system. */
 typedef struct tri_published_set {
   char name[64], cluster_name[64], system_name[64];
-  /* rows_from: file of comma-separated rows; "": none. columns: keys of its columns; "": its first line has them. */
+  /* rows_from: file of comma-separated rows; "": none. columns: keys of the columns of this file; "": the first line of
+   * the file has the keys. */
   char rows_from[256], columns[1024];
   tri_published_row *rows; /* rows of the set [num_rows], owned */
   int64_t num_rows, room;

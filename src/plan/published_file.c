@@ -2,9 +2,9 @@
  *
  * A row is short: it has keys of a layout with their own names, keys of a model with shorter names, and the published
  * numbers. All of them are keys of one table, so that an error message for an unknown key can suggest the nearest of
- * all. This file makes the table from the table of layouts and from the shorter names of model keys. The keys of the
- * model are then read a second time, with the table of models, over the preset that the row names. This sets derived
- * values, and makes the checks of a model file.
+ * all these keys. This file makes the table from the table of layouts and from the shorter names of model keys. The
+ * keys of the model are then read a second time, with the table of models, over the preset that the row names. This
+ * second reading sets derived values, and makes the checks of a model file.
  *
  * The lines of a file of comma-separated values are converted to the same mappings. Error messages then have the number
  * of the line. */
@@ -170,7 +170,7 @@ static tri_status row_model(tri_yaml_tree *tree, const tri_yaml *root, tri_publi
   return tri_model_finish(mapping, &row->model);
 }
 
-/* Computes published_s and published_bytes of a row. */
+/* Checks the published numbers of a row, and computes published_s and published_bytes. */
 static tri_status row_figures(const tri_published_set *set, tri_published_row *row) {
   int times =
       (row->step_s > 0) + (row->step_ms > 0) + (row->tflops > 0) + (row->model_tflops > 0) + (row->tokens_s > 0);

@@ -29,8 +29,8 @@ tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit,
 tri_status tri_ranges_check(const tri_cluster *cluster);
 
 /* Logs a warning for each number of an accelerator outside of its plausible range, with the number that was probably
- * meant. Fails with TRI_BAD_CONFIG if a number is outside of its range by more than a factor of 1000. Ignores zeros,
- * CPUs and `hypothetical` clusters. */
+ * meant. Fails with TRI_BAD_CONFIG if a number is outside of its range by a factor of 1000 or more. Ignores zeros, CPUs
+ * and `hypothetical` clusters. */
 tri_status tri_ranges_remark(const tri_cluster *cluster);
 
 /* Returns whether a fit may set a constant of tri_efficiency to this value: for accelerators a plausible one, for

@@ -11,7 +11,8 @@ static const double MOST_PAIRS = 1 << 20;
 
 /* Sums over all layers, with documents as long as the sequence. */
 typedef struct sums {
-  double attention_s, pairs; /* seconds of attention; its query-key pairs, counted without document masks */
+  double attention_s, pairs; /* seconds of attention; query-key pairs of this attention, counted without document
+                                masks */
   double rows_s, rows;       /* seconds and number of the rows of keys from other ranks */
 } sums;
 

@@ -25,8 +25,8 @@ enum { AT_ONCE = 16, LOOK = 4096, SILENT_S = 2 };
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool simulated;             /* its time and memory are predicted */
-  bool reported;              /* tri_search_request.simulated was called */
+  bool simulated;             /* whether time and memory of the candidate are predicted */
+  bool reported;              /* whether tri_search_request.simulated was called for the candidate */
   tri_prediction *prediction; /* owned; NULL: not planned */
 } candidate;
 
@@ -56,8 +56,8 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
 
 static double room_of(const tri_search_request *request) { return tri_system_room(request->system, request->cluster); }
 
-/* Logs the progress of a search that has taken longer than SILENT_S. `sorted`: all candidates are known, and are
- * being simulated. */
+/* Logs the progress of a search that has taken longer than SILENT_S. `sorted`: whether all candidates are known, and
+ * are being simulated. */
 static void log_progress(const search *s, bool sorted) {
   const double seconds = tri_clock_s() - s->begin_s;
   if (!s->request->progress || seconds < SILENT_S) return;
@@ -78,7 +78,7 @@ typedef struct adding {
   tri_bounds *bounds;
   /* The last layout that was resolved, with recompute_every 1: before (`tried`) and after it was resolved. */
   tri_layout tried, resolved;
-  bool valid; /* `resolved` is valid */
+  bool valid; /* whether `resolved` is valid */
 } adding;
 
 /* Resolves a layout. Returns false if it is not valid. tri_layouts_each varies `recompute_every` innermost, and this
@@ -175,9 +175,9 @@ static tri_status enumerate(search *s) {
 
 /* ---- simulation -------------------------------------------------------------------------------------------------- */
 
-/* Predicts the memory of a candidate, and its time if the memory fits into `room` bytes. The prediction of memory
- * ends at the first stage that does not fit. A later call does not continue it, because no later call has a larger
- * `room`. */
+/* Predicts the memory of a candidate, and, if the memory fits into `room` bytes, computes its context_row_pairs and
+ * predicts its time. The prediction of memory ends at the first stage that does not fit. A later call does not continue
+ * it, because no later call has a larger `room`. */
 static tri_status search_simulate(const search *s, candidate *c, double room) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
   if (c->prediction == NULL) {

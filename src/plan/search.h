@@ -41,9 +41,9 @@ typedef struct tri_search_request {
   double expert_imbalance;
   const char *fixed; /* keys with a fixed value, such as "tensor=8,zero=1" (tri_layout_space.fixed); NULL: none */
   int64_t top;       /* largest number of answers */
-  bool exhaustive;   /* all candidates are simulated, and lower bounds are not used; for tests */
-  bool explain;      /* the result has alternatives (tri_alternative) */
-  bool progress;     /* the progress is logged, from 2 seconds on */
+  bool exhaustive;   /* whether all candidates are simulated, and lower bounds are not used; for tests */
+  bool explain;      /* whether the result has alternatives (tri_alternative) */
+  bool progress;     /* whether the progress is logged, from 2 seconds on */
   /* Called once for each simulated layout, with `context`, by the calling thread; NULL: not called. */
   void (*simulated)(void *context, const tri_layout *layout, const tri_prediction *prediction);
   void *context;

@@ -19,9 +19,9 @@ typedef struct middle {
 } middle;
 
 /* Simulates a shorter step, and adds the time of the missing periods. Sets *settled to whether the middle of the
- * shorter step repeats; only then *out is valid. After the compared micro-batches, the shorter step has as many as
- * can be in flight, so that its end does not affect them. Does nothing if the shorter step has more than half of the
- * micro-batches, since this would save little time. */
+ * shorter step repeats; only then *out is valid. After the compared micro-batches, the shorter step has as many further
+ * ones as can be in flight, so that its end does not affect the comparison. Does nothing if the shorter step has more
+ * than half of the micro-batches, since this would save little time. */
 static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, middle at, tri_step_sample *out,
                               bool *settled) {
   const tri_layout *layout = stages->request->layout;
@@ -156,8 +156,8 @@ static double attention_flops(const tri_simulation_request *request) {
          (double)request->sequence;
 }
 
-/* Returns the FLOPs of recomputing experts: the GEMMs of gate and up. No backward reads the output of down, so it is
- * not recomputed. */
+/* Returns the FLOPs of recomputing experts: the GEMMs of gate and up. No backward reads the output of down, so the GEMM
+ * of down is not recomputed. */
 static double again_of_experts(const tri_simulation_request *request) {
   const tri_model *model = request->model;
   const double tokens = (double)request->global_batch * (double)request->sequence;
@@ -222,7 +222,8 @@ static tri_status check(const tri_simulation_request *request) {
   return TRI_OK;
 }
 
-/* Returns the load of the experts in the list of operations with the most rows, of all chunks of all stages. */
+/* Returns the load of the experts in the list of operations that has the most rows of experts, among the lists of all
+ * chunks of all stages. */
 static tri_expert_load expert_load(const tri_stages *stages) {
   tri_expert_load most = {0};
   for (int64_t k = 0; k < stages->num_kinds; k++) {

@@ -27,9 +27,9 @@ typedef struct tri_simulation_request {
   const tri_cluster *cluster;
   const tri_system *system;
   int64_t global_batch, sequence; /* sequences of a step; tokens of a sequence */
-  bool assumed_sequence;          /* `sequence` was not given and is the longest of the model; for reports */
+  bool assumed_sequence;          /* whether `sequence` was not given and is the longest of the model; for reports */
   tri_dtype precision;            /* type of the activations */
-  bool masked;                    /* documents of a sequence do not attend to each other */
+  bool masked;                    /* whether documents of a sequence do not attend to each other */
   /* Mean attention fraction that document masks leave; 0: unknown, counts as 1. */
   double masked_attention_fraction;
   /* Attention fractions of drawn micro-batches; NULL: all micro-batches have the mean. */
@@ -86,14 +86,15 @@ typedef struct tri_prediction {
   double bubble;                  /* share of the step in which ranks wait for other ranks */
   tri_step_time time;
   tri_memory_parts memory; /* memory of the fullest rank */
-  int64_t fullest_stage;   /* stage of this rank */
-  bool fits;               /* the fullest rank fits into the memory of a device */
+  int64_t fullest_stage;   /* stage of the fullest rank */
+  bool fits;               /* whether the fullest rank fits into the memory of a device */
   tri_document_imbalance uneven;
   tri_expert_load experts; /* load of the experts on the busiest rank; all members are 0 without experts */
   /* Seconds of the forward of mismatched answers, a part of step_s; only for losses with a KL divergence. */
   double mismatched_s;
   /* Seconds in which the reference model computes the log-probabilities of as many sequences as a step has; 0: no
-   * reference. They are not in step_s, because a run does this for all its data before the first step. */
+   * reference. They are not in step_s, because a run computes the log-probabilities of all its data before the first
+   * step. */
   double reference_s;
   int64_t row_pairs; /* result of tri_plan_row_pairs (row_pairs.h) */
 } tri_prediction;
@@ -109,7 +110,7 @@ tri_status tri_simulate_step(const tri_simulation_request *request, tri_predicti
 typedef struct tri_overlap {
   double hidden_s, slower_s;
 } tri_overlap;
-/* Computes the overlap of a prediction, which must be that of the same request. */
+/* Computes the overlap of a prediction, which must be the prediction of the same request. */
 tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
                                 tri_overlap *out);
 

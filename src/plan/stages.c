@@ -119,7 +119,7 @@ static void slow_down(double slowest, tri_call_price *price) {
   for (size_t i = 0; i < sizeof each / sizeof *each; i++) each[i]->compute_s *= slowest;
 }
 
-/* Computes the prefix sums of the prices of the calls of a list. */
+/* Computes the prefix sums of the prices of the calls of a list, and the sum of `uneven`. */
 static tri_status price_chunk(const tri_simulation_request *request, const tri_parts *parts, const tri_op_list *list,
                               tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
@@ -265,8 +265,8 @@ static double converting_weights_s(const tri_simulation_request *request, double
   return tri_price_memory(request->cluster, (request->layout->zero > 2 ? own : all) * system->fp8_conversion);
 }
 
-/* Prices clipping, the update and the packing of new weights. Numbers of parameters: `own`, trained ones in the
- * shard of this rank; `packed`, all weights with a packed copy; own_packed, the part of these in the shard. If
+/* Prices clipping, the update and the packing of new weights. Numbers of parameters: `own`, the trained parameters in
+ * the shard of this rank; `packed`, all weights with a packed copy; `own_packed`, the part of `packed` in the shard. If
  * packed copies are plain copies in 16 bits, the update itself writes the copies of the shard. */
 static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
                             double packed) {

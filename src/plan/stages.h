@@ -29,7 +29,7 @@ typedef struct tri_stage_kind {
   /* Seconds of work once per step: packing and converting new weights; the update; the sum of squares for the
    * gradient norm; the sum of the gradients of tied embeddings. */
   double prepare_s, update_s, clip_s, tied_s;
-  bool tied; /* the stage has a tied embedding */
+  bool tied; /* whether the stage has a tied embedding */
 } tri_stage_kind;
 
 typedef struct tri_stages {
@@ -39,8 +39,9 @@ typedef struct tri_stages {
   int64_t *kind_of;                      /* index in `kinds` for each stage [num_stages] */
   double message_s, count_s, clip_all_s; /* seconds of a message between stages, of the all-reduce of token counts,
                                             and of the all-reduce of the gradient norm */
-  bool messages_hold;                    /* a stage does not compute while it sends */
-  bool forward_only;                     /* only the forwards of a step are simulated, in the order of an evaluation */
+  bool messages_hold;                    /* whether a stage does not compute while it sends */
+  bool forward_only;                     /* whether only the forwards of a step are simulated, in the order of an
+                                            evaluation */
   const double *more; /* attention fraction of each micro-batch, as (fraction - mean) / mean [micro-batches]; NULL:
                          all are equal */
 } tri_stages;

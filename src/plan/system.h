@@ -8,6 +8,7 @@
 #include "plan/cluster.h"
 #include "schedule/layout.h"
 
+/* The comment of a bool member describes a system in which the member is true. */
 typedef struct tri_system {
   char name[64];
   /* Attention does not store its scores in memory; false: it writes and reads the full square of scores. */
@@ -15,12 +16,13 @@ typedef struct tri_system {
   /* GEMMs of layers are in FP8, except those of attention and routers; the embedding and the output layer are not in
    * FP8. */
   bool fp8_products;
-  /* Without flash_attention: the fused softmax needs a number of heads x sequences that is a multiple of this one,
-   * else several kernels replace it; 0: any number. */
+  /* Without flash_attention: the fused softmax needs a number of heads x sequences that is a multiple of
+   * softmax_batches, else several kernels replace it; 0: any number. */
   int64_t softmax_batches;
   /* Kernels that the host launches for each pass of an operation; 0: the step is recorded as a graph. */
   double kernels;
-  double element_traffic;  /* bytes that element-wise kernels move, as a multiple of those of this program */
+  double element_traffic;  /* bytes that element-wise kernels move, divided by the bytes that they move in this
+                              program */
   double logit_bytes;      /* bytes that a loss moves for each logit, in addition to its GEMMs */
   double whole_head_share; /* share of the rate of a GEMM that the output layer reaches without tensor parallelism */
   double fp8_conversion;   /* bytes moved to convert an element of an operand of a GEMM to FP8 */
@@ -48,10 +50,10 @@ typedef struct tri_system {
   double link_share;
   /* Collectives may be hierarchical rings, node by node; false: only a ring or a tree through the whole group. */
   bool levels;
-  double reduce_bytes; /* bytes of the gradient of one parameter in reductions; 0: those of layout.reduce_precision */
-  double gather_bytes; /* bytes of one parameter in gathers; 0: those of this program, in the wide type */
-  /* The system is this program. Its memory is that of the engine's memory plan, which ignores all members below. Its
-   * copies, packing and updates are priced as the engine executes them. */
+  double reduce_bytes; /* bytes of the gradient of one parameter in reductions; 0: as layout.reduce_precision says */
+  double gather_bytes; /* bytes of one parameter in gathers; 0: as in this program, in the wide type */
+  /* The system is this program. Its memory is computed by the engine's memory plan, which ignores all members below.
+   * Its copies, packing and updates are priced as the engine executes them. */
   bool planned;
   double weight_bytes, gradient_bytes, state_bytes; /* bytes per parameter; state_bytes: master copy and moments */
   bool whole_gradients; /* with ZeRO, gradients that are whole during a step are sharded after it */

@@ -23,7 +23,7 @@ static const tri_config_key trained_keys[] = {
 };
 const tri_config_table tri_training_options_table = TRI_CONFIG_TABLE("list of training options", trained_keys);
 
-/* Refuses objectives whose time is not predicted. */
+/* Fails with TRI_UNSUPPORTED for objectives whose time is not predicted. */
 static tri_status check_objective(const tri_objective_config *objective) {
   switch (tri_objective_kind_of(objective)) {
     case TRI_OBJECTIVE_OF_TEXT:

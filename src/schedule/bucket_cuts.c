@@ -1,14 +1,14 @@
 /* Divides the work of an update among replicas, in whole tensors.
  *
- * A bucket is a sequence of pieces: a tensor that has to stay whole, or many blocks of elements. The parts of a
- * bucket are in the order of the ranks, since a reduction scatters a bucket in that order. A bucket with fewer
- * tensors than ranks leaves some ranks without work, so the work of all buckets is balanced together: in each bucket
- * a rank takes the next pieces as long as its work, including the work in earlier buckets, stays below a limit. The
- * limit is the lowest one with which all pieces are assigned.
+ * A bucket is a sequence of pieces: a tensor that has to stay whole, or many blocks of elements. The parts of a bucket
+ * are in the order of the ranks, since a reduction scatters a bucket in that order. A bucket with fewer tensors than
+ * ranks leaves some ranks without work, so the work of all buckets is balanced together: in each bucket a rank takes
+ * the next pieces as long as its work, including the work in earlier buckets, does not exceed a limit. The limit is the
+ * lowest one with which all pieces are assigned.
  *
  * All ranks of a stage must compute the same cut, because the ranks of a replica that have the shards of a tensor
- * gather the whole tensor from each other. So the work is counted in integers, and from the sizes of the shards on
- * the first of these ranks, which has the most elements. Another rank may have fewer elements of a piece. */
+ * gather the whole tensor from each other. So the work is counted in integers, and from the sizes of the shards on the
+ * first of these ranks, which has the most elements. Another rank may have fewer elements of a piece. */
 #include "schedule/bucket_cuts.h"
 
 #include "base/count.h"
@@ -30,7 +30,7 @@ typedef struct pieces {
   piece *list;
   int64_t count, room;
   uint64_t work; /* sum over all pieces */
-  bool whole;    /* one of the pieces is a tensor that must not be cut */
+  bool whole;    /* whether one of the pieces is a tensor that must not be cut */
 } pieces;
 
 static tri_status add_piece(pieces *to, int64_t count, int64_t elements, int64_t room, uint64_t work) {
@@ -68,7 +68,7 @@ static bool ends_a_block(const tri_mesh_shape *shape, const tri_parameter *entry
   return true;
 }
 
-/* Returns whether an entry's optimizer updates it together with the entry before. */
+/* Returns whether an entry's optimizer updates it together with the previous entry. */
 static bool is_updated_with(const tri_optimizer_settings *settings, const tri_parameter *entry) {
   const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
   return tri_parameter_continues(entry) && optimizer != NULL && optimizer->joins_parts;
@@ -78,7 +78,7 @@ static bool is_updated_with(const tri_optimizer_settings *settings, const tri_pa
 typedef struct neighbours {
   uint64_t work;
   int64_t most; /* elements on the first of the ranks that split the entries */
-  bool whole;   /* one of the entries is a tensor that must not be cut */
+  bool whole;   /* whether one of the entries is a tensor that must not be cut */
 } neighbours;
 
 static void add_entry(const tri_optimizer_settings *settings, const tri_mesh_shape *shape, const tri_parameter *entry,

@@ -59,7 +59,7 @@ static bool has_frozen(const tri_parameter_table *table) {
   return false;
 }
 
-/* Returns the length of an entry in its array: elements, or bytes in 4 bits. */
+/* Returns the length of an entry in its array, in elements; in bytes if the entry is stored in 4 bits. */
 static int64_t length_of(const tri_parameter *entry) {
   if (entry->stored != TRI_STORED_NF4) return entry->count;
   return tri_parameter_num_matrices(entry) * tri_parameter_matrix_bytes(entry);
@@ -87,7 +87,7 @@ static int64_t filled_with(const tri_model_share *share, const tri_parameter *en
   return (entry->joined ? filled : tri_round_up(filled, TRI_BLOCK_ELEMENTS)) + filling(&there, element_bytes);
 }
 
-/* Sets the entries of each bucket, and the domain over which they are replicated. */
+/* Creates the buckets: sets their entries and layers, and the domains over which gradients are summed. */
 static tri_status collect(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
                           int64_t element_bytes, tri_buckets *out) {
   int64_t enough = layout->bucket_bytes / element_bytes, filled = 0;
@@ -141,13 +141,15 @@ static void measure(const tri_parameter_table *table, tri_buckets *buckets) {
   }
 }
 
-/* Cuts [first, end) at multiples of TRI_BLOCK_ELEMENTS. begins[ranks + 1]: relative to `first`, in units of `unit`. */
+/* Cuts [first, end) into one part for each of `ranks` ranks, at multiples of TRI_BLOCK_ELEMENTS. Writes the begins of
+ * the parts, relative to `first` and divided by `unit`, to begins[ranks + 1]. */
 static void cut_range(int64_t first, int64_t end, int64_t ranks, int64_t unit, int64_t *begins) {
   const int64_t blocks = (end - first) / TRI_BLOCK_ELEMENTS;
   for (int64_t r = 0; r <= ranks; r++) begins[r] = tri_part_begin(blocks, ranks, r) * TRI_BLOCK_ELEMENTS / unit;
 }
 
-/* Cuts the frozen parameters of a bucket. */
+/* Cuts the frozen ranges of a bucket into one part for each replica, and sets the range that this rank keeps: its part
+ * if `sharded`, else the whole range. */
 static tri_status cut_frozen(tri_bucket *bucket, bool sharded) {
   for (int s = 0; s < TRI_NUM_STORED; s++) {
     tri_frozen_range *range = &bucket->frozen[s];
@@ -189,7 +191,8 @@ static void place_frozen(tri_bucket *bucket, tri_buckets *buckets) {
   }
 }
 
-/* Sets the offsets of all buckets in the arrays. */
+/* Decides which buckets are sharded, sets the offsets of all buckets in the arrays, and sets the sizes of the arrays
+ * and of the gather and reduce buffers. */
 static tri_status place(const tri_layout *layout, const tri_parameter_table *table, int64_t micro_batches,
                         tri_buckets *buckets) {
   int32_t next_buffer = 0;
@@ -230,7 +233,8 @@ tri_element_range tri_element_range_within(tri_element_range whole, int64_t firs
   return (tri_element_range){begin - first, end - begin, whole.at + begin - whole.first};
 }
 
-/* Returns the intersection of [from, from + count) with [first, end), whose element `first` is at offset `at`. */
+/* Returns the intersection of [from, from + count) with [first, end), relative to `from`. `at`: offset of element
+ * `first` in the array. */
 static tri_element_range part_within(int64_t from, int64_t count, int64_t first, int64_t end, int64_t at) {
   int64_t begin = from > first ? from : first;
   int64_t stop = from + count < end ? from + count : end;
@@ -267,7 +271,8 @@ tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, con
   const tri_bucket *bucket = buckets == NULL || entry->alias ? NULL : tri_bucket_of(buckets, table, index);
   if (entry->alias && buckets != NULL) {
     int64_t from_end =
-        table->num_gradient_elements - entry->gradient_offset; /* aliases are the last elements of both arrays */
+        table->num_gradient_elements - entry->gradient_offset; /* aliases are the last elements in the gradients of the
+                                                                  table, and in those of the buckets */
     return (tri_element_range){0, entry->count, buckets->gradient_elements - from_end};
   }
   if (bucket == NULL) return (tri_element_range){0, entry->count, entry->gradient_offset};

@@ -6,12 +6,12 @@
  * An operation that may work in place (`backward_in_place`) writes the gradient of its input over that of its output,
  * if no other gradient is alive in that buffer.
  *
- * In an addition y = x + branch, the gradients of x and branch are equal to that of y. The gradient of x takes over
- * the buffer of y's gradient. The gradient of branch may use this buffer, too, if no call adds to the gradient of x
- * before the producer of branch has read it: every other consumer of x must come before this producer in the list.
- * This is the case in a pre-norm block, where the norm that reads x is the first call of the branch. With a split
- * backward, the producer reads its gradient again for the gradients of its weights. This is too late, so branch gets
- * a buffer of its own. */
+ * In an addition y = x + branch, the gradients of x and branch are equal to that of y. The gradient of x takes over the
+ * buffer of y's gradient. The gradient of branch may use this buffer, too, if no call adds to the gradient of x before
+ * the producer of branch has read it: every other consumer of x must come before this producer in the list. This is the
+ * case in a pre-norm block, where the norm that reads x is the first call of the branch. With a split backward, a
+ * producer with weights reads the gradient of branch a second time, for the gradients of its weights. By then other
+ * calls have added to the gradient of x, so the gradient of branch gets a buffer of its own. */
 #include "base/memory.h"
 #include "schedule/memory_plan.h"
 

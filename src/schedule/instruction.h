@@ -6,15 +6,14 @@
  *   name        printed name; functions for the instruction are named after it,
  *   operands    which members of a tri_instruction it uses (tri_operands),
  *   completion  whether it is done when it returns, or starts communication, or waits for it (tri_completion),
- *   event       event as which its time counts, in a timeline and in every share of a step: TRI_EVENT_event,
- *   domain      the ranks with which it communicates. The time of this communication counts as time of the domain's
- *               axis. NONE: it never communicates; ALL: it communicates with all ranks of the job.
+ *   event       the event to which its time is attributed in timelines and in the shares of step time: TRI_EVENT_event,
+ *   domain      the ranks with which it communicates. The time of this communication is attributed to the axis of the
+ *               domain. NONE: it never communicates; ALL: it communicates with all ranks of the job.
  *
- * Everything that depends on the kind of an instruction is made by expanding this list. Timelines and shares of a
- * step (timeline/instruction_event.h), the dry run and the check of programs read the columns of the list. Code that
- * does something different for each instruction has one function for each, named after the reader and the
- * instruction (step_load, tri_event_sim_load), and an array of these functions: a line without a function does not
- * compile. */
+ * Everything that depends on the kind of an instruction is made by expanding this list. Timelines and shares of step
+ * time (timeline/instruction_event.h), the dry run and the check of programs read the columns of the list. Code that
+ * does something different for each instruction has one function for each, named after the reader and the instruction
+ * (step_load, tri_event_sim_load), and an array of these functions: a line without a function does not compile. */
 #ifndef TRI_SCHEDULE_INSTRUCTION_H
 #define TRI_SCHEDULE_INSTRUCTION_H
 
@@ -37,7 +36,7 @@
   X(WAIT_SENT,       wait_sent,       stage_buffer,         waits,   COMMUNICATION,   PIPELINE) \
   /* compute calls [first_call, end_call) of a chunk on a micro-batch */ \
   X(FORWARD,         forward,         calls,       at_once, FORWARD,         TENSOR) \
-  /* compute gradients of inputs and weights of these calls, one call after the other */ \
+  /* compute gradients of inputs and weights of calls [first_call, end_call), one call after the other */ \
   X(BACKWARD,        backward,        calls_back,  at_once, BACKWARD,        TENSOR) \
   /* compute gradients of inputs only, which an earlier stage waits for */ \
   X(BACKWARD_INPUT,  backward_input,  calls_back,  at_once, BACKWARD_INPUT,  TENSOR) \
@@ -70,7 +69,7 @@ typedef enum tri_operands {
   TRI_OPERANDS_nothing,
   TRI_OPERANDS_micro_batch,
   TRI_OPERANDS_calls,      /* micro_batch, chunk, frame, calls from first_call up to end_call, in_buffer, out_buffer */
-  TRI_OPERANDS_calls_back, /* the same members; the calls run from end_call - 1 down to first_call */
+  TRI_OPERANDS_calls_back, /* the members of TRI_OPERANDS_calls; the calls run from end_call - 1 down to first_call */
   TRI_OPERANDS_stage_buffer_to,   /* a stage buffer, and the receiver and tag of its message */
   TRI_OPERANDS_stage_buffer_from, /* a stage buffer, and the sender and tag of its message */
   TRI_OPERANDS_stage_buffer,      /* a stage buffer whose message is being sent */

@@ -15,8 +15,8 @@ size_t tri_padded_bytes(size_t bytes) {
 }
 
 typedef struct placing {
-  tri_interval **order;     /* largest first */
-  tri_interval **by_first;  /* in the order of their first times: the tree's leaves */
+  tri_interval **order;     /* all intervals, largest first */
+  tri_interval **by_first;  /* all intervals in the order of their first times: the tree's leaves */
   int64_t *place;           /* index of each interval in by_first */
   int64_t leaves;           /* a power of two */
   int64_t *latest;          /* [2 leaves]: latest last time of the placed intervals below a node; 1 is the root, 2n and

@@ -221,7 +221,8 @@ static tri_status check_regather(const tri_layout *layout) {
 }
 
 /* Checks the length and the sum of stage_layers. Every stage must have a layer, except the first, which has the
- * embedding, and the last, which has the head. Fails if `balance` is set as well. */
+ * embedding, and the last, which has the head. Fails if `balance` is `layers`, which is the other way to set the layers
+ * of each stage. */
 static tri_status check_stage_layers(const tri_layout *layout, const tri_model *model) {
   const tri_count_list *list = layout->stage_layers;
   const int64_t stages = layout->pipeline * layout->virtual_stages, sum = tri_count_list_sum(list);
@@ -253,7 +254,7 @@ static tri_status check_stage_layers(const tri_layout *layout, const tri_model *
 
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
   int64_t stages = layout->pipeline * layout->virtual_stages, most = model->num_layers + 2;
-  if (layout->stage_layers != NULL) return TRI_OK; /* check_stage_layers checks it */
+  if (layout->stage_layers != NULL) return TRI_OK; /* check_stage_layers checks the number of stages */
   if (stages <= most) return TRI_OK;
   return tri_fail(
       TRI_BAD_LAYOUT,
@@ -298,7 +299,8 @@ static tri_status check_batch(const tri_layout *layout, int64_t global_batch) {
                   tri_layout_other_micro_batch(layout, global_batch, other, sizeof other));
 }
 
-/* Sets context_inner if it is auto, and checks that it divides the number of context ranks. */
+/* Sets context_inner if it is auto, and checks that it divides the number of context ranks, or, with context_exchange
+ * heads, that it is equal to this number. */
 static tri_status resolve_inner(tri_layout *layout) {
   int64_t context = layout->context, below = 0, above = 0;
   bool all = false;
@@ -445,7 +447,7 @@ int64_t tri_layout_least_ranks(const tri_layout *layout) {
   if (!tri_count_times(expert, expert_tensor, &of_experts)) return 1;
   if (!tri_count_times(layout->tensor, layout->context, &of_replica)) return 1;
   if (replicas == 0) {
-    int64_t a = of_experts, b = of_replica; /* Euclid: a becomes their greatest common divisor */
+    int64_t a = of_experts, b = of_replica; /* Euclid: a becomes the greatest common divisor of both */
     while (b > 0) {
       const int64_t rest = a % b;
       a = b;

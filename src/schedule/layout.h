@@ -28,7 +28,7 @@ typedef struct tri_layout {
   int64_t tensor, pipeline, context, data; /* numbers of ranks; data 0: "auto" until resolved */
   int64_t expert_tensor, expert;           /* sizes of axes of the expert mesh (mesh/coordinates.h) */
   double expert_capacity; /* room for rows of experts, as a multiple of a rank's rows under perfect balance */
-  bool capacity_drop;     /* rows beyond the capacity are dropped; false: computed in further rounds */
+  bool capacity_drop;     /* whether rows beyond the capacity are dropped; else they are computed in further rounds */
   tri_context_exchange context_exchange;
   int64_t context_row_pairs; /* query-key pairs that a rank computes in the time in which it receives one row of keys
                                 (mesh/document_cut.h) */
@@ -41,7 +41,7 @@ typedef struct tri_layout {
   int64_t embedding_as_layers,
       head_as_layers; /* with TRI_BALANCE_LAYERS, the embedding and the head count as this many layers */
   bool sequence_parallel;
-  bool sequence_regather; /* the backward gathers rows of sequence parallelism again, instead of keeping them */
+  bool sequence_regather; /* whether the backward gathers rows of sequence parallelism again, instead of keeping them */
   int64_t zero;           /* ZeRO stage, 0 to 3 (buckets.h) */
   tri_recompute recompute;
   int64_t recompute_every;    /* full recompute applies to one layer in this many */

@@ -163,8 +163,8 @@ static bool is_idle(const tri_layout *layout, const tri_config_key *key) {
   return false;
 }
 
-/* Prints the main keys, and the keys that have an effect and differ from their defaults. all: prints every key
- * instead. */
+/* Writes the main keys, and the keys that have an effect and differ from their defaults; every key if `all`. Returns
+ * buffer. */
 static char *print(const tri_layout *layout, bool all, char *buffer, size_t bytes) {
   static const tri_config_table *table = &tri_layout_table;
   size_t held = 0;

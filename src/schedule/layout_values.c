@@ -58,8 +58,8 @@ void tri_layout_fill_expert(const tri_layout_space *space, const tri_layout *lay
   }
 }
 
-/* Appends at most `tensor` ranks: experts are narrower than dense layers, so splitting them over more ranks is not
- * tried. */
+/* Appends numbers up to layout->tensor: experts are narrower than dense layers, so splitting them over more ranks is
+ * not tried. */
 void tri_layout_fill_expert_tensor(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   append(out, 1);
   if (space->model->num_experts == 0) return;
@@ -151,7 +151,8 @@ void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_lay
   }
 }
 
-/* ZeRO has no effect with one replica. */
+/* ZeRO shards over data and context ranks. If their product is 1, it has no effect. ZeRO 2 is not tried where it equals
+ * ZeRO 1 (tri_layout_space.sums_whole). */
 void tri_layout_fill_zero(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   int64_t data = space->devices / (layout->tensor * layout->context * layout->pipeline);
   bool several = space->global_batch / data > layout->micro_batch;
@@ -260,7 +261,8 @@ const tri_config_key *tri_layouts_differ(const tri_layout *a, const tri_layout *
 typedef struct visiting {
   const tri_layout_space *space;
   const tri_config_key *keys[MOST_KEYS]; /* searched keys [count], in the order in which they are set */
-  bool fixed[MOST_KEYS];                 /* the key keeps its value in the first layout */
+  bool fixed[MOST_KEYS];                 /* whether the key is fixed: it keeps the value that it has in the first
+                                            layout */
   int64_t count;
   tri_status (*visit)(void *context, const tri_layout *layout);
   void *context;

@@ -11,12 +11,12 @@
 
 /* The model, the devices and the step to search layouts for. */
 typedef struct tri_layout_space {
-  const tri_model *model; /* complete */
+  const tri_model *model; /* complete model */
   int64_t devices, global_batch, sequence;
   bool keeps_gathered, gathers_again; /* whether sequence parallelism is possible without `sequence_regather` (first
                                          member), and with it (second member) */
-  bool sums_whole; /* with several micro-batches, gradients are not sharded before the last one, so zero 2 equals zero 1
-                    */
+  bool sums_whole; /* whether zero 2 equals zero 1 in steps of several micro-batches, because gradients are whole until
+                      the last one */
   const char *fixed; /* keys with a fixed value, such as "tensor=8,recompute=full"; only this value is tried, even if it
                         is not worth trying; NULL: no key is fixed */
 } tri_layout_space;
@@ -67,10 +67,10 @@ void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *
 void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
-/* Calls `visit` with every combination of values. Keys that are not searched have their defaults. Not all
- * combinations are valid; the visitor resolves them. Stops if `visit` fails, and returns its status. Except `data`
- * and `stage_layers`, keys that are not searched cannot be fixed (TRI_UNSUPPORTED), because the lower bounds
- * (plan/bounds.h) do not read them. */
+/* Calls `visit` with every combination of values. Keys that are not searched have their defaults. Not all combinations
+ * are valid; the visitor resolves them. Stops if `visit` fails, and returns its status. Fails with TRI_UNSUPPORTED if a
+ * fixed key is not searched and is neither `data` nor `stage_layers`, because the lower bounds (plan/bounds.h) do not
+ * read such a key. */
 tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
                             void *context);
 

@@ -29,8 +29,8 @@ typedef enum owner_kind { OWNER_SLOT, OWNER_GRADIENT, OWNER_WORKSPACE } owner_ki
 
 typedef struct owner {
   owner_kind kind;
-  int64_t index; /* slot: pass * num_slots + slot; gradient: its buffer; workspace: call * TRI_NUM_WORKSPACES + its
-                    number */
+  int64_t index; /* slot: pass * num_slots + slot; gradient: number of its buffer; workspace: call * TRI_NUM_WORKSPACES
+                    + number of the workspace */
 } owner;
 
 /* The state of planning one chunk. */
@@ -43,8 +43,8 @@ typedef struct planning {
   owner *owners;
   int64_t num_intervals, capacity;
   int32_t *buffer_of;         /* gradient buffer of each slot [slot]; -1: none */
-  tri_interval *buffer_lives; /* [buffer] */
-  bool *buffer_in_frame;      /* the buffer is in the frame [buffer] */
+  tri_interval *buffer_lives; /* [buffer]: life of each gradient buffer */
+  bool *buffer_in_frame;      /* [buffer]: whether the buffer is in the frame */
 } planning;
 
 /* Returns the time at which a pass of a call runs: forwards at 0 .. n - 1; then backwards, with room before each for

@@ -47,19 +47,19 @@ typedef struct tri_place {
   size_t offset;
 } tri_place;
 
-/* A call has scratch memory for each of its passes (tri_pass), and for its recomputed forward before the backward of
- * the inputs or of the weights. */
+/* A call has scratch memory for each of its passes (tri_pass), at index `pass`, and for its recomputed forward before
+ * the backward of the inputs or of the weights, at index TRI_WORKSPACE_AGAIN + `pass`. */
 enum { TRI_WORKSPACE_AGAIN = TRI_NUM_PASSES - 1, TRI_NUM_WORKSPACES = 2 * TRI_NUM_PASSES - 1 };
 
 typedef struct tri_chunk_plan {
   int64_t num_slots, num_calls, num_constants;
   tri_place *slots;     /* [TRI_NUM_PASSES * num_slots]: place of a slot in each pass; a recomputed slot has several */
-  tri_place *gradients; /* [num_slots] */
+  tri_place *gradients; /* [num_slots]: place of each slot's gradient */
   size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: offsets in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: offsets in the arena; 0: no buffer */
   size_t *constants;    /* [num_constants]: offsets in the arena */
-  size_t *host_state;   /* offset of the host state of each call in that of a frame [num_calls + 1]; the last element:
-                           bytes of the host state of a frame */
+  size_t *host_state;   /* [num_calls + 1]: offset of each call's host state within the host state of a frame; the last
+                           element: bytes of the host state of a frame */
   size_t host_states;   /* offset in host memory of the host state of frame 0 */
   int64_t first_router; /* index of the first router of this chunk among the routers of the rank */
   int64_t num_frames;
@@ -67,7 +67,7 @@ typedef struct tri_chunk_plan {
 } tri_chunk_plan;
 
 typedef struct tri_memory_plan {
-  tri_chunk_plan *chunks; /* [num_chunks] */
+  tri_chunk_plan *chunks; /* [num_chunks]: plan of each chunk */
   int64_t num_chunks;
 
   tri_weights_plan weights; /* the allocation of the parameters */
@@ -78,7 +78,7 @@ typedef struct tri_memory_plan {
   size_t host_values, host_results, host_batches, host_stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], host_transfer,
       exchange, staging;
   size_t results_bytes; /* bytes of tri_step_results with the counts and label results after it */
-  size_t result_counts; /* offset of these counts [num_routers, router_experts + 1] in the results */
+  size_t result_counts; /* offset of the routers' counts [num_routers, router_experts + 1] in the results */
   size_t result_labels; /* offset of log-probabilities of labels [num_batches, rows] in the results; 0: none */
   int64_t num_routers, router_experts;
   size_t row_bytes, stage_buffer_bytes;        /* bytes of a message between stages, without and with padding */
@@ -112,7 +112,7 @@ typedef struct tri_memory_request {
   const int64_t *num_frames;       /* [num_chunks] */
   int64_t num_chunks;
   const tri_buckets *buckets;         /* NULL: the arrays are laid out as in the parameter table */
-  bool has_weights;                   /* the parameters are already allocated, so they are not counted */
+  bool has_weights;                   /* whether the parameters are already allocated, so that they are not counted */
   int64_t num_values;                 /* elements of the flat array of parameters */
   int64_t num_gradients;              /* elements of the flat array of gradients */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters, by stored type: tri_stored_bytes each */
@@ -120,9 +120,9 @@ typedef struct tri_memory_request {
   int64_t num_sink;                   /* elements of scratch for gradients of frozen parameters, which nothing reads */
   const tri_updates *updates;         /* the optimizer's updates; NULL: no optimizer states */
   int64_t num_partial;                /* elements of scratch for sums of partial gradients */
-  bool training;                      /* plan gradients, optimizer states and backward passes as well */
-  bool split_backward;  /* backwards of inputs and of weights are separate, so gradients of activations are kept for the
-                           second */
+  bool training;                      /* whether to plan gradients, optimizer states and backward passes as well */
+  bool split_backward;  /* whether backwards of inputs and of weights are separate, so that gradients of activations are
+                           kept for the second */
   size_t staging_bytes; /* host memory for staging of checkpoints */
   size_t exchange_bytes; /* host memory for staging of collectives if the host cannot access the device's memory; stage
                             buffers then have copies in host memory as well, unless MPI is device-aware. 0: neither */
@@ -130,7 +130,7 @@ typedef struct tri_memory_request {
   size_t least_scratch;  /* minimum size of the scratch region in bytes, for lending it between steps */
   tri_lent_memory
       lent; /* memory for the scratch region, only for a plan with one chunk; {NULL}: the region is in the arena */
-  bool label_results;  /* results of a step have the log-probability of each label of its micro-batches */
+  bool label_results;  /* whether the results of a step have the log-probability of each label of its micro-batches */
   int64_t num_batches; /* number of micro-batches in memory at the same time; the first list gives their size */
   int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of stage buffers of each kind */
   const tri_device_description *device; /* computes the bytes of scratch and packed weights; NULL: plan without them */

@@ -29,8 +29,8 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_posi
   return request;
 }
 
-/* Returns the elements of scratch for sums of replicated heads: one place for each head of the largest such
- * parameter. Partial gradients of parameters that all ranks have whole are summed in place. */
+/* Returns the elements of scratch for sums of replicated heads: one place, of the size of this rank's part, for each
+ * head of the largest such parameter. Partial gradients of parameters that all ranks have whole are summed in place. */
 static int64_t partial_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {

@@ -11,18 +11,20 @@
 #include "schedule/updates.h"
 
 typedef struct tri_parts_request {
-  const tri_model *model;   /* complete */
-  const tri_layout *layout; /* resolved */
+  const tri_model *model;   /* complete model */
+  const tri_layout *layout; /* resolved layout */
   int64_t micro_batches;    /* micro-batches of one rank in a step (tri_layout_micro_batches) */
   int64_t sequence;         /* tokens of a sequence */
   tri_dtype precision;
   const tri_optimizer_settings *optimizer; /* outlives the parts; NULL: AdamW */
-  bool masked;                             /* attention stays inside documents (tri_list_request) */
-  double masked_attention_fraction;        /* tri_list_request */
+  bool masked;                             /* whether attention stays inside documents (tri_list_request.masked) */
+  double masked_attention_fraction;        /* see tri_list_request */
   const tri_train_objective *objective;    /* outlives the parts */
-  double expert_imbalance;                 /* tri_op_shard */
-  bool for_planning;    /* create the table without the layers of other stages (tri_parameter_table_create_own) */
-  bool without_program; /* leave `program` NULL: the caller creates the programs of several stages from these parts */
+  double expert_imbalance;                 /* see tri_op_shard */
+  bool for_planning;                       /* whether to create the table without the layers of other stages
+                                              (tri_parameter_table_create_own) */
+  bool without_program; /* whether to leave `program` NULL: the caller creates the programs of several stages from these
+                           parts */
 } tri_parts_request;
 
 typedef struct tri_parts {

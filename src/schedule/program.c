@@ -20,8 +20,10 @@ typedef struct building {
   int64_t capacity;
   const tri_turns *turns;
   tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* messages to receive, in the order of the turns [num_coming] */
+  /* Numbers of messages of each kind: messages to receive in all, receives posted so far, messages received so far, and
+   * messages sent so far. */
   int64_t num_coming[TRI_NUM_STAGE_BUFFER_KINDS], posted[TRI_NUM_STAGE_BUFFER_KINDS], taken[TRI_NUM_STAGE_BUFFER_KINDS];
-  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS]; /* numbers of messages: all to receive; posted, received, sent so far */
+  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS];
   int64_t stage_buffers;
   bool *reduced, *waited; /* whether the reduction of each bucket has been started, and awaited [buckets] */
   int64_t postponed; /* bucket whose gradients are complete, but whose reduction starts only after a message is sent;
@@ -69,8 +71,7 @@ static bool is_backward(tri_turn_kind kind) {
     case TRI_TURN_BACKWARD:
     case TRI_TURN_BACKWARD_INPUT: return true;
     case TRI_TURN_FORWARD:
-    case TRI_TURN_BACKWARD_WEIGHT:
-      return false; /* a backward of weights has no message: the backward of inputs had it */
+    case TRI_TURN_BACKWARD_WEIGHT: return false; /* gradients of inputs are messages of the backward of inputs */
   }
   return false;
 }
@@ -149,7 +150,7 @@ static tri_instruction_kind kind_of(tri_turn_kind kind) {
   return TRI_FORWARD;
 }
 
-/* Returns whether a bucket is ready to be reduced as soon as the backward has passed its layers. */
+/* Returns whether a bucket has several replicas and can be reduced as soon as the backward has passed its layers. */
 static bool is_early(const building *b, int64_t bucket) {
   const tri_bucket *at = &b->request->buckets->entries[bucket];
   return at->ranks > 1 && !at->tied;
@@ -189,12 +190,12 @@ typedef struct segment {
 
 typedef struct segments {
   tri_instruction whole;          /* the pass as one instruction */
-  bool forward, gathers, reduces; /* the pass is a forward; it gathers parameters; it reduces gradients */
-  segment *all;                   /* in the order in which they run */
+  bool forward, gathers, reduces; /* whether the pass is a forward, gathers parameters, reduces gradients */
+  segment *all;                   /* segments of the pass, in the order in which they run */
   int64_t count;
   int64_t held[TRI_BUCKET_BUFFERS]; /* bucket whose parameters are in each gather buffer, or are being gathered into it;
                                        -1: none */
-  bool awaited[TRI_BUCKET_BUFFERS]; /* whether this gather has completed */
+  bool awaited[TRI_BUCKET_BUFFERS]; /* whether the gather into each gather buffer has been awaited */
 } segments;
 
 static bool has_parameters(const tri_op_call *call) {
@@ -267,7 +268,8 @@ static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number, 
   return bucket_of_parameters(b, chunk, &list->calls[number], last->bucket);
 }
 
-/* Returns whether a pass does any work for a call. Below the lowest trained parameter a backward does not. */
+/* Returns whether a pass does any work for a call. A backward does none below the lowest trained parameter, except
+ * recomputed forwards. */
 static bool has_work(const segments *p, const tri_op_call *call) {
   return p->forward || tri_op_has_inputs(call) || tri_op_has_weights(call) || call->recompute;
 }
@@ -357,9 +359,9 @@ static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
   return end;
 }
 
-/* Gathers the parameters of segment i. If its layer is recomputed before the backward of the layer begins, also
- * gathers those of the other segments of the layer. These are at most two adjacent buckets, which have different
- * gather buffers. */
+/* Gathers the parameters of segment i, starts the gather of the next segment, and waits for the parameters of segment
+ * i. If the layer of segment i is recomputed before its backward begins, also gathers and awaits the parameters of the
+ * other segments of the layer. These are at most two adjacent buckets, which have different gather buffers. */
 static tri_status gather_layer(building *b, segments *p, int64_t i) {
   const int64_t end = end_of_layer(b, p, i);
   for (int64_t k = i; k < end; k++) {
@@ -492,7 +494,8 @@ static tri_status append_turns(building *b) {
 
 /* ---- the whole step ---------------------------------------------------------------------------------------------- */
 
-/* Appends the reductions of all buckets that the backward has not reduced already. */
+/* Appends the sum of tied gradients, the reductions of all buckets that the backward has not reduced already, and the
+ * waits for all reductions. */
 static tri_status append_reductions(building *b) {
   const tri_program_request *request = b->request;
   const tri_buckets *buckets = request->buckets;
@@ -510,7 +513,8 @@ static tri_status append_reductions(building *b) {
   return TRI_OK;
 }
 
-/* Appends the gathers of updated parameters, except those of buckets that are gathered before each use. */
+/* Appends the gathers of updated parameters, and the waits for them, except for buckets that are gathered before each
+ * use. Appends nothing without ZeRO. */
 static tri_status append_gathers(building *b) {
   const tri_buckets *buckets = b->request->buckets;
   if (b->request->layout->zero == 0) return TRI_OK;
@@ -532,7 +536,8 @@ static tri_status append_end(building *b) {
   return append_gathers(b);
 }
 
-/* Returns the index of the update; without one, the end. No earlier instruction changes a parameter. */
+/* Returns the index of the update, or num_instructions if the program has none. No earlier instruction changes a
+ * parameter. */
 static int64_t find_update(const tri_program *program) {
   int64_t i = program->reduce_first;
   while (i < program->num_instructions && program->instructions[i].kind != TRI_UPDATE) i++;
@@ -592,7 +597,7 @@ done:
 /* Returns the number of stage buffers of each kind. Two are enough without virtual stages: one is filled while the
  * other is used. The interleaved schedule needs more, because a group travels around the whole ring before its first
  * message is consumed. An evaluation sends one micro-batch after the other, through the same stage buffers as
- * training steps. */
+ * training steps. `period`: tri_schedule_period. */
 static int64_t stage_buffers_for(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;

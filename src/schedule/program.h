@@ -48,7 +48,8 @@ typedef struct tri_program {
   int64_t num_chunks;
   int64_t *num_frames; /* largest number of micro-batches in flight at the same time, for each chunk [num_chunks] */
   int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of stage buffers of each kind */
-  bool split_backward; /* backwards of inputs and of weights are separate; gradients are kept from one to the other */
+  bool split_backward; /* whether backwards of inputs and of weights are separate; gradients are then kept from one to
+                          the other */
   int64_t *turn_first; /* first instruction of each turn, and the end of the last turn [num_turns + 1] */
   int64_t num_turns;
   int64_t reduce_first, update_first; /* reduce_first: index of the first instruction after all turns; update_first:
@@ -57,14 +58,14 @@ typedef struct tri_program {
 
 /* The rank for which to create a program. */
 typedef struct tri_program_request {
-  const tri_layout *layout; /* resolved */
+  const tri_layout *layout; /* resolved layout */
   int64_t stage;            /* from 0 to layout->pipeline - 1 */
   int64_t micro_batches;
   const tri_op_list *const *lists; /* lists of the chunks [virtual_stages]; NULL: instructions have no calls, in
                                       programs that are not executed */
   const tri_buckets *buckets;      /* NULL: no reductions and no update */
-  bool tied_pair;    /* this rank holds the embedding or the output projection of tied embeddings, or both */
-  bool forward_only; /* create the program of an evaluation */
+  bool tied_pair;    /* whether this rank holds the embedding or the output projection of tied embeddings, or both */
+  bool forward_only; /* whether to create the program of an evaluation */
 } tri_program_request;
 
 /* Creates the program of a rank. Release with tri_program_destroy. */

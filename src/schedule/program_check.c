@@ -19,8 +19,9 @@ static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *
                      at->stage_buffer];
 }
 
-/* Executes an instruction of a message. Returns whether that was possible. An instruction that waits may have no
- * tag, so the tag of the message in its stage buffer is used. */
+/* Executes an instruction of a message. Returns whether that was possible. `started`, `started_there` [tag]: numbers of
+ * messages that this side and the other side have started. `tag_of_box`: tag of the message in each stage buffer; an
+ * instruction that waits uses it, since it may have no tag of its own. */
 static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box, int64_t *started,
                             const int64_t *started_there) {
   int64_t *pending = pending_of(w, stage, at);

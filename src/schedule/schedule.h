@@ -45,7 +45,7 @@ typedef struct tri_schedule_shape {
 
 typedef struct tri_schedule {
   const char *name;
-  bool split_backward; /* backwards of inputs and of weights are separate turns */
+  bool split_backward; /* whether backwards of inputs and of weights are separate turns */
   /* Fails with TRI_BAD_LAYOUT if the schedule does not support the shape; the message has the reason and the supported
    * shapes. */
   tri_status (*check)(const tri_schedule_shape *shape);

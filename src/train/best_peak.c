@@ -39,7 +39,7 @@ static tri_status find_path(const char *folder, const char *key, char out[TRI_PA
   return tri_path_join(out, folder, name);
 }
 
-/* Returns the number if the file is exactly what print_file prints with it. */
+/* Returns 0 unless the file is exactly the text that print_file prints for the key and the number in it. */
 double tri_best_peak_read(const char *folder, const char *key) {
   char path[TRI_PATH_BYTES], expected[TEXT_BYTES], *text = NULL;
   double flops = 0;

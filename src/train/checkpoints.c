@@ -3,8 +3,8 @@
 
 #include "comm/agreement.h"
 
-/* Flushes the metrics, because a checkpoint may only exist together with its line. Writes outstanding samples, because
- * the save may remove the checkpoint that they need, also when the run stops. */
+/* Flushes the metrics, because a checkpoint may only exist together with the line of metrics of its step. Writes
+ * outstanding samples, also when the run stops, because the save may remove the checkpoint that these samples need. */
 static tri_status before_save(void *context) {
   tri_training *t = context;
   const tri_status status = tri_training_is_rank0(t) ? tri_metrics_sync(t->metrics) : TRI_OK;

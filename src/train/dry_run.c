@@ -43,8 +43,8 @@ static layer_calls calls_of_layer(const tri_op_list *list, int64_t first) {
   return out;
 }
 
-/* Returns whether the operations of layer `now` are the last operations of layer `before`, which may begin with others,
- * for the input of the stage. */
+/* Returns whether the operations of layer `now` are the last operations of layer `before`. Layer `before` may begin
+ * with other operations, for the input of the stage. */
 static bool same_operations(const tri_op_list *list, const layer_calls *before, const layer_calls *now) {
   if (before->end - before->first < now->end - now->first) return false;
   for (int64_t i = 1; i <= now->end - now->first; i++) {
@@ -135,7 +135,7 @@ static void print_program(const tri_parts *parts, FILE *to) {
   }
 }
 
-/* Prints the device and its memory, if the machine has several devices (tri_device_info.place). */
+/* Prints the device and its memory, if the device is a GPU (only GPUs have a tri_device_info.place). */
 static void print_device(const tri_device *device, FILE *to) {
   char name[128], has[32], taken[160];
   if (device->info.place[0] == '\0') return;

@@ -18,7 +18,7 @@ static tri_status name_rank(const tri_training *t, tri_status status) {
 }
 
 /* Sends the rank's number, process and place in the mesh to the parent process, in case the rank dies without a
- * message. */
+ * message. The first rank also sends the current step. */
 static void introduce(const tri_training *t) {
   char place[128];
   tri_log_to_parent("rank %d %ld %s", t->mesh.world.rank, (long)getpid(),

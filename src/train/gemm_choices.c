@@ -111,7 +111,8 @@ static tri_status gather_asked(const tri_group *world, const asked *all, const c
 
 /* ---- the first rank chooses -------------------------------------------------------------------------------------- */
 
-/* Reads the choices of an earlier part of the run; "" if they do not apply to this device. */
+/* Reads the choices of an earlier part of the run, and gives them to the device; reads "" if the device cannot use
+ * them. */
 static tri_status read_choices(const char *path, const tri_run_config *config, tri_device *device, const char *chooser,
                                tri_gemm_choices_file *out) {
   bool found = false;
@@ -134,8 +135,8 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
   return tri_strdup("", &out->choices);
 }
 
-/* Reads the earlier choices, lets the device choose the missing ones, and writes the file. *choices: all of them, one
- * per line; release with tri_free. */
+/* Reads the earlier choices unless `anew`, lets the device choose the missing ones, and writes the file if any were
+ * missing. *choices: all of them, one per line; release with tri_free. */
 static tri_status choose_run_gemms(const tri_run_config *config, tri_device *device, const char *chooser,
                                    const char *products, bool anew, char **choices) {
   char path[TRI_PATH_BYTES];
@@ -179,7 +180,9 @@ static void warn_of_others(const asked *all, int ranks) {
       all[0].chooser[0] == '\0' ? "nothing to choose from" : all[0].chooser);
 }
 
-/* COLLECTIVE. Chooses on the first rank, and shares the choices with all ranks. */
+/* COLLECTIVE. Chooses on the first rank, shares the choices with all ranks, and gives them to the devices of the ranks
+ * that have rank 0's chooser. Rank 0 warns of ranks with another chooser; if rank 0 has no chooser, nothing else is
+ * done. */
 static tri_status choose_together(const tri_run_config *config, const tri_group *world, tri_device *device,
                                   const asked *all, const char *products, bool anew) {
   char *choices = NULL, *text = NULL;

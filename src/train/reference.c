@@ -233,7 +233,8 @@ static tri_status is_of_these_weights(const computing *c, bool *same) {
   return TRI_OK;
 }
 
-/* COLLECTIVE. Sets *done, on all ranks, to the number of sequences that a stopped computation has completed. */
+/* COLLECTIVE. Sets *done, on all ranks, to the number of sequences that a stopped computation has completed; to 0 if
+ * the current weights do not give its numbers. */
 static tri_status find_part(const computing *c, int64_t *done) {
   const tri_group *world = &c->t->mesh.world;
   bool same = true;

@@ -22,7 +22,8 @@ static int64_t completions_of(const tri_training *t) {
   return t->config->rollout.prompts * t->config->rollout.num_generations;
 }
 
-/* Allocates memory for the samples of an update, or of a whole batch if their log-probabilities are computed first. */
+/* Allocates memory for the samples of an update, or of a whole batch if their log-probabilities are computed first; on
+ * the first rank also the arrays for the chosen completions. */
 static tri_status make_room(tri_training *t) {
   const tri_run_config *config = t->config;
   tri_reinforcement *rl = tri_reinforcement_of(t);
@@ -170,7 +171,7 @@ static bool passes_filter(const tri_training *t, const tri_rollout_batch *wave, 
   return !isnan(reward) && reward > r->filter.low && reward < r->filter.high;
 }
 
-/* Moves the groups of a wave that pass the filter to the batch. */
+/* Moves the groups of a wave that pass the filter to the batch, and counts the others as filtered. */
 static void accept_groups(tri_training *t, tri_rollout_batch *wave) {
   tri_reinforcement *rl = tri_reinforcement_of(t);
   for (int64_t g = 0; g < wave->groups; g++) {
@@ -247,7 +248,7 @@ static tri_status start_batch(tri_training *t) {
 
 /* ---- samples of an update ---------------------------------------------------------------------------------------- */
 
-/* Shares the samples of the chosen completions with all ranks. */
+/* COLLECTIVE. Shares the samples of the chosen completions with all ranks. */
 static tri_status share_chosen(tri_training *t) {
   tri_reinforcement *rl = tri_reinforcement_of(t);
   const tri_pack_request request = {rl->chosen, rl->num_chosen, rl->chosen_normalisers};

@@ -24,11 +24,12 @@ typedef struct tri_reinforcement {
   bool warned_of_limits[TRI_MOST_REWARDS]; /* [config->num_rewards], whether the run has warned that a pattern exceeds
                                               the limits of PCRE2 */
   int64_t updates;                         /* number of updates on a batch */
-  int64_t done; /* number of updates made on the current batch; if it equals `updates`, the next step samples a
-                   new batch */
+  int64_t done; /* number of updates made on the current batch; if `done` equals `updates`, the next step samples a new
+                   batch */
   int64_t next_group, filtered; /* number of the next group to sample; groups that the filter has dropped for this
                                    batch */
-  double wait_s;                /* mean seconds of the current batch's rollout that a replica had nothing to sample */
+  double wait_s;                /* mean over the replicas of the seconds in which a replica had nothing to sample, in
+                                   the current batch's rollout */
   double rollout_s, reward_s;   /* seconds of sampling and of scoring for the current batch */
   tri_held_samples held;        /* samples of an update, or of all completions of the batch */
   double *log_probs; /* [held.room on the first rank, sequence], log-probabilities of the labels of the samples in
@@ -38,7 +39,7 @@ typedef struct tri_reinforcement {
   tri_rollout_batch batch;
   double *normalisers;             /* [completions of a batch], normaliser of each completion's labels */
   tri_rollout_completion **chosen; /* [num_chosen], completions of an update */
-  double *chosen_normalisers;      /* [num_chosen], their normalisers */
+  double *chosen_normalisers;      /* [num_chosen], normalisers of the chosen completions */
   tri_packed *packed;              /* [num_chosen], places of the chosen completions in `held` */
   int64_t num_chosen;
   int64_t next_warning[3]; /* first batch that may warn again of groups without a signal, cut completions, and

@@ -1,4 +1,4 @@
-/* Metrics of reinforcement learning, under TRL's names (GRPOTrainer 1.16) where it has them. */
+/* Metrics of reinforcement learning, with TRL's names (GRPOTrainer 1.16) for those that TRL also has. */
 #include "train/reinforcement.h"
 
 #include "base/count.h"
@@ -83,7 +83,7 @@ static tri_status set_part(tri_training *t, const tri_rollout_batch *batch, int6
   snprintf(full, sizeof full, "rewards/%s/%s", name, part);
   if (tri_named_metrics_find(&t->named, full) == NULL) TRI_TRY(tri_named_metrics_add(&t->named, "%s", full));
   tri_named_metric *metric = tri_named_metrics_find(&t->named, full);
-  if (isfinite(metric->value)) return TRI_OK; /* it is set, by a completion before */
+  if (isfinite(metric->value)) return TRI_OK; /* set already, for an earlier completion */
   for (int64_t i = 0; i < tri_rollout_batch_count(batch); i++) {
     const tri_rollout_completion *c = &batch->list[i];
     for (int64_t p = 0; p < c->num_parts[r]; p++) {

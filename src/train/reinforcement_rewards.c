@@ -41,7 +41,7 @@ void tri_reinforcement_close_rewards(tri_reinforcement *rl) {
 
 /* ---- scoring ----------------------------------------------------------------------------------------------------- */
 
-/* Warns, once, that a pattern exceeds the limits of PCRE2. before: their number before the batch. */
+/* Warns, once, that a pattern exceeds the limits of PCRE2. `before`: number of exceeded limits before the batch. */
 static void check_limits(const tri_training *t, int64_t r, int64_t before, const tri_rollout_batch *batch) {
   tri_reinforcement *rl = tri_reinforcement_of(t);
   const int64_t limits = tri_reward_limits(rl->rewards[r]) - before;

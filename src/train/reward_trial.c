@@ -44,7 +44,7 @@ typedef struct tried {
   const char *text;
   size_t bytes;
   int which;    /* TRIED_OWN, TRIED_EMPTY or TRIED_OTHER */
-  double found; /* its reward; NaN: no verdict */
+  double found; /* reward of the completion; NaN: no verdict */
 } tried;
 
 /* All completions that are tried. */
@@ -184,7 +184,7 @@ static void print_totals(const trial_totals *totals, FILE *to) {
  * otherwise another completion that earns more is worth a warning. */
 static tri_status judge(const trial_totals *totals, bool compares) {
   const double own = totals->sums[TRIED_OWN];
-  double most = -INFINITY; /* the largest sum except that of their own answers */
+  double most = -INFINITY; /* the largest sum of the other completions */
   for (int k = 0; k < NUM_TRIED; k++)
     if (k != TRIED_OWN && totals->tried[k]) most = fmax(most, totals->sums[k]);
   if (!totals->tried[TRIED_OWN] || own > most) return TRI_OK;

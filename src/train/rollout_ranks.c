@@ -39,7 +39,7 @@ tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest
   return TRI_OK;
 }
 
-/* Sets *out to whether the runners of all ranks can read the weights that are trained. */
+/* COLLECTIVE. Sets *out to whether the runners of all ranks can read the trained weights in place. */
 static tri_status agree_on_place(tri_training *t, bool *out) {
   bool here = false;
   int64_t able = 0;
@@ -66,7 +66,8 @@ static tri_status create_generator(tri_training *t, tri_rollout_ranks *r) {
   return tri_dispatcher_create(&r->replicas, r->runner, r->generator, &r->dispatcher);
 }
 
-/* COLLECTIVE over the replica. Loads the frozen base of an adapter, whose factors are moved. */
+/* COLLECTIVE over the replica. Loads the frozen base of an adapter, because `publish` only moves the factors. Does
+ * nothing without an adapter, or if runners read the weights in place. */
 static tri_status load_base(tri_training *t, tri_rollout_ranks *r) {
   const tri_checkpoint_use use = {0};
   tri_model model;
@@ -112,7 +113,7 @@ void tri_rollout_ranks_release(tri_rollout_ranks *r) {
 /* COLLECTIVE, between steps. Gives the runners the weights of a policy, unless they have them. Weights that runners
  * read in place are replaced until restore_trained. */
 static tri_status publish(tri_training *t, tri_rollout_ranks *r, tri_policy policy) {
-  TRI_TRY(tri_engine_finish(t->engine)); /* it uses the memory that it lends */
+  TRI_TRY(tri_engine_finish(t->engine)); /* the engine's last step uses the memory that the engine lends */
   if (r->in_place) return tri_engine_swap_in(t->engine, policy);
   const int64_t version = tri_weights_version(tri_engine_weights(t->engine));
   if (r->published == version && r->policy == policy) return TRI_OK;
@@ -148,7 +149,7 @@ tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *r, tri_poli
   const bool averages = tri_optimizer_that_averages(&t->config->optimizer.settings) != NULL;
   int64_t stops = 0;
   record.code = TRI_RECORD_SAMPLE;
-  if (!averages) policy = TRI_POLICY_TRAINED; /* the same weights, which need not be moved again */
+  if (!averages) policy = TRI_POLICY_TRAINED; /* both policies have the same weights, which need not be moved again */
   TRI_TRY(publish(t, r, policy));
   const uint64_t ticket = tri_recorder_begin(&record);
   *stopped = false;

@@ -13,16 +13,17 @@ typedef struct tri_rollout_ranks {
   tri_dispatcher *dispatcher;
   bool in_place;     /* whether the runner reads the trained weights in place; false: each new version is moved to the
                         runner's own weights */
-  double wait_s;     /* mean over the replicas of the seconds that they had nothing to sample so far, in rollouts */
+  double wait_s;     /* mean over the replicas of the seconds in which a replica had nothing to sample, in all rollouts
+                        so far */
   int64_t published; /* version of the weights that were moved to the runners; -1: none were */
-  tri_policy policy; /* policy of that version */
+  tri_policy policy; /* policy whose weights were moved */
 } tri_rollout_ranks;
 
 /* Returns how completions of held-out prompts are sampled. */
 tri_sampling tri_rollout_held_out_sampling(const tri_rollout_settings *settings);
 
-/* Computes the sizes of the runners for prompts of at most `longest` tokens. TRI_BAD_CONFIG if rollout.cache has no
- * room for a page. */
+/* Computes the sizes of the runners for prompts of at most `longest` tokens. Fails with TRI_BAD_CONFIG if rollout.cache
+ * has no room for a page. */
 tri_status tri_rollout_ranks_sizes(const tri_run_config *config, int64_t longest, tri_runner_sizes *out);
 
 /* COLLECTIVE. Creates the runners and generators of all ranks. The engine must exist, and its base must be loaded.

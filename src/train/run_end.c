@@ -83,8 +83,8 @@ static tri_status fail_after_last_step(const tri_training *t) {
                                                : "it is not saved, since `checkpoint.at_end` is false");
 }
 
-/* Returns the status of a run whose loop has ended: TRI_INTERRUPTED after a signal, TRI_DIVERGED after bad steps,
- * t->stop_status if it stops by itself, with the message. */
+/* Returns the status of a run whose loop has ended, with a message: TRI_INTERRUPTED after a signal, TRI_DIVERGED after
+ * bad steps, t->stop_status if the run stops by itself, else TRI_OK. */
 tri_status tri_training_end(tri_training *t) {
   const tri_progress *progress = &t->progress;
   char proven[1100];
@@ -130,7 +130,8 @@ static double mean_of(const tri_metrics_history *history, double (*value_of)(con
   return count == 0 ? NAN : sum / (double)count;
 }
 
-/* Compares the losses at the beginning and at the end of the run, over all its steps so far. */
+/* Sets the mean losses and log-probabilities of chosen answers at the beginning and at the end of the run (first_losses
+ * to last_chosen of tri_training). Does nothing for a run of fewer than FEWEST_STEPS steps. */
 static void compare_losses(tri_training *t, const tri_metrics_history *history) {
   const int64_t steps = t->progress.step, tenth = steps / 10;
   if (steps < FEWEST_STEPS) return;
@@ -259,7 +260,7 @@ static bool has_risen(const tri_training *t) {
   return t->data.prompts.count == 0 && t->last_losses > RISEN * t->first_losses;
 }
 
-/* Warns that the loss has risen, because the last line alone does not show it. */
+/* Warns if the loss has risen, because the last line alone does not show it. */
 static void warn_of_rise(const tri_training *t) {
   const tri_run_config *config = t->config;
   const long tenth = (long)(t->progress.step / 10);
@@ -278,10 +279,10 @@ static void warn_of_rise(const tri_training *t) {
       (long)config->optimizer.warmup, TRI_PLURAL(config->optimizer.warmup), clip);
 }
 
-/* Warns that the model has become less likely to give the chosen answers, because the loss and the accuracy of pairs do
+/* Warns if the model has become less likely to give the chosen answers, because the loss and the accuracy of pairs do
  * not show it. */
 static void warn_of_chosen(const tri_training *t) {
-  static const double FALLEN = 0.2, LEAST = 1; /* fraction of the first value, and natural logarithms */
+  static const double FALLEN = 0.2, LEAST = 1; /* FALLEN: fraction of the first value; LEAST: natural logarithms */
   const double fallen = t->first_chosen - t->last_chosen;
   const tri_objective_config *objective = &t->config->objective;
   if (!(fallen > LEAST) || !(fallen > FALLEN * fabs(t->first_chosen))) return;

@@ -30,7 +30,8 @@ static double tokens_of(const tri_run_data *data, int64_t num_train) {
   return tokens;
 }
 
-/* Opens the data. A run prepares a file of preferences only when it begins. */
+/* Opens the data unless they are open, or sets f->problem if they cannot be opened. A file of preferences is not
+ * opened, because a run prepares it only when it begins. */
 static void open_data(tri_training *t, tri_run_facts *f) {
   tri_run_config *config = t->config;
   tri_status status = TRI_OK;
@@ -88,7 +89,7 @@ static void find_time(tri_training *t, int64_t ranks, tri_run_facts *f) {
   const double left = (double)(config->optimizer.steps - f->done_steps), step_s = step_s_of_output(config);
   char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
   f->seconds = NAN;
-  if (config->optimizer.steps == 0) return; /* it has epochs, and the data were not opened */
+  if (config->optimizer.steps == 0) return; /* the run has epochs, and its data were not opened */
   if (isfinite(step_s) && step_s > 0) {
     f->seconds = left * step_s;
     f->seconds_from = TRI_TIME_OF_STEPS;

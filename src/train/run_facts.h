@@ -12,7 +12,7 @@
 typedef enum tri_time_source {
   TRI_TIME_UNKNOWN,
   TRI_TIME_OF_STEPS, /* the median of the steps that the run in the same output has made */
-  TRI_TIME_AT_PEAK,  /* a lower bound: its FLOPs at the best known peak of the device */
+  TRI_TIME_AT_PEAK,  /* a lower bound: the FLOPs of the run at the best known peak of the device */
 } tri_time_source;
 
 typedef struct tri_run_facts {
@@ -25,8 +25,9 @@ typedef struct tri_run_facts {
   tri_time_source seconds_from;
   tri_dry_run_memory memory;        /* memory plan of `rank` */
   double available;                 /* bytes of this machine, or of the rank's device; 0: unknown */
-  char begins[TRI_PATH_BYTES + 64]; /* checkpoint or folder with which the run begins; "": it starts over */
-  char problem[512];                /* why the data were not opened; "": they were */
+  char begins[TRI_PATH_BYTES + 64]; /* checkpoint or folder with which the run begins; "": it begins with initial
+                                       weights */
+  char problem[512];                /* why the data were not opened; "": no problem */
 } tri_run_facts;
 
 /* LOCAL. Finds the facts. Opens the data of the run unless they are open, and sets the steps of a run of epochs; data
@@ -36,7 +37,7 @@ tri_status tri_run_facts_find(tri_training *t, const char *resume, int64_t ranks
 
 void tri_run_facts_print(const tri_run_facts *facts, FILE *to);
 
-/* Returns a new JSON object; NULL without memory. */
+/* Returns a new JSON object; NULL if memory is exhausted. */
 json_t *tri_run_facts_json(const tri_run_facts *facts);
 
 #endif

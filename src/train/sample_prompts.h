@@ -25,8 +25,8 @@ static inline int64_t tri_num_samples(const tri_run_config *config) {
   return config->samples.num_prompts + config->samples.num_chat;
 }
 
-/* Renders all prompts with the template next to the tokenizer. TRI_BAD_CONFIG if there are chat samples and no template
- * is found. Release with tri_sample_prompts_release, also after a failure. */
+/* Renders all prompts with the template next to the tokenizer. Fails with TRI_BAD_CONFIG if there are chat samples and
+ * no template is found. Release with tri_sample_prompts_release, also after a failure. */
 tri_status tri_sample_prompts_make(const tri_run_config *config, const char *tokenizer_file, tri_sample_prompts *out);
 void tri_sample_prompts_release(tri_sample_prompts *prompts);
 

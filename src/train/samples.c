@@ -393,7 +393,8 @@ tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
 /* State and results of reading the file of samples. */
 typedef struct samples_look {
   const tri_sample_prompts *prompts;
-  int64_t last, highest; /* step of the run; highest step of a line that is not above it, or -1 */
+  int64_t last, highest; /* last: step of the run; highest: highest step of a line, up to `last`, or -1 if there is no
+                            such line */
   tri_file_writer *to;   /* file to which the kept lines are written; NULL: the lines are only read */
   bool drops, there[TRI_MOST_SAMPLE_PROMPTS]; /* whether a line is dropped; whether each prompt has a text of step
                                                  `highest` */

@@ -78,8 +78,8 @@ static bool is_chat(const tri_training *t) {
   return corpus != NULL && tri_corpus_has_mask(corpus);
 }
 
-/* On the first rank: opens the files of the output so that their next lines are those of the step at which the run
- * resumes. */
+/* On the first rank: writes the configuration to the output, copies the extra files of checkpoints there, and opens the
+ * metrics so that their next line is that of the next step. */
 static tri_status open_files(tri_training *t, const char *resume) {
   TRI_TRY(tri_output_write_config(t->config));
   TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, document_end(t), is_chat(t)));

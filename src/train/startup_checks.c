@@ -89,7 +89,7 @@ enum { NODE_BYTES = 64, RANKS_LISTED = 16 };
 /* Memory needs of one rank. */
 typedef struct need {
   size_t parameters, gradients, optimizer, activations, samples, rollouts, buffers, total;
-  size_t on_node;   /* part of the total in the node's memory */
+  size_t on_node;   /* bytes of `total` that are in the memory of the node */
   size_t available; /* memory of the node that is available to all its ranks */
   size_t on_device, device_has;
   char device[TRI_DEVICE_NAME_BYTES], taken[160];

@@ -290,7 +290,9 @@ static double tokens_to_train_on(const tri_training *t) {
   return tokens;
 }
 
-/* Logs the length of the run, and a lower bound of its time from the devices' peak, because no step was timed yet. */
+/* Logs a shortened warm-up, the sequences of an evaluation whose length the run file gives in batches, and the effect
+ * of --stop-at; then the length of the run, with a lower bound of its time from the devices' peak, because no step was
+ * timed yet. */
 static void announce_length(const tri_training *t) {
   const tri_run_config *config = t->config;
   const int64_t steps = config->optimizer.steps - t->progress.step;

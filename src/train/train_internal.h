@@ -22,7 +22,7 @@ typedef struct tri_train_task tri_train_task;
 /* A run. Its state is only in the engine and in `progress`, so that a run that is killed and resumed does the same
  * steps as one that was not. */
 typedef struct tri_training {
-  tri_run_config *config; /* its layout is resolved here */
+  tri_run_config *config; /* copy of tri_train_options.config, with the layout resolved */
   const tri_train_task *task;
   void *task_state; /* state that the task owns and releases; NULL: the task has no state */
   tri_mesh mesh;
@@ -37,18 +37,20 @@ typedef struct tri_training {
   tri_metrics *metrics;
   tri_named_metrics named; /* metrics of the task: values for the next line */
   tri_progress progress;
-  double peak_flops, measured_flops; /* FLOP/s of this rank's device: the best known peak; measured by this process */
-  bool peak_doubted;                 /* a step was faster than the peak, so the peak was measured again */
+  double peak_flops, measured_flops; /* FLOP/s of this rank's device: the best known peak; the peak that this process
+                                        measured */
+  bool peak_doubted;                 /* whether a step was faster than the peak, so that the peak was measured again */
   double load_s;                     /* seconds for loading the state at the start */
   double loss;                       /* loss of the last step; only on the first rank */
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
   double first_chosen, last_chosen;  /* TRI_CHOSEN_LOGP of the first step, and the mean of the last tenth; NaN: none */
-  char answers[200];                 /* text of the last step's metrics of preferences; "": it has none */
+  char answers[200];                 /* text of the last step's metrics of preferences; "": the run has no such
+                                        metrics */
   int64_t first_bad_step;            /* the first of the bad steps in a row (progress.bad_in_row) */
   int64_t first_steps;    /* number of steps over which first_losses is the mean: a tenth of all steps, or 1 */
   double validation_loss; /* loss of the last evaluation; NaN before the first */
   double reward, validation_reward; /* mean rewards of the last batch and of the last evaluation; NaN: none */
-  bool unjudged;                    /* the warning that no label of the validation corpus counts was given */
+  bool unjudged;                    /* whether the warning that no label of the validation corpus counts was given */
   int64_t evaluated_step;   /* step of the last evaluation, if its loss (or its reward, by evaluation.metric) was
                                finite; else -1 */
   tri_runner_need rollouts; /* memory for sampling completions, in reinforcement learning */
@@ -56,7 +58,7 @@ typedef struct tri_training {
   tri_group sampling; /* only if samples.tensor is above 1: the group of the ranks that generate samples if this rank is
                          one of them, else of the other ranks */
   tri_replicas samplers;       /* the ranks that generate samples (samples.tensor); unused on other ranks */
-  bool samples_here;           /* this rank generates samples */
+  bool samples_here;           /* whether this rank generates samples */
   struct tri_samples *samples; /* on the first rank: the generator of samples, open between checkpoints while it reads
                                   the weights in place; NULL: none is open */
   int64_t sampled_step;        /* step of the newest checkpoint that has samples, or -1 */
@@ -64,7 +66,7 @@ typedef struct tri_training {
   char flight[TRI_PATH_BYTES]; /* folder of the ranks' flight reports */
   tri_timing timing;
   int64_t stop_at;          /* tri_train_options.stop_at */
-  bool stopping;            /* a rank was asked to stop, or the first rank stops the run by itself */
+  bool stopping;            /* whether a rank was asked to stop, or the first rank stops the run by itself */
   tri_status stop_status;   /* on the first rank: status of the run if this rank stops it by itself; TRI_OK: it does
                                not */
   tri_save_pending pending; /* state of saving between steps */
@@ -141,7 +143,7 @@ tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 /* The end of a run (run_end.c). All of these are LOCAL; removing and writing the summary is for the first rank. */
 
 /* Returns the status of a run whose loop has ended: TRI_INTERRUPTED after a signal, TRI_DIVERGED after bad steps,
- * t->stop_status if the run stops by itself. Only the first rank has the message. */
+ * t->stop_status if the run stops by itself, else TRI_OK. Only the first rank has the message. */
 tri_status tri_training_end(tri_training *t);
 /* Removes the summary, which describes an ended run, before the run continues. */
 tri_status tri_training_remove_summary(const tri_training *t);
@@ -200,9 +202,9 @@ tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samp
  * (tri_train_task_of); docs/architecture.md has the steps to add one. */
 struct tri_train_task {
   const char *name;
-  const tri_run_data_kind *data; /* opens its samples */
+  const tri_run_data_kind *data; /* opens the samples of the task */
   const char *held_out_key;      /* key of a run file that names the held-out samples */
-  bool suggests_eval;            /* `trireme eval RUN DATA` is suggested at the end of a run */
+  bool suggests_eval;            /* whether `trireme eval RUN DATA` is suggested at the end of a run */
   /* LOCAL, on the first rank, before the data are opened. Makes the files that `data` opens. NULL: nothing to do. */
   tri_status (*prepare)(const tri_run_config *config);
   /* COLLECTIVE, after the run's state is loaded, before the files of the output are opened and the first step is made.

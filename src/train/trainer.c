@@ -50,7 +50,8 @@ static void print_objective_key(void *to, const tri_config_difference *differenc
   fprintf(to, ", %s: %s", difference->key, difference->right);
 }
 
-/* Prints the keys of grpo that are not the defaults, such as those of objective.recipe. */
+/* Prints the name of the objective, and the keys of grpo that are not the defaults, such as those of
+ * objective.recipe. */
 static void print_objective(const tri_objective_config *objective, FILE *to) {
   tri_objective_config usual = *objective;
   usual.policy = tri_policy_usual;
@@ -59,7 +60,8 @@ static void print_objective(const tri_objective_config *objective, FILE *to) {
   fprintf(to, "\n");
 }
 
-/* Plans the memory of rollouts, and tries the rewards, which reads the prompts. Their table is written to `to`. */
+/* Opens the prompts, plans the memory of rollouts, and tries the rewards on the prompts. Prints the changed keys of
+ * grpo and the table of rewards to `to`. Does nothing for a run without prompts. */
 static tri_status try_rollouts(tri_training *t, const tri_engine_options *options, tri_runner_need *out, FILE *to) {
   if (t->config->data.prompts[0] == '\0') return TRI_OK;
   TRI_TRY(tri_run_data_open(t->config, t->task->data, &t->identity, &t->data));
@@ -68,7 +70,8 @@ static tri_status try_rollouts(tri_training *t, const tri_engine_options *option
   return tri_reward_trial(t->config, &t->data, to);
 }
 
-/* Prints the facts of the run; then, with `verbose`, the program and the memory plan of a rank. */
+/* Tries the rewards (try_rollouts) and prints the facts of the run; then, with `verbose` and without `json`, prints the
+ * program and the memory plan of a rank. */
 static tri_status dry_run(tri_training *t, const tri_train_options *given, int64_t ranks) {
   const int rank = (int)given->dry_run_rank;
   tri_engine_options options = tri_training_engine_options(t->config, NULL);
@@ -106,7 +109,8 @@ static void release(tri_training *t) {
   tri_mesh_destroy(&t->mesh);
 }
 
-/* Sets the layout. A dry run may have any number of ranks on one process; a run has the job's ranks. */
+/* Sets the layout, and *num_ranks to its number of ranks. A dry run may have any number of ranks on one process; a run
+ * has the job's ranks. Fails with TRI_BAD_USAGE if the rank of a dry run is not one of them. */
 static tri_status set_layout(tri_training *t, const tri_train_options *options, int64_t *num_ranks) {
   tri_run_config *config = t->config;
   int64_t ranks = tri_comm_size();

@@ -11,8 +11,8 @@ typedef struct tri_train_options {
   const tri_run_config *config;
   const char *resume;   /* "auto", "never", or the folder of a checkpoint or a run (recovery/resume.c) */
   bool dry_run;         /* whether to print the facts of the run, and do nothing else */
-  bool verbose;         /* dry run: also print the step program and the memory plan of a rank */
-  bool json;            /* dry run: print the facts as JSON */
+  bool verbose;         /* dry run: whether to print the step program and the memory plan of a rank, too */
+  bool json;            /* dry run: whether to print the facts as JSON */
   int threads;          /* threads of this rank if the configuration says auto; 0: all cores */
   int64_t ranks;        /* dry run: number of ranks; 0: the fewest that the layout allows */
   int64_t dry_run_rank; /* dry run: rank whose program and plan are printed */

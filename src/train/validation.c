@@ -51,8 +51,8 @@ static bool is_better(const tri_training *t) {
   return t->validation_loss < progress->best_loss;
 }
 
-/* Compares the evaluation with the best so far. During bad steps nothing is saved and the weights do not change, so
- * there is nothing to compare. */
+/* Compares the evaluation with the best so far, and updates the progress. During bad steps nothing is saved and the
+ * weights do not change, so there is nothing to compare. */
 static void compare_with_best(tri_training *t) {
   tri_progress *progress = &t->progress;
   if (progress->bad_in_row > 0) return;
