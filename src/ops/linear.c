@@ -169,8 +169,8 @@ static tri_status append_with_magnitudes(tri_op_list *list, const linear *attrib
   return drops ? tri_op_add(list, rest, *out, out) : TRI_OK;
 }
 
-/* Appends the product with matrices that are adjacent in memory (such as q, k and v), with their LoRA and DoRA
- * factors. */
+/* Appends the product with matrices that are adjacent in memory (such as q, k and v), with their LoRA factors and DoRA
+ * magnitudes. */
 static tri_status append_one(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
                              int32_t *out) {
   int32_t y = -1;

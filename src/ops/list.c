@@ -103,7 +103,8 @@ bool tri_op_list_has_magnitudes(const tri_op_list *list, int32_t weight) {
   return false;
 }
 
-/* Sets the storage of a call's parameters, and which of them are frozen. */
+/* Sets the storage of parameter 0 and the mask of frozen parameters, and replaces each parameter's number by its index.
+ */
 static void set_call_parameters(const tri_op_list *list, tri_op_call *call) {
   for (int i = 0; i < TRI_OP_PARAMETERS && list->parameters != NULL; i++) {
     if (call->parameters[i] < 0) continue;

@@ -33,7 +33,7 @@ static tri_status op_factors_shape(const tri_op_call *call, const tri_shape inpu
   return TRI_OK;
 }
 
-/* Returns the matrix B of a target. */
+/* Returns the shape of B of pair number `target` of the factors. */
 static tri_weight up_of(const factors *at, int64_t target) {
   return (tri_weight){at->rank[target], at->width[target], TRI_WEIGHT_OUT_IN};
 }

@@ -60,8 +60,8 @@ static int64_t rows_at_once(const magnitudes *at) {
   return rows < 1 ? 1 : rows < all ? rows : all;
 }
 
-/* Returns the GEMM that adds the factors' product to `rows` rows of a target's matrix as it is stored: b[rows, rank]
- * a[rank, in], or a[rank, rows]^T b[out, rank]^T. */
+/* Returns the GEMM that adds the product of pair number `target` of the factors to `rows` rows of its matrix as it is
+ * stored: b[rows, rank] a[rank, in], or a[rank, rows]^T b[out, rank]^T. */
 static tri_matmul addition(const tri_op_call *call, int64_t target, int64_t rows) {
   const magnitudes *at = call->attributes;
   const tri_dtype wide = wide_of(call);
@@ -116,9 +116,9 @@ static tri_status op_magnitude_memory(const tri_op_call *call, const tri_device_
   return TRI_OK;
 }
 
-/* Computes the sums of squares of rows [first, first + rows) of the stored matrix. If rows are outputs, their elements
- * of `squares` are written; if rows are inputs, `squares` accumulates. `b`: the rows of B of these outputs, or all of B
- * if rows are inputs. */
+/* Computes the sums of squares of rows [first, first + rows) of the stored matrix of pair `target`, plus its factors'
+ * product. If rows are outputs, their elements of `squares` are written; if rows are inputs, `squares` accumulates.
+ * `b`: the rows of B of these outputs, or all of B if rows are inputs. */
 static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target, int64_t first, int64_t rows,
                            const void *a, const void *b, void *squares) {
   const magnitudes *at = call->attributes;
@@ -140,7 +140,7 @@ static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target
   return TRI_OK;
 }
 
-/* Computes the sums of squares of the outputs of one target of the factors. */
+/* Computes the sums of squares of the outputs of the matrix of pair `target` of the factors. */
 static tri_status make_target(tri_run *run, const tri_op_call *call, int64_t target, char *squares) {
   const magnitudes *at = call->attributes;
   const tri_factors *factors = &at->factors;
@@ -332,7 +332,7 @@ tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t
   return tri_op_list_append_first(list, &call, 1, out);
 }
 
-/* ---- x without the dropped elements ------------------------------------------------------------------------------ */
+/* ---- x minus x after dropout ------------------------------------------------------------------------------ */
 
 enum { X, DROPPED };
 

@@ -2,7 +2,7 @@
  *
  * A model is a short list of calls of operations over numbered slots (list.h). An operation is one file with everything
  * the system knows about it: how shapes follow, how much memory it needs, how it runs forward and backward, and what it
- * costs. The engine, the memory plan and the simulator all use this one table.
+ * costs. The engine, the memory plan and the simulator all use its table of functions (tri_op).
  *
  * A slot is a matrix [rows, width]: rows are the tokens of a micro-batch on this rank. The gradient of a slot is read
  * only by the call that produced the slot, and written by the calls that consume it: the first of these in backward
@@ -142,8 +142,8 @@ typedef struct tri_cost {
   double capped;       /* part of vector_flops for soft caps of scores, which tables of measurements do not contain */
   double bytes;        /* bytes read and written, each tensor once */
   double copied;       /* bytes read and written by copies and sums before and after the computation */
-  double spread; /* part of `copied` for experts that are split over tensor ranks; a system on which the ranks of a
-                    holder gather rows does not need these copies (plan/system.h: gathers_experts) */
+  double spread; /* part of `copied` that is needed because ranks split the same experts and each of them receives every
+                    row; not needed on a system with gathers_experts (plan/system.h) */
   double rows, inner, columns; /* shape of the GEMM of `flops`: [rows, inner] x [inner, columns]; 0: no GEMM */
   double products;             /* number of GEMMs of that shape that run at the same time */
   tri_gemm_form form;
@@ -154,7 +154,8 @@ typedef struct tri_cost {
   tri_cost_exchange exchanges[TRI_COST_EXCHANGES];
 } tri_cost;
 
-/* One differentiable operation. */
+/* One differentiable operation. A bool member is true if the statement in its comment holds, and a bit of a mask is 1
+ * if it does. */
 struct tri_op {
   const char *name;
   const char *work;          /* name of its element-wise work in measurements (work.h); NULL: its own name */
@@ -167,14 +168,14 @@ struct tri_op {
   bool passes_messages;      /* receives its rows from another stage, or sends them to one */
   unsigned adds_gradients;   /* bit i: backward_input can add to the gradient of input i */
   unsigned no_gradients;     /* bit i: input i has no gradient, because it is not a value of the model */
-  bool of_experts;           /* its output has rows of experts */
+  bool of_experts;           /* its outputs are rows of experts, or tables of them */
   bool gathers_sequence;     /* its output is the gathered slices of the tensor ranks */
   bool routes;               /* counts the rows of each expert in a step */
   bool makes_loss;           /* writes the loss of the micro-batch */
   bool cheap;                /* its output takes much memory and little time to compute: worth a recompute */
   bool sums;                 /* output 0 is just input 0 + input 1 */
   bool clears_gradient;      /* the first backward_weight of a step clears the gradient of parameter 0 */
-  bool takes_sum;            /* forward can compute its input 0 if that is a sum: tri_op_call.sum */
+  bool takes_sum;            /* forward can also compute its input 0 if a residual sum produces it: tri_op_call.sum */
   bool awaits; /* waits for a transfer that the producer of input 0 has started: exchange 0 of this call's forward and
                   exchange 0 of the producer's backward_input overlap with the calls between the two */
 
@@ -200,7 +201,8 @@ struct tri_op {
   void (*prepare_cost)(const tri_op_call *call, tri_cost *out);
 };
 
-/* One line of a list. Absent slots and parameters are -1. */
+/* One line of a list. Absent slots and parameters are -1. A bool member is true if the statement in its comment holds.
+ */
 struct tri_op_call {
   const tri_op *op;
   const void *attributes; /* the operation's own struct (ops.h), owned by the list */
@@ -211,7 +213,7 @@ struct tri_op_call {
   unsigned frozen;                       /* bit i: parameter i is not trained, so it needs no gradient */
   tri_stored stored;                     /* storage of parameter 0 */
   int32_t constant;
-  int32_t window; /* index of the list's sliding window, and so of its attention slices */
+  int32_t window; /* index in tri_op_windows of the sliding window that attention uses */
   int32_t sum; /* index of the previous call if its sum is computed in this call's forward, in one pass over memory; or
                   -1 */
   int64_t rows, sequence;    /* tokens of a micro-batch, positions of a sequence: the planned maximum */
@@ -219,18 +221,18 @@ struct tri_op_call {
   int64_t most_slices;       /* maximum length of a list of attention slices */
   double attention_fraction; /* fraction of the causal score matrix that masks leave, on average; 1: all of it */
   tri_dtype type;            /* type of activations */
-  bool sliced;               /* sequence parallelism: `rows` are this rank's slice of the micro-batch's */
-  bool training;             /* a backward pass follows */
-  bool backward;             /* its outputs depend on trained parameters, so its backward runs */
-  bool passes_back;          /* the gradient of an input is needed: backward_input runs, if the operation has one */
-  bool generating;           /* the prefill is followed by steps of one position for each sequence */
-  bool keeps_dense;          /* generating: another call or executor reads the dense values of parameter 0, so they are
-                                not packed in place */
-  bool expert;               /* in a layer of experts, after `dispatch` */
-  bool weights_gathered;     /* ZeRO 3: parameters are gathered for each use, so they are not packed ahead */
-  bool recomputable;         /* in a layer whose forward may be recomputed before its backward */
-  bool recompute;            /* its forward is recomputed (recompute.h) */
-  bool accumulate[TRI_OP_INPUTS]; /* another call writes this input's gradient first: add to it */
+  bool sliced;           /* sequence parallelism: the call works on this rank's slice of the rows of the micro-batch */
+  bool training;         /* a backward pass follows */
+  bool backward;         /* its outputs depend on trained parameters, so its backward runs */
+  bool passes_back;      /* the gradient of an input is needed: backward_input runs, if the operation has one */
+  bool generating;       /* the prefill is followed by steps of one position for each sequence */
+  bool keeps_dense;      /* generating: another call or executor reads the dense values of parameter 0, so they are
+                            not packed in place */
+  bool expert;           /* the call belongs to a layer of experts and comes after `dispatch` */
+  bool weights_gathered; /* ZeRO 3: parameters are gathered for each use, so they are not packed ahead */
+  bool recomputable;     /* the call is in a layer whose forward may be recomputed before its backward */
+  bool recompute;        /* its forward is recomputed (recompute.h) */
+  bool accumulate[TRI_OP_INPUTS]; /* another call writes this input's gradient first, so that this call adds to it */
 };
 
 static inline bool tri_op_is_frozen(const tri_op_call *call, int parameter) {

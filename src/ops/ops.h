@@ -28,7 +28,8 @@ tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
  * each rank receives its slice of the sums. */
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
-/* The collectives that these functions append: rows of a table (mesh_collectives.c). */
+/* The collectives that tri_op_enter_tensor, tri_op_leave_tensor and the layers of experts append: rows of a table
+ * (mesh_collectives.c). */
 typedef struct tri_mesh_collective tri_mesh_collective;
 extern const tri_mesh_collective tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
     tri_own_slice, tri_join_slices;
@@ -146,8 +147,8 @@ typedef struct tri_logits {
   int32_t bias;
 } tri_logits;
 
-/* The kinds of losses of labels: cross entropy; a loss of preferences, with an additional cross entropy of labels that
- * have a weight (device/completions.h); a policy-gradient loss (device/policy.h). */
+/* The kinds of losses: cross entropy; a loss of preferences, plus the cross entropy of labels that have a weight
+ * (device/completions.h); a policy-gradient loss (device/policy.h). */
 typedef enum tri_label_loss_kind {
   TRI_LABEL_LOSS_CROSS_ENTROPY,
   TRI_LABEL_LOSS_PREFERENCE,

@@ -8,7 +8,8 @@
  *
  * The list of divisors of longrope is chosen once for a table, by the number of its positions (in generation: prompt
  * and tokens to generate), so that queries and keys are always rotated consistently. transformers switches to the other
- * list at the token that exceeds the original length, and then reprocesses the text so far (Phi-3) or does not. */
+ * list at the token that exceeds the original length; for Phi-3 it then reprocesses the text so far, and for other
+ * models it does not. */
 #include "device/kernels.h"
 #include "ops/attention.h"
 #include "ops/ops.h"
