@@ -302,7 +302,7 @@ typedef struct row_tensors {
 } row_tensors;
 
 /* Returns matrix t of an entry as a part of a tensor in a checkpoint. If the entry has only one matrix, returns the
- * entry itself: of a tied pair map->parts has only one entry, and this rank may hold only the other one. */
+ * entry itself, because map->parts has only one entry of a tied pair, and this rank may hold only the other one. */
 static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
   if (is_stacked(entry)) return &l->map->pieces[l->numbers.piece + t];
   return tri_parameter_num_tensors(entry) > 1 ? &l->map->parts[l->numbers.weight + t] : entry;
@@ -343,7 +343,7 @@ static source source_of_state(lister *l, const tri_update_call *call, int64_t st
   return (source){tri_weights_call_gradients(l->engine->executor->weights, call), staged_memory(l, call, state)};
 }
 
-/* Adds slices of a call's elements, from a source. */
+/* Adds a slice for each tensor of the entry that an update call updates, with the call's elements at `from`. */
 static void add_of_call(lister *l, const tri_update_call *call, source from, row_tensors to) {
   const tri_parameter *entry = &l->h.table->entries[call->entry];
   const size_t element = tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -628,7 +628,7 @@ size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const
     if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_CHECKPOINT_MAP_SAVE)) continue;
     const bool has_trained = optimizer != NULL && optimizer->trained != NULL;
     const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
-    /* The weight or the trained values, which have as many elements. */
+    /* The weight or the trained values, which have the same number of elements. */
     bytes += (size_t)saved_values(&h, e).count * element;
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
       const tri_update_call *call = &parts->updates->calls[c];

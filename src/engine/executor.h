@@ -11,7 +11,8 @@
 #include "schedule/memory_plan.h"
 #include "weights/weights.h"
 
-/* A chunk: the list of one virtual pipeline stage. */
+/* A chunk: the list of one virtual pipeline stage, with the addresses of its arrays. Frames are defined in
+ * schedule/memory_plan.h. */
 typedef struct tri_executor_chunk {
   const tri_op_list *list; /* not owned */
   void **slots;            /* addresses of the slots, by frame and pass [num_frames * TRI_NUM_PASSES * num_slots] */
@@ -47,10 +48,10 @@ typedef struct tri_executor {
  * staging in host memory. */
 void tri_executor_add_exchange(tri_memory_request *request, int64_t ranks, const tri_device *device);
 
-/* Creates an executor. Plans memory before it allocates anything; the message of TRI_OUT_OF_MEMORY says what does not
- * fit and what to reduce. Then allocates the arena, allocates the weights (with zeros) unless another executor has
- * allocated them, and fills the constants. The weights must have the request's buckets and type, and outlive the
- * executor. mesh NULL: one rank alone. */
+/* Creates an executor. Plans its memory, and fails with TRI_OUT_OF_MEMORY before it allocates anything if the plan does
+ * not fit; the message says what does not fit and what to reduce. Then allocates the arena, allocates the weights (with
+ * zeros) unless another executor has allocated them, and fills the constants. The weights must have the request's
+ * buckets and type, and outlive the executor. mesh NULL: one rank alone. */
 tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);

@@ -180,7 +180,7 @@ static tri_status load_entry(loading *l, int64_t entry) {
   for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
     const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
     const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
-    uint64_t copy = 0; /* checksum of elements that another rank counts; not used */
+    uint64_t copy = 0; /* checksum of elements that another rank's checksum includes; not used */
     if (parameter->stored == TRI_STORED_NF4) {
       TRI_TRY(load_quantised(l, entry, t));
       continue;

@@ -12,8 +12,8 @@ typedef struct tri_model_options {
   const char *base; /* folder of an adapter's base; NULL: the one that the adapter names */
   tri_dtype precision;
   int64_t threads;
-  bool no_verify; /* a checkpoint is not compared with its checksums */
-  bool average;   /* the average of a run's weights is used instead of the weights */
+  bool no_verify; /* whether a checkpoint is not compared with its checksums */
+  bool average;   /* whether the average of a run's weights is used instead of the weights */
 } tri_model_options;
 
 tri_model_options tri_model_options_default(void);

@@ -11,7 +11,7 @@
 /* The facts about the device of a rank that all ranks exchange. */
 typedef struct rank_device {
   char name[TRI_DEVICE_NAME_BYTES], place[TRI_DEVICE_PLACE_BYTES];
-  bool reached; /* this rank's MPI reports that it can access the device's memory */
+  bool reached; /* whether this rank's MPI reports that it can access the device's memory */
 } rank_device;
 
 static bool has_place(const rank_device *s) { return s->place[0] != '\0'; }
