@@ -10,13 +10,14 @@
 
 enum { TRI_MOST_STOPS = 64 };
 
-/* The model to use, and how its texts are sampled and end. A negative number means that the value is not given. */
+/* The model to use, and how its texts are sampled and end. A negative number means that the value is not given. A bool
+ * member is true if the statement in its comment holds. */
 typedef struct tri_generation_request {
   const char *checkpoint;            /* the model's folder */
   const char *stops[TRI_MOST_STOPS]; /* [num_stops], a text ends before the first of these strings */
   int num_stops;
-  int64_t tokens; /* largest number of tokens to write; 0: the caller chooses a number for each text, and the folder's
-                     is ignored */
+  int64_t tokens; /* largest number of tokens to write; 0: the caller chooses a number for each text, and the number in
+                     the folder's settings is ignored */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
@@ -32,7 +33,8 @@ typedef struct tri_generation_request {
   tri_model_options model;
   const tri_group *group;       /* ranks that generate together; NULL: this rank alone */
   int64_t tensor;               /* ranks of each replica (replicas.h); 0: one */
-  const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: unused */
+  const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: replicas of the ranks
+                                   of `group` are created */
   tri_device *lent;             /* device to use; NULL: tri_generation_load creates the one that `model` names */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
   bool without_weights; /* the caller writes the weights after tri_generation_load; with `unmerged`, it writes only the

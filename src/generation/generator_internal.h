@@ -14,7 +14,7 @@ typedef struct tri_reading {
   int64_t logits, first_logit;
   bool samples;
   int64_t guesses;
-  int64_t first_query;               /* index of its first query in the run */
+  int64_t first_query;               /* index of the reading's first query among the queries of the step */
   int64_t failed_row, failed_behind; /* a scored logit row with a logit that is not finite, and the number of tokens
                                         before its prediction; failed_row -1: all scored rows are finite */
 } tri_reading;

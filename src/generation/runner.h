@@ -52,9 +52,9 @@ tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const 
 void tri_runner_destroy(tri_runner *runner);
 
 /* Bytes that tri_runner_create allocates, without the device's own queue. device_bytes includes cache_bytes, the bytes
- * of the pages. tri_runner_plan computes them and allocates nothing on the device.
- * `shares`: whether the runner reads `shared` weights (tri_runner_create). `tensor`: number of tensor ranks;
- * the numbers are those of the first one, which needs the most. */
+ * of the pages. tri_runner_plan computes them and allocates nothing on the device. `shares`: whether the runner reads
+ * `shared` weights (tri_runner_create). `tensor`: number of tensor ranks; the bytes are those of the first tensor rank,
+ * which needs the most. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
   size_t scratch_bytes; /* part of device_bytes that may be lent memory; includes cache_bytes */

@@ -19,7 +19,7 @@ typedef struct tri_texts_request {
   int64_t context;      /* largest number of positions to use; 0: the model's */
   size_t cache_bytes;   /* largest size of each rank's cache of keys and values; 0: enough for all texts of a batch */
   tri_sampling_request requested;
-  bool prompt_scores; /* log-probabilities of the prompts' tokens are computed */
+  bool prompt_scores; /* whether log-probabilities of the prompts' tokens are computed */
 } tri_texts_request;
 
 /* Texts in the order of the prompts. */
