@@ -228,7 +228,7 @@ typedef struct piece {
   int64_t at;     /* index of the first element among those that visit_pieces visits */
   int64_t global; /* index of this element in the tensor */
   int64_t count;
-  target_part *part; /* NULL: the receiver does not have them */
+  target_part *part; /* NULL: the receiver does not have these elements */
   char *values;      /* address of the first element in the receiver's memory */
 } piece;
 
@@ -357,7 +357,7 @@ static tri_status copy_all(sending *s, receiving *r) {
 
 /* ---- both sides -------------------------------------------------------------------------------------------------- */
 
-/* The role of a rank in a move. */
+/* The role of a rank in a move. receives: 1 if the rank receives weights, else 0. */
 typedef struct role {
   int64_t num_tensors; /* -1: the rank sends nothing */
   int64_t version;

@@ -63,9 +63,9 @@ void tri_weights_share(tri_weights *weights, const tri_weights *from);
 /* Returns the version: the number of tri_weights_changed so far, unless tri_weights_set_version has set another one;
  * the version of `shared` if these weights use its memory. */
 int64_t tri_weights_version(const tri_weights *weights);
-/* Sets the version, after values of other weights with that version were copied. Invalidates the copies of parameters
- * (tri_run_copy). The caller marks the parameters that it has written as dense (tri_run_parameter.packed); others may
- * still be packed in place. */
+/* Sets the version, after the values of other weights that have this version were copied into these weights.
+ * Invalidates the copies of parameters (tri_run_copy). The caller marks the parameters that it has written as dense
+ * (tri_run_parameter.packed); others may still be packed in place. */
 void tri_weights_set_version(tri_weights *weights, int64_t version);
 /* Counts a change of the values: raises `version`, and invalidates all copies of parameters (tri_run_copy). Must be
  * called when parameters are about to change or have changed. Parameters that were packed in place count as dense
@@ -85,7 +85,7 @@ void *tri_weights_call_values(const tri_weights *weights, const tri_update_call 
 void *tri_weights_call_gradients(const tri_weights *weights, const tri_update_call *call);
 void *tri_weights_state(const tri_weights *weights, const tri_update_call *call, int64_t state);
 
-/* Returns the type of a parameter's values in memory; for one in 4 bits that of activations. */
+/* Returns the type of a parameter's values in memory; for a parameter in 4 bits the type of activations. */
 tri_dtype tri_weights_type(const tri_weights *weights, const tri_parameter *entry);
 
 /* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_... gives
