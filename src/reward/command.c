@@ -41,9 +41,9 @@ typedef struct worker {
   int64_t num_open;
   double since_s;   /* time at which open[0] became the oldest open item (tri_clock_s) */
   double looked_s;  /* time of the last check whether the process has ended */
-  bool suspects;    /* the open items are suspects */
-  bool closed;      /* the process has closed its standard input or output */
-  bool ended;       /* the process has ended; child.result is set */
+  bool suspects;    /* whether the open items are suspects */
+  bool closed;      /* whether the process has closed its standard input or output */
+  bool ended;       /* whether the process has ended; child.result is then set */
   bool answered;    /* the process has given an answer */
   int64_t silent;   /* number of processes of this worker since its last answer that failed without an answer; a process
                        counts if its open items were not suspects, or if it ended before any worker had ever answered */
@@ -523,7 +523,7 @@ tri_status tri_reward_command_create(const tri_command_settings *settings, const
   return status;
 }
 
-/* Waits until all workers have ended. */
+/* Waits until all workers have ended, at most most_s seconds. */
 static void await_ends(tri_reward_command *r, double most_s) {
   const double until_s = tri_clock_s() + most_s;
   for (bool all = false; !all && tri_clock_s() < until_s;) {

@@ -37,7 +37,7 @@ static size_t copy_lowercase(const char *text, size_t bytes, char *to) {
     const utf8proc_ssize_t length = utf8proc_iterate(at, end - at, &code);
     if (length > 0) {
       to += utf8proc_encode_char(utf8proc_tolower(code), (utf8proc_uint8_t *)to);
-    } else { /* a byte that is not part of a letter */
+    } else { /* a byte that is not valid UTF-8 is copied */
       *to++ = (char)*at;
     }
     at += length > 0 ? length : 1;

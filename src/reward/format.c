@@ -80,7 +80,7 @@ static void leave_group(cursor *c) {
   c->at++;
 }
 
-/* Copies the next tag into `tag`; false if the pattern has no further tag. */
+/* Copies the next tag of the pattern into `tag`. Returns false if the pattern has no further tag. */
 static bool next_tag(cursor *c, char tag[TAG_BYTES]) {
   while (*c->at != '\0') {
     const char *end = read_tag(c->at, tag);

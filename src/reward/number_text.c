@@ -24,7 +24,7 @@ static bool skip(reader *r, const char *word) {
   return true;
 }
 
-/* Skips the first of the words that is next; false if none of them is. */
+/* Skips the first of the words with which the text continues. Returns false if the text continues with none of them. */
 static bool skip_one(reader *r, const char *const *words) {
   for (; *words != NULL; words++) {
     if (skip(r, *words)) return true;
@@ -119,7 +119,7 @@ static int64_t append_digits(reader *r, digits *d) {
   return count;
 }
 
-/* Skips the comma of thousands: three digits follow, and no fourth. */
+/* Skips a comma between thousands, which exactly three digits follow. Returns false if there is no such comma. */
 static bool skip_comma(reader *r) {
   static const char *const commas[] = {",", "{,}", NULL};
   reader after = *r;
@@ -129,7 +129,8 @@ static bool skip_comma(reader *r) {
   return true;
 }
 
-/* Reads digits with a sign. */
+/* Reads digits with an optional sign. Returns false if there are no digits. A larger exponent than MOST_EXPONENT may
+ * lose its last digits. */
 static bool read_exponent_digits(reader *r, int64_t *out) {
   reader after = *r;
   const bool negative = skip_one(&after, minuses);
@@ -187,7 +188,7 @@ static bool read_decimal(reader *r, tri_number *out) {
   return true;
 }
 
-/* Reads {1.5}, {-1.5} or a single digit. A minus changes *negative, and the number is not negative. */
+/* Reads {1.5}, {-1.5} or a single digit. A minus inverts *negative; *out itself is never negative. */
 static bool read_argument(reader *r, tri_number *out, bool *negative) {
   if (is_digit(r, 0)) {
     *out = (tri_number){.exact = true, .numerator = *r->at - '0', .denominator = 1, .value = *r->at - '0'};
@@ -199,7 +200,7 @@ static bool read_argument(reader *r, tri_number *out, bool *negative) {
   return read_decimal(r, out) && skip(r, "}");
 }
 
-/* Reads \frac{a}{b}. A minus in one of the two changes *negative. */
+/* Reads \frac{a}{b}. Each minus inverts *negative; *out is never negative. */
 static bool read_latex_fraction(reader *r, tri_number *out, bool *negative) {
   static const char *const names[] = {"\\frac", "\\dfrac", "\\tfrac", NULL};
   reader after = *r;

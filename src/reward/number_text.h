@@ -24,8 +24,8 @@ typedef struct tri_number {
   double value;        /* always set, finite */
 } tri_number;
 
-/* Find the first and the last number of a text; false if it has none. Numbers beyond the range of a double are not
- * counted. */
+/* Find the first and the last number of a text. Return false if the text has no number. Numbers beyond the range of a
+ * double are not counted. */
 bool tri_number_first(const char *text, size_t bytes, tri_number *out);
 bool tri_number_last(const char *text, size_t bytes, tri_number *out);
 

@@ -11,9 +11,9 @@
 enum {
   MOST_STEPS = 1 << 22, /* items of the pattern and characters, in one match */
   MOST_CALLS = 1 << 24, /* PCRE2's match limit */
-  MOST_DEPTH = 1 << 20, /* nested backtracking points */
+  MOST_DEPTH = 1 << 20, /* PCRE2's depth limit: nested backtracking points */
   HEAP_KIB = 1 << 16,   /* memory for backtracking */
-  MOST_NESTED = 100,    /* parentheses */
+  MOST_NESTED = 100,    /* nested parentheses of a pattern */
 };
 
 struct tri_reward_pattern {
