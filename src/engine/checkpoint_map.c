@@ -18,7 +18,7 @@ static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const cha
   return tensor;
 }
 
-/* A kind of tensor in the optimizer's files: there is one for each tensor of a parameter. */
+/* A row: a kind of tensor in the optimizer's files, with one tensor for each tensor of a parameter. */
 typedef struct kept_row {
   const char *suffix;
   /* NULL: the trained values, of an optimizer that saves other values as the weight (tri_optimizer.evaluated). */
@@ -44,8 +44,8 @@ static int64_t rows_of(const tri_optimizer_settings *settings, const tri_paramet
   return count;
 }
 
-/* Returns whether a table's entry is in the list. A checkpoint of an adapted model has the trained parameters; the
- * others are those of the base, which is not copied. */
+/* Returns whether a map of this use lists a table's entry. A checkpoint of a model with an adapter has the trained
+ * parameters; the other parameters are those of the base, which is not copied. */
 static bool is_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   if (!table->has_factors) return true;
   switch (use) {
@@ -70,7 +70,7 @@ static bool is_stacked(const tri_parameter *entry) {
   return true;
 }
 
-/* Returns how many tensors of an entry are in the list. A tied pair counts once. */
+/* Returns the number of an entry's tensors that a map of this use lists. A tied pair counts once. */
 static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
 }
@@ -291,14 +291,14 @@ typedef struct lister {
   tri_checkpoint_map *map;
   holder h;
   bool saves;
-  bool trained;           /* the weights are the trained values, also if the optimizer saves others */
+  bool trained; /* whether the map's weights are the trained values even if the optimizer saves other values */
   tensor_numbers numbers; /* numbers of the tensors of the entry that is being added */
 } lister;
 
 /* The tensors of an entry's weights, or of one of its rows. */
 typedef struct row_tensors {
-  int64_t first, stride; /* number of the first tensor; distance to the number of the next one */
-  bool by_matrix;        /* there is a tensor for each matrix; false: for each weight */
+  int64_t first, stride; /* number of the first tensor; difference between the numbers of two successive tensors */
+  bool by_matrix;        /* whether there is a tensor for each matrix; false: for each weight */
 } row_tensors;
 
 /* Returns matrix t of an entry as a part of a tensor in a checkpoint. If the entry has only one matrix, returns the

@@ -117,8 +117,8 @@ typedef enum tri_policy {
 
 /* COLLECTIVE, between steps. tri_engine_swap_in replaces the trained weights by the evaluated or the reference ones;
  * tri_engine_swap_back restores the trained weights, which are in the gradients' memory in between (averaging.c). Both
- * do nothing if the run does not keep such weights, which only schedule-free AdamW does for TRI_POLICY_EVALUATED, and
- * only runs with tri_reference_is_kept do for TRI_POLICY_REFERENCE. */
+ * do nothing if the run does not keep these weights: for TRI_POLICY_EVALUATED unless the optimizer is schedule-free
+ * AdamW, for TRI_POLICY_REFERENCE unless tri_reference_is_kept is true. */
 tri_status tri_engine_swap_in(tri_engine *engine, tri_policy point);
 tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point);
 

@@ -35,7 +35,7 @@ typedef struct tri_executor {
   char *arena;                  /* device memory, laid out by the plan */
   char *scratch;                /* scratch region of the plan, in the arena or in lent memory */
   char *host;                   /* host memory, laid out by the plan */
-  tri_checkpoint_memory memory; /* copies between device memory and host memory, for checkpoints */
+  tri_checkpoint_memory memory; /* functions that copy between device memory and host memory, for checkpoints */
   tri_executor_chunk *chunks;   /* chunks of this rank [plan->num_chunks] */
   tri_dtype type;
   tri_weights *weights;   /* not owned */
@@ -91,11 +91,11 @@ tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
 /* Returns the columns into which whole sequence `i` of the next micro-batch is written. */
 tri_sample tri_executor_sequence(const tri_executor *executor, int64_t i);
-/* Makes batch `number` in host memory from these sequences (batch.h). */
+/* Makes batch `number` in host memory from the sequences that were written to tri_executor_sequence (batch.h). */
 tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number);
 /* Reserves `count` slices in each list of the batch. The caller fills them in; some may be empty. */
 void tri_executor_set_slices(tri_executor *executor, int64_t number, int64_t count);
-/* Sets the batch of a run. */
+/* Sets the pointers of a run to the arrays of batch `number` on the device. */
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
 

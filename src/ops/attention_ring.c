@@ -44,8 +44,8 @@ static size_t op_attention_ring_transfer_bytes(const tri_op_call *call) {
   return keys + (call->training ? gradients : 0);
 }
 
-/* Returns the description of attention on the largest block, merged with earlier blocks. The caller sets key_rows for
- * another block, and clears `merge` for the first block. */
+/* Returns the description of attention on the largest block, whose results are merged with those of earlier blocks. The
+ * caller sets key_rows for another block, and clears `merge` for the first block. */
 static tri_attention ring_problem(const tri_op_call *call) {
   const attention_ring *at = call->attributes;
   tri_attention p = tri_attention_of(call, at->heads, at->scores, call->rows);

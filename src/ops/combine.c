@@ -33,7 +33,7 @@ static tri_status op_combine_shape(const tri_op_call *call, const tri_shape inpu
 /* The workspace, in order. */
 typedef struct scratch {
   char *places;  /* [pairs, width]: rows of this rank's pairs */
-  char *numbers; /* [pairs], wide */
+  char *numbers; /* [pairs], in the wide type: numbers of this rank's pairs, such as gradients of weights */
   int32_t *here, *arrivals;
   char *x, *weights; /* rows of a later window and their weights */
   char *up, *active; /* output of gate and up; output of the activation */

@@ -77,8 +77,9 @@ typedef struct tri_expert_host_state {
   int32_t *experts, *left;  /* [pairs], [experts]: scratch, only if rows may be dropped */
 } tri_expert_host_state;
 
-/* Return the bytes of the arrays of a tri_expert_host_state, 0 if rows are neither exchanged nor dropped; and the state
- * whose arrays are in `host_state`, memory of that size. */
+/* tri_expert_notes_bytes returns the bytes of the arrays of a tri_expert_host_state, 0 if rows are neither exchanged
+ * nor dropped. tri_expert_host_state_of returns the state whose arrays are in the memory `host_state`; all NULL if that
+ * is NULL. */
 size_t tri_expert_notes_bytes(const tri_expert_rows *at);
 tri_expert_host_state tri_expert_host_state_of(const tri_expert_rows *at, void *host_state);
 

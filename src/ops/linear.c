@@ -181,7 +181,7 @@ static tri_status append_one(tri_op_list *list, const linear *attributes, int32_
 
 /* Returns the number of matrices from weight + first on that are adjacent in memory and whose biases are adjacent too;
  * a trained and a frozen matrix are not adjacent (model/trainable.c). `most`: outputs of all matrices from `first` on.
- * *width: the sum of the outputs of the counted ones. */
+ * *width: the sum of the outputs of the counted matrices. */
 static int64_t count_joined(const tri_op_list *list, int32_t weight, int32_t bias, int64_t first, int64_t most,
                             int64_t *width) {
   const tri_op_parameter *weights = list->parameters + weight, *biases = bias < 0 ? NULL : list->parameters + bias;

@@ -58,7 +58,8 @@ typedef struct tri_op_shard {
 enum { TRI_OP_WINDOWS = 4 };
 typedef struct tri_op_windows {
   int64_t count;
-  int64_t tokens[TRI_OP_WINDOWS]; /* maximum number of positions that a query attends to; 0: all positions before it */
+  int64_t tokens[TRI_OP_WINDOWS]; /* maximum number of positions that a query attends to, its own included; 0: its own
+                                     and all earlier positions */
 } tri_op_windows;
 
 /* Facts about a parameter that the model family provides if the model has LoRA factors or frozen parameters. */
@@ -96,7 +97,7 @@ typedef struct tri_op_list {
   double attention_fraction; /* fraction of the causal score matrix of whole sequences that the document mask leaves, on
                                 average; 1: all of it */
   int64_t prefill_tokens;    /* number of positions at the start of a sequence that are processed at once */
-  tri_op_windows windows;    /* sliding windows of all lists that share its batches */
+  tri_op_windows windows;    /* sliding windows of all lists that share the batches of this list */
   int32_t window;            /* index of the window of the next calls */
   int32_t layer;             /* layer of the next calls */
   tri_op_shard shard;        /* the rank that the list is for; one rank alone after tri_op_list_create */
@@ -151,8 +152,8 @@ void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens
 void tri_op_list_set_window(tri_op_list *list, int64_t tokens);
 bool tri_op_list_is_windowed(const tri_op_list *list);
 /* Returns the fraction of a causal score matrix that remains under masked documents and a sliding window. `fraction` is
- * the fraction that the document mask alone leaves (1: no mask); documents are assumed to have the equal length that
- * leaves this fraction. `window` 0: no window. */
+ * the fraction that the document mask alone leaves (1: no mask); the documents are assumed to be equally long. `window`
+ * 0: no window. */
 double tri_op_window_fraction(double fraction, int64_t sequence, int64_t window);
 
 /* Sets *out to a copy of `bytes` bytes of attributes, which the list owns. */

@@ -308,7 +308,8 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
   return at;
 }
 
-/* Appends the call of the factors on x, to which dropout has already been applied. */
+/* Appends the call of the factors or, if `firsts` is true, of their initial values, on x as given: the caller has
+ * applied dropout if needed. */
 static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
   int32_t a = -1, b = -1;
   const factors at = tri_factors_of(list, firsts, in, weight, &a, &b);

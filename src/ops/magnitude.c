@@ -82,8 +82,8 @@ static tri_matmul addition(const tri_op_call *call, int64_t target, int64_t rows
                       .accumulate = true};
 }
 
-/* Offsets in the scratch memory, which begins with rows of the matrix: B times the scale; sums of squares of some rows;
- * scratch of GEMMs. */
+/* Offsets in the scratch memory, which begins with some rows of the matrix. scaled: B times the scale; sums: sums of
+ * squares of these rows; products: scratch of the GEMMs. */
 typedef struct scratch {
   size_t scaled, sums, products;
 } scratch;
@@ -199,7 +199,8 @@ static target target_of(tri_run *run, const tri_op_call *call, int64_t number) {
   };
 }
 
-/* Copies the columns without magnitudes. */
+/* Copies all columns of y if some of them have no magnitudes, or in a run without factors; columns with magnitudes are
+ * overwritten later. */
 static tri_status pass_on(tri_run *run, const tri_op_call *call, const void *from, void *to) {
   const magnitudes *at = call->attributes;
   int64_t own = 0;
@@ -303,7 +304,8 @@ static const tri_op op_magnitude = {
     .prepare_cost = op_magnitude_prepare_cost,
 };
 
-/* Returns the magnitude of the first matrix that has one; the magnitudes of the others follow it. */
+/* Returns the number of the parameter with the magnitudes of the first matrix that has some; the magnitudes of the
+ * other matrices follow. */
 static int32_t first_magnitude(const tri_op_list *list, int32_t weight) {
   int32_t i = weight;
   while (list->parameters[i].magnitude < 0) i++;

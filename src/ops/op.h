@@ -190,7 +190,8 @@ struct tri_op {
   /* Returns the bytes of host memory that the call keeps for a micro-batch from its forward to its last backward:
    * counts that the device has sent, and transfers in progress. NULL: none. */
   size_t (*host_state)(const tri_op_call *call);
-  /* Updates `buffers` after the parameters have changed; may use the workspace of its forward. NULL: nothing to do. */
+  /* Updates `buffers` after the parameters have changed; may use the workspace of the call's forward. NULL: nothing to
+   * do. */
   tri_status (*prepare)(tri_run *run, const tri_op_call *call);
   tri_status (*forward)(tri_run *run, const tri_op_call *call);
   tri_status (*backward_input)(tri_run *run, const tri_op_call *call);  /* gradient of the inputs; may be NULL */

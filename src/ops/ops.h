@@ -64,8 +64,8 @@ tri_status tri_op_rms_norm(tri_op_list *list, tri_rms rms, int32_t x, int32_t we
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out);
 
-/* Appends the same product with W split by rows over the tensor ranks. The ranks' results are partial sums, which are
- * not reduced. */
+/* Appends the product of tri_op_linear with W split by rows over the tensor ranks. The ranks' results are partial sums,
+ * which are not reduced. */
 tri_status tri_op_linear_part(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                               int32_t weight, int32_t bias, int32_t *out);
 
@@ -93,7 +93,8 @@ tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qk
 
 /* The table of a rotary embedding (Su et al. 2021) for `positions` positions. The first `prefill_tokens` of a sequence
  * are processed at once, later ones one by one. The first rotary_dim elements of each head are rotated, with the
- * frequencies of heads of that size, and the others are not (GPT-NeoX, Phi); 0: all of head_dim. */
+ * frequencies of heads of that size, and the other elements are not (GPT-NeoX, Phi); rotary_dim 0: all elements are
+ * rotated. */
 typedef struct tri_rope_table {
   int64_t positions, prefill_tokens, head_dim, rotary_dim;
   double theta;
@@ -157,8 +158,8 @@ typedef enum tri_label_loss_kind {
 
 typedef struct tri_label_loss {
   tri_label_loss_kind kind;
-  tri_preference_settings preference; /* used if that is the kind */
-  tri_policy_settings policy;         /* used if that is the kind */
+  tri_preference_settings preference; /* used if kind is TRI_LABEL_LOSS_PREFERENCE */
+  tri_policy_settings policy;         /* used if kind is TRI_LABEL_LOSS_POLICY */
 } tri_label_loss;
 
 /* Appends the last call of a list: the output projection with weight[V, C] and a loss of the run's labels, in chunks of

@@ -34,7 +34,7 @@ typedef struct tri_rope_scaling {
                               from the mscales */
   double mscale,
       mscale_all_dim;          /* yarn: attention_factor 0 stands for (0.1 mscale ln(factor) + 1) / (0.1 mscale_all_dim
-                                  ln(factor) + 1); with 1 and 0 instead of the mscales if one of them is 0, not given */
+                                  ln(factor) + 1) or, if one of these two is 0 (not given), for 0.1 ln(factor) + 1 */
   double beta_fast, beta_slow; /* yarn: frequencies with at least beta_fast rotations within the original length are not
                                   scaled, frequencies with at most beta_slow rotations are divided by `factor` */
   bool truncate;               /* yarn: whether the pairs at beta_fast and beta_slow are rounded to whole numbers */

@@ -84,7 +84,7 @@ typedef struct tri_kv_cache {
 struct tri_run {
   tri_queue *queue; /* queue for kernels; all pointers below are device memory unless their comments say otherwise */
   const tri_op_call
-      *sum; /* previous call, whose sum this call computes (tri_op_call.sum); NULL: input 0 has been computed */
+      *sum; /* the previous call, if this call computes its sum (tri_op_call.sum); NULL: input 0 has been computed */
   void *const *slots;      /* [slot]; NULL if a slot has no memory in this program */
   void *const *gradients;  /* [slot] */
   void *const *buffers;    /* [call * TRI_OP_BUFFERS + i] */
@@ -95,8 +95,9 @@ struct tri_run {
   void *transfer; /* transfer buffer, which other ranks may read (tri_op.transfer) */
   bool training;
   bool without_factors; /* whether LoRA factors are left out, so that results are those of the base model */
-  bool recompute;       /* the forward is a recompute: it must not add to sums over micro-batches a second time */
-  bool after_inputs;    /* in backward_weight: backward_input of the same call ran just before, in the same workspace */
+  bool recompute; /* whether the forward is a recompute, which must not add to sums over micro-batches a second time */
+  bool after_inputs;       /* in backward_weight: whether backward_input of the same call ran just before, in the same
+                              workspace */
   int64_t batch, sequence; /* sequences and tokens of a sequence in the current micro-batch, as planned; in generation,
                               1 and the number of rows */
   const tri_collectives *collectives;
@@ -125,8 +126,8 @@ struct tri_run {
                           requested */
   tri_exact_sum *router_losses; /* receives the same as an exact sum over routers, so that layers can be summed in any
                                    grouping with the same bits */
-  int64_t *router_counts; /* [routers of the list, experts + 1]: number of rows of each expert, then of bad rows; may be
-                             NULL */
+  int64_t *router_counts; /* [routers of the list, experts + 1]: number of rows of each expert, then number of rows
+                             whose weights are not finite; may be NULL */
   int64_t *expert_rounds; /* [routers of the list], host memory: maximum number of windows (experts_internal.h) of a
                              micro-batch; may be NULL */
   tri_kv_cache *cache;    /* NULL in training */

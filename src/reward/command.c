@@ -44,7 +44,7 @@ typedef struct worker {
   bool suspects;    /* whether the open items are suspects */
   bool closed;      /* whether the process has closed its standard input or output */
   bool ended;       /* whether the process has ended; child.result is then set */
-  bool answered;    /* the process has given an answer */
+  bool answered;    /* whether the process has given an answer */
   int64_t silent;   /* number of processes of this worker since its last answer that failed without an answer; a process
                        counts if its open items were not suspects, or if it ended before any worker had ever answered */
   int64_t log_from; /* size of the log file in bytes when the process was started */
