@@ -420,7 +420,7 @@ static tri_status read_events(tri_dispatcher *d, int rank) {
   return TRI_OK;
 }
 
-/* Sends the verbs, and reads the events that have arrived. Sets *read to whether there were any. */
+/* Sends the verbs, and reads the events that have arrived. Sets *read to whether an event had arrived. */
 static tri_status exchange(tri_dispatcher *d, bool *read) {
   *read = false;
   for (int i = 1; i < d->group.size; i++) {

@@ -81,10 +81,10 @@ tri_status tri_generation_agree(const tri_generation *generation, tri_status sta
  * ranks. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
 /* COLLECTIVE over the group, while no text is in progress and no rank follows (tri_dispatcher_dismiss). Replaces the
- * weights by those of the first rank's checkpoint `path`; the other ranks' is ignored. `path` NULL on the first rank:
- * changes nothing, and sets *more to false on all ranks. Fails on all ranks, and keeps the old weights, with
- * TRI_BAD_FILE if the checkpoint is damaged or cannot be opened, and with TRI_BAD_CONFIG if it is of another model. If
- * the old weights cannot be restored, fails with TRI_IO_FAILED. */
+ * weights by those of the first rank's checkpoint `path`; the paths given on the other ranks are ignored. `path` NULL
+ * on the first rank: changes nothing, and sets *more to false on all ranks. Fails on all ranks, and keeps the old
+ * weights, with TRI_BAD_FILE if the checkpoint is damaged or cannot be opened, and with TRI_BAD_CONFIG if it is of
+ * another model. If the old weights cannot be restored, fails with TRI_IO_FAILED. */
 tri_status tri_generation_reload(tri_generation *generation, const char *path, bool *more);
 /* Chooses the number of pages of a runner whose other sizes are set: as many as cache_bytes allows, but no more than
  * its sequences can use. cache_bytes 0: as many as they can use. `copies`: whether a prompt may have several texts.

@@ -67,8 +67,8 @@ typedef struct tri_sequence_options {
                                Must be valid as long as `scores`. If the scored token is one of them, its log-probability
                                here equals its score, to the bit */
   int64_t owner; /* number of the user that the sequence belongs to, from 0 on. Sequences of different users never share
-                    cached pages, since the time to a token would tell one user what another has asked.
-                    tri_generator_begin reads it; a fork has its original's */
+                    cached pages, since the time to a token would tell one user what another has asked. Only
+                    tri_generator_begin reads it: a fork belongs to the user of the sequence that it was forked from */
   tri_sequence_observer observer;
 } tri_sequence_options;
 
@@ -139,9 +139,11 @@ tri_status tri_generator_publish(tri_generator *generator, tri_publish_rule rule
 
 /* Returns all tokens, [*count], valid until the next call of a verb or of tri_generator_step. */
 const int32_t *tri_sequence_ids(const tri_sequence *sequence, int64_t *count);
-int64_t tri_sequence_sampled(const tri_sequence *sequence); /* tokens sampled since it was begun or extended */
+/* Returns the number of tokens sampled since the sequence was begun or extended. */
+int64_t tri_sequence_sampled(const tri_sequence *sequence);
 tri_finish tri_sequence_finish(const tri_sequence *sequence);
-bool tri_sequence_has_slid(const tri_sequence *sequence); /* whether it was longer than the runner's positions */
+/* Returns whether the sequence was longer than the runner's positions. */
+bool tri_sequence_has_slid(const tri_sequence *sequence);
 
 /* Counters for benchmarks and tests, since the generator was created: `steps` counts runs of the model, `rows` the rows
  * read, `found_rows` rows that were not read because they were in cached pages, and `preempted` preemptions. */

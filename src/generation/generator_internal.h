@@ -29,10 +29,10 @@ struct tri_generator {
   tri_pages *pages;
   tri_dtype logits_type;
   int64_t vocab_size;
-  int64_t window;    /* tri_runner_window */
+  int64_t window;    /* result of tri_runner_window */
   tri_prefix *roots; /* [num_roots], roots of the cached pages of the present version of the weights, by owner */
   int64_t num_roots, root_room;
-  bool draining;       /* tri_generator_drain is in progress: waiting sequences do not start */
+  bool draining;       /* whether tri_generator_drain is in progress, during which waiting sequences do not start */
   tri_sequence **list; /* [count], in the order in which they were begun or extended; NULL: released or moved to the end
                           since the last step began */
   int64_t count, capacity;

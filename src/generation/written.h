@@ -46,8 +46,9 @@ struct tri_written {
   int64_t samples;        /* number of texts of the prompt, in its first text (tri_written_start_samples) */
   tri_finish finish;
   /* Each may be NULL. `grew` is called when bytes of the text may have become certain: after each token, and before
-   * `done`. `done` is called when the text has ended. `failed` is called instead when its logits, or its prompt's, were
-   * not finite; tri_status_message() is the reason. `failed` NULL: the dispatcher's step fails with the reason. */
+   * `done`. `done` is called when the text has ended. `failed` is called instead of `done` when logits of the text or
+   * of its prompt were not finite; tri_status_message() is the reason. `failed` NULL: the dispatcher's step fails with
+   * the reason. */
   tri_status (*grew)(void *context, tri_written *written);
   tri_status (*done)(void *context, tri_written *written);
   tri_status (*failed)(void *context, tri_written *written);
