@@ -127,7 +127,7 @@ typedef struct scratch {
   size_t projected, adam;       /* R and N */
   size_t step, rest;            /* step inside the projection, and rest; each as large as a matrix */
   size_t adam_squares, squares; /* sums of squares of each row: adam_squares of N; squares of R, later of the rest */
-  size_t values;                /* a rest_values */
+  size_t values;                /* the rest_values */
   size_t of_products;
   size_t bytes;
 } scratch;

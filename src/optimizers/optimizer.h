@@ -76,7 +76,8 @@ typedef struct tri_average_settings {
 
 /* Settings of a group of parameters. */
 typedef struct tri_group_settings {
-  int name; /* a tri_optimizer_name; or AUTO: the run's optimizer if it takes the group, else AdamW */
+  int name; /* a tri_optimizer_name; or AUTO: the run's optimizer if that can update the group (tri_optimizer.takes),
+               else AdamW */
   double lr_scale, weight_decay_scale;
 } tri_group_settings;
 
@@ -245,7 +246,7 @@ struct tri_update_call {
   const tri_parameter *parts;
   int64_t num_parts;
   int64_t entry;        /* index in the parameter table */
-  int64_t bucket;       /* index of its bucket */
+  int64_t bucket;       /* index of the bucket that has the entry */
   int64_t first, count; /* range of elements in the entry's local shard */
   double lr_scale, weight_decay;
   size_t states[TRI_UPDATE_STATES]; /* offset of each state in the memory of all states, in bytes */

@@ -50,8 +50,8 @@ typedef struct worker {
   int64_t log_from; /* size of the log file in bytes when the process was started */
 } worker;
 
-/* Why the life of a worker ends: the process has ended by itself; it has not answered in time; it has written a line
- * that is not an answer. */
+/* The reason for which the life of a worker ends: the process has ended by itself; it has not answered in time; it has
+ * written a line that is not an answer. */
 typedef enum ending { ENDING_OWN, ENDING_TIMEOUT, ENDING_ANSWER } ending;
 
 /* Warnings that have been logged; each is logged once. */

@@ -40,7 +40,7 @@ typedef struct tri_command_item {
   size_t json_bytes;
   const char *prompt, *completion;
   size_t prompt_bytes, completion_bytes;
-  const char *finish; /* why the completion ended */
+  const char *finish; /* name of the reason for which the completion ended, for the program */
   int64_t tokens;     /* tokens of the completion */
   /* Results */
   double reward;          /* NaN: null, or no answer */

@@ -171,7 +171,7 @@ static int64_t read_exponent(reader *r) {
   return exponent;
 }
 
-/* Reads digits with commas, a point and an exponent; false if the text does not begin with them. */
+/* Reads digits with commas, a point and an exponent. Returns false if no such number begins at the position. */
 static bool read_decimal(reader *r, tri_number *out) {
   digits d = {.number = {.exact = true, .denominator = 1}};
   int64_t decimals = 0;
@@ -268,7 +268,7 @@ static bool joins(const char *begin, const char *at) {
   return isalnum(before) != 0 || before == ')' || before == ']' || before == '}';
 }
 
-/* Finds the next number, and moves past it. */
+/* Finds the next number, and moves past it. Returns false if no number follows. */
 static bool next_number(const char *begin, reader *r, tri_number *out) {
   for (; r->at < r->end; r->at++) {
     const bool sign = strchr("+-.\xE2", *r->at) != NULL;

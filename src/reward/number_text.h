@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 typedef struct tri_number {
-  bool exact;          /* the number equals numerator / denominator */
+  bool exact;          /* whether the number equals numerator / denominator; if not, only `value` has a meaning */
   int64_t numerator;   /* in lowest terms with the denominator */
   int64_t denominator; /* above 0 */
   double value;        /* always set, finite */

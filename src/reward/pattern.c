@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-  MOST_STEPS = 1 << 22, /* items of the pattern and characters, in one match */
+  MOST_STEPS = 1 << 22, /* in one match: items of the pattern that are tried, plus characters that are passed */
   MOST_CALLS = 1 << 24, /* PCRE2's match limit */
   MOST_DEPTH = 1 << 20, /* PCRE2's depth limit: nested backtracking points */
   HEAP_KIB = 1 << 16,   /* memory for backtracking */
@@ -18,7 +18,7 @@ enum {
 
 struct tri_reward_pattern {
   pcre2_code *code;
-  atomic_int_fast64_t limits; /* matches that exceeded a limit */
+  atomic_int_fast64_t limits; /* number of matches that exceeded a limit */
 };
 
 tri_status tri_reward_pattern_compile(const char *kind, const char *pattern, bool whole, tri_reward_pattern **out) {

@@ -105,7 +105,7 @@ typedef struct sending {
   const int8_t *types; /* [num_tensors], type in which the receiver stores each tensor; -1: the receiver does not have
                           the tensor */
   tri_slice_extent window;
-  char *buffers[2]; /* MESSAGE_BYTES each */
+  char *buffers[2]; /* [MESSAGE_BYTES] each, elements that are sent */
   tri_request *requests[2];
 } sending;
 
@@ -170,8 +170,8 @@ typedef struct receiving {
   target_part *parts; /* [num_parts] */
   int64_t num_parts;
   int64_t *first;         /* [num_tensors]: first part of each tensor; -1: the receiver has no such tensor */
-  char *buffer;           /* MESSAGE_BYTES */
-  char *read_back;        /* MESSAGE_BYTES */
+  char *buffer;           /* [MESSAGE_BYTES], elements that are received */
+  char *read_back;        /* [MESSAGE_BYTES], elements read from the receiver's memory, for their checksum */
   uint64_t passed_sum;    /* checksum of the elements of the current slice that the receiver does not have */
   int64_t version;        /* highest version of the senders */
   tri_saved_error failed; /* error of the first slice that differs from the sent one; further slices are still

@@ -31,8 +31,9 @@ typedef struct tri_weights {
   int64_t version;                  /* tri_weights_version */
   const struct tri_weights *shared; /* weights whose memory these weights use; NULL: they have memory of their own */
   tri_device *device; /* device that has the memory; NULL before tri_weights_allocate or tri_weights_share */
-  char *memory; /* [plan.bytes], NULL in weights that use the memory of `shared`: this rank's shards of sharded buckets,
-                   buffers in which whole sharded buckets are gathered, and whole values of all other parameters */
+  char *memory;       /* [plan.bytes]: this rank's shards of sharded buckets, buffers in which whole sharded buckets are
+                         gathered, and whole values of all other parameters; NULL: not allocated yet, or the memory of
+                         `shared` is used */
   tri_weights_plan plan;         /* layout of `memory` */
   tri_weights_training training; /* {NULL} if no executor trains the weights */
   tri_run_parameter *parameters; /* [table->num_entries], addresses of the parameters' values, gradients and copies */
@@ -99,7 +100,7 @@ void *tri_weights_gradients(const tri_weights *weights);
  */
 void *tri_weights_bucket_values(const tri_weights *weights, const tri_bucket *bucket);
 void *tri_weights_own_values(const tri_weights *weights, const tri_bucket *bucket);
-/* Return the same for the bucket's frozen parameters of one stored type. */
+/* Return the address of a bucket's whole frozen parameters of one stored type, and of this rank's shard of them. */
 void *tri_weights_bucket_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored);
 void *tri_weights_own_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored);
 void *tri_weights_bucket_gradients(const tri_weights *weights, const tri_bucket *bucket);
