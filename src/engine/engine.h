@@ -106,7 +106,8 @@ tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr);
  * same sums. */
 tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out);
 
-/* The weights that tri_engine_log_probs uses. */
+/* The weights of a run that tri_engine_log_probs, tri_engine_swap_in or tri_engine_send_weights (send_weights.h) uses.
+ */
 typedef enum tri_policy {
   TRI_POLICY_TRAINED,   /* the parameters as they are trained */
   TRI_POLICY_EVALUATED, /* the weights that the optimizer evaluates (schedule-free AdamW's averages) */

@@ -27,7 +27,7 @@ static int sharers_of(const rank_device *devices, int ranks, int rank) {
   return count < 1 ? 1 : count;
 }
 
-/* Warns if ranks share a GPU, once, with the GPU that most ranks share. */
+/* Logs one warning if ranks share a GPU, with the name of the GPU that most ranks share. */
 static void warn_of_sharing(const rank_device *devices, int ranks) {
   int most = 0;
   for (int r = 1; r < ranks; r++) {

@@ -92,9 +92,9 @@ int64_t tri_generator_positions(const tri_generator *generator);
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 /* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if there are no tokens, if a token or
- * the token of a bias is not in the vocabulary, if a bias or a penalty is not finite, if too many tokens are scored or
- * too many likeliest tokens are requested for them, or if the sequence needs more pages than the runner has. Release it
- * with tri_generator_release. */
+ * the token of a bias is not in the vocabulary, if a bias or a penalty is not finite, if too many tokens are scored, if
+ * too many likeliest tokens are requested, or if the sequence needs more pages than the runner has. Release it with
+ * tri_generator_release. */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
 /* Checks the arguments of tri_generator_begin, and fails with the same errors. */

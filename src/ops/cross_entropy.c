@@ -3,12 +3,12 @@
  *
  * The logits of a large vocabulary are the largest tensor of a step, and not needed afterwards. So they are computed
  * for a chunk of rows at a time; if a backward follows, the chunk is overwritten by its own gradient and used for the
- * gradients of h and W at once, while it may still be in a cache. Only the gradient of h is kept for the backward;
- * it has the size of h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
+ * gradients of h and W at once, while it may still be in a cache. Only the gradient of h is kept for the backward; it
+ * has the size of h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
  *
  * Each row counts with its label's weight; rows with a negative label do not count. The gradient is that of the loss
- * times loss_scale = 1 / the weights of the global batch, which is known before the forward, so that micro-batches and
- * ranks are simply summed.
+ * times loss_scale = 1 / the sum of the label weights of the global batch, which is known before the forward, so that
+ * micro-batches and ranks are simply summed.
  *
  * Other losses (tri_label_loss) multiply a row's gradient by a factor that is a function of the label's log-probability
  * and of columns of the batch. The factor is computed for each chunk after its statistics and before its gradient.

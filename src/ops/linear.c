@@ -7,7 +7,7 @@
  * adjacent ones is a GEMM of its own, and the results are joined.
  *
  * Under tensor parallelism (Megatron-LM, Shoeybi et al. 2019) W is split by columns, and every rank computes its
- * columns of y; or by rows (linear_row), and every rank's y is a partial sum. Then one rank adds the bias, whose
+ * columns of y; or by rows (tri_op_linear_row), and every rank's y is a partial sum. Then one rank adds the bias, whose
  * gradient is the same on all. */
 #include "device/kernels.h"
 #include "ops/lora.h"

@@ -13,13 +13,13 @@ typedef struct tri_slot {
   tri_shape shape;
   int32_t producer;      /* index of the call that writes the slot */
   int32_t last_consumer; /* index of the last call that reads the slot in the forward; `producer` if no call does */
-  bool kept;             /* a backward pass reads it */
-  bool pinned;           /* a recomputed call reads it, so no other slot may be written over it */
-  bool trained;          /* its value depends on trained parameters */
-  bool has_gradient;     /* its gradient is computed */
-  bool recomputed;       /* set only on the slot that owns the memory: the memory is not kept, but recomputed before its
-                            layer's backward */
-  int32_t memory_of;     /* slot whose memory this slot uses (in place); its own number if it has memory of its own */
+  bool kept;             /* whether a backward pass reads it */
+  bool pinned;           /* whether a recomputed call reads it, so that no other slot may be written over it */
+  bool trained;          /* whether its value depends on trained parameters */
+  bool has_gradient;     /* whether its gradient is computed */
+  bool recomputed;   /* set only on the slot that owns the memory: whether the memory is not kept, but recomputed before
+                        the backward of the slot's layer */
+  int32_t memory_of; /* slot whose memory this slot uses (in place); its own number if it has memory of its own */
   int32_t next_in_memory; /* next slot that is written over this slot in the same memory, or -1; the chain that begins
                              with slot memory_of has all slots of that memory */
 } tri_slot;

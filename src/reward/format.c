@@ -2,8 +2,8 @@
  * completion, else 0. `.` matches line breaks. The number is 0 if the match exceeds a limit, as for `regex`.
  *
  * The tags of a pattern are the texts <name>, </name> and <name/> in it, also as <\/name> or \<name\>. Tags in sets,
- * comments and negative look-arounds are not counted. Without the rule, `<think>.*</think>.*` would match a completion
- * that thinks twice. */
+ * comments and negative look-arounds are not counted. Without this rule about tags, `<think>.*</think>.*` would match a
+ * completion that thinks twice. */
 #include "reward/kind.h"
 #include "reward/pattern.h"
 

@@ -7,7 +7,7 @@
 #include "data/feed.h"
 
 typedef struct tri_held_samples {
-  unsigned columns; /* TRI_COLUMN bits */
+  unsigned columns; /* set of the samples' columns (TRI_COLUMN_BIT) */
   int64_t sequence; /* tokens of a sample */
   int64_t room;     /* samples that this rank has memory for */
   int64_t count;    /* samples of the batch */

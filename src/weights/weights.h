@@ -89,8 +89,8 @@ void *tri_weights_state(const tri_weights *weights, const tri_update_call *call,
 /* Returns the type of a parameter's values in memory; for a parameter in 4 bits the type of activations. */
 tri_dtype tri_weights_type(const tri_weights *weights, const tri_parameter *entry);
 
-/* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_... gives
- * an entry's range), and values of frozen parameters by stored type. */
+/* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_values and
+ * tri_element_range_of_gradients give an entry's range), and values of frozen parameters by stored type. */
 void *tri_weights_values(const tri_weights *weights);
 char *tri_weights_frozen(const tri_weights *weights, tri_stored stored);
 void *tri_weights_gradients(const tri_weights *weights);
