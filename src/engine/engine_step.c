@@ -85,15 +85,15 @@ static int64_t count_completions(const tri_engine *engine, const tri_batch *batc
   return pairs;
 }
 
-/* Counts the rows that are not padding. */
+/* Returns the number of rows that are not padding. */
 static int64_t count_tokens(int64_t rows, const int32_t *labels) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_PADDING;
   return tokens;
 }
 
-/* Counts query-key pairs. A token attends to itself and to the earlier tokens of its document; if `most` is not 0, to
- * at most `most` tokens. */
+/* Returns the number of query-key pairs of the first `tokens` tokens. A token attends to itself and to the earlier
+ * tokens of its document; if `most` is not 0, to at most `most` tokens. */
 static int64_t count_seen(int64_t tokens, const int32_t *positions, int64_t most) {
   int64_t seen = 0;
   for (int64_t i = 0; i < tokens; i++) seen += most > 0 && positions[i] >= most ? most : positions[i] + 1;

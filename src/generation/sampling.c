@@ -110,7 +110,7 @@ static bool cuts_off(const tri_sampling *sampling) {
   return sampling->top_k > 0 || sampling->top_p < 1.0 || sampling->min_p > 0;
 }
 
-/* Samples from all candidates, in the order of ids. */
+/* Returns the first candidate, in the order of ids, at which the sum of the weights so far exceeds `draw`. */
 static tri_candidate draw_from_all(const tri_candidate *candidates, int64_t count, double draw) {
   int64_t last = 0;
   for (int64_t i = 0; i < count; i++) {

@@ -102,7 +102,8 @@ tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_
 void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
                             double log_prob, tri_likely *out);
 
-/* Samples the token after `position` tokens, without penalties and biases. logits and scratch are [vocab_size]. */
+/* Samples and returns the token after `position` tokens, without penalties and biases. logits and scratch are
+ * [vocab_size]. */
 int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                          tri_candidate *scratch);
 

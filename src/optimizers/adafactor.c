@@ -376,8 +376,8 @@ static tri_status adafactor_update(const tri_update_run *run, const tri_update_c
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
-/* Sets the additional cost: the gradient is read three more times and written once, the parameter is read one more
- * time, and the means are reduced over the ranks that share the tensor. */
+/* Sets the additional cost, and returns the number of costs, 1: the gradient is read three more times and written once,
+ * the parameter is read one more time, and the means are reduced over the ranks that share the tensor. */
 static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]) {
   const sides s = sides_of(call);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));

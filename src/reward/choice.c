@@ -130,7 +130,7 @@ static bool skip_word(const passage *p, size_t *at) {
   return false;
 }
 
-/* Returns the letter after the word "answer", which ends at `at`. */
+/* Returns the letter after the word "answer", which ends at `at`; 0 if no letter follows in the way of rule 3. */
 static char after_mark(const passage *p, size_t at) {
   for (int i = 0; i < 8; i++) {
     while (at < p->bytes && !is_word(p, at)) at++;
@@ -152,7 +152,8 @@ static char marked(const passage *p) {
   return '\0';
 }
 
-/* Returns the letter at the beginning of a line, before ".", ")", ":" or the line's end. */
+/* Returns the letter at the beginning of a line, before ".", ")", ":" or the line's end; 0 if the line does not begin
+ * in this way. */
 static char begins_line(const passage *p, size_t at) {
   while (strchr(" *(\"", byte_at(p, at)) != NULL && byte_at(p, at) != '\0') at++;
   const char found = letter_at(p, at, false);

@@ -151,7 +151,7 @@ static void skip_spaces(reader *r) {
   }
 }
 
-/* Reads the exponent of 1e5 or 1 \times 10^{5}; 0 if the number has none. */
+/* Reads and returns the exponent of 1e5 or 1 \times 10^{5}. Returns 0 if the number has no exponent. */
 static int64_t read_exponent(reader *r) {
   static const char *const times[] = {"\\times", "\\cdot", "*", "\xC3\x97", NULL};
   reader after = *r;
@@ -188,7 +188,8 @@ static bool read_decimal(reader *r, tri_number *out) {
   return true;
 }
 
-/* Reads {1.5}, {-1.5} or a single digit. A minus inverts *negative; *out itself is never negative. */
+/* Reads {1.5}, {-1.5} or a single digit. A minus inverts *negative; *out itself is never negative. Returns false if the
+ * text does not continue in this way. */
 static bool read_argument(reader *r, tri_number *out, bool *negative) {
   if (is_digit(r, 0)) {
     *out = (tri_number){.exact = true, .numerator = *r->at - '0', .denominator = 1, .value = *r->at - '0'};
@@ -200,7 +201,8 @@ static bool read_argument(reader *r, tri_number *out, bool *negative) {
   return read_decimal(r, out) && skip(r, "}");
 }
 
-/* Reads \frac{a}{b}. Each minus inverts *negative; *out is never negative. */
+/* Reads \frac{a}{b}. Each minus inverts *negative; *out is never negative. Returns false if there is no such fraction,
+ * or if b is 0. */
 static bool read_latex_fraction(reader *r, tri_number *out, bool *negative) {
   static const char *const names[] = {"\\frac", "\\dfrac", "\\tfrac", NULL};
   reader after = *r;
@@ -215,7 +217,8 @@ static bool read_latex_fraction(reader *r, tri_number *out, bool *negative) {
   return true;
 }
 
-/* Reads /b after a. The number is unchanged if no number follows. */
+/* Reads the /b of a/b, and divides the number, which is a, by b. The number is unchanged if there is no /b, or if b is
+ * 0. */
 static void read_divisor(reader *r, tri_number *number) {
   reader after = *r;
   tri_number below;
@@ -232,7 +235,8 @@ static void read_percent(reader *r, tri_number *number) {
   if (skip_one(r, percents)) scale(number, -2);
 }
 
-/* Reads a number at the position, without a look at the bytes before it. */
+/* Reads the number that begins at the position; does not look at the bytes before it. Returns false if there is none.
+ */
 static bool read_number(reader *r, tri_number *out) {
   static const char *const currencies[] = {"$", "\\$", "\xE2\x82\xAC", "\xC2\xA3", "\xC2\xA5", "\xE2\x82\xB9", NULL};
   reader after = *r;

@@ -105,7 +105,8 @@ static tri_status match_utf8(tri_reward_pattern *pattern, const char *text, size
   return read_result(pattern, result, out);
 }
 
-/* Copies a text. Each sequence of bytes that are not UTF-8 becomes one U+FFFD. */
+/* Copies a text, and returns the number of bytes of the copy. Each sequence of bytes that are not UTF-8 becomes one
+ * U+FFFD. */
 static size_t copy_utf8(const char *text, size_t bytes, char *to) {
   size_t length = 0;
   for (size_t at = 0; at < bytes;) {

@@ -38,7 +38,7 @@ static const struct {
 
 enum { LIST_BYTES = 512 };
 
-/* Writes "a, b, c" of the keys in `bits`. */
+/* Writes the names of the keys in `bits` to `list`, separated by commas, and returns `list`. */
 static const char *list_keys(uint32_t bits, char list[LIST_BYTES]) {
   size_t length = 0;
   list[0] = '\0';

@@ -374,7 +374,8 @@ typedef struct moving {
   receiving receive;
 } moving;
 
-/* Gathers the roles and the names of the tensors. */
+/* Exchanges the roles of all ranks and the names of the tensors. Sets the number of tensors, and the version that is
+ * received. */
 static tri_status agree(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to,
                         moving *m) {
   const role own = {from == NULL ? -1 : from->num_tensors, from == NULL ? -1 : from->version, to != NULL};
