@@ -94,7 +94,7 @@ static tri_status drop(tri_run *run, const tri_op_call *call, const tri_expert_h
 }
 
 /* Exchanges the number of rows per expert among the ranks of the expert group. A recomputed forward reuses these
- * counts, unless experts have a capacity. */
+ * counts, unless rows may be dropped. */
 static tri_status tell(tri_run *run, const tri_op_call *call, const tri_expert_host_state *n) {
   const tri_expert_rows *at = call->attributes;
   const size_t bytes = (size_t)(at->experts + 1) * sizeof *n->begins;

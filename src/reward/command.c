@@ -186,9 +186,10 @@ static bool find_item(const tri_reward_command *r, item_state state, int64_t *fr
   return *from < r->count;
 }
 
-/* Sets the states of the open items of a worker that has failed for the reason `why`. A suspect fails, unless the
- * process has given an answer and then ended by itself: such a process may already have been ending when it was sent
- * the suspect. */
+/* Sets the states of the open items of a worker that has failed for the reason `why`. All of them fail if SILENT_LIVES
+ * processes in a row have given no answer. Otherwise the oldest one becomes a suspect or, if it is a suspect, fails,
+ * unless the process has given an answer and then ended by itself: such a process may already have been ending when it
+ * was sent the suspect. */
 static void blame(tri_reward_command *r, const worker *w, ending why) {
   const bool all = w->silent >= SILENT_LIVES, again = why == ENDING_OWN && w->answered;
   for (int64_t i = 0; i < w->num_open; i++) {

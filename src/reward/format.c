@@ -56,7 +56,7 @@ static const char *skip_set(const char *at) {
   return *at == '\0' ? at : at + 1;
 }
 
-/* Moves past the beginning of a group, with its name. */
+/* Moves past the beginning of a group, with its name, or past a comment. */
 static void enter_group(cursor *c) {
   const char *at = c->at;
   if (at[1] == '?' && at[2] == '#') {
