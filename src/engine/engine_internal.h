@@ -42,7 +42,7 @@ struct tri_engine {
   tri_step_state step;
   int64_t micro_batches; /* largest number of micro-batches of this rank in a step */
   /* Program of a step with m micro-batches, for each m below micro_batches [micro_batches]; NULL until the first step
-   * with m micro-batches. parts.program is that of micro_batches micro-batches. */
+   * with m micro-batches. parts.program is the program of a step with `micro_batches` micro-batches. */
   tri_program **programs;
   /* Event of each batch [micro_batches + 1], passed when the batch has been copied to the device. */
   tri_device_event *uploaded;

@@ -488,7 +488,7 @@ static tri_status step_clip(tri_engine *engine, tri_step_state *state, const tri
   return tri_engine_clip(engine, state);
 }
 
-/* Uploads the values of the step that are known only after the backward, and those of the update. */
+/* Uploads the values of the step that are known only after the backward, and the values of the update. */
 static tri_status upload_values(tri_engine *engine, const tri_step_state *state, double average) {
   tri_step_values *values = tri_executor_host_values(engine->executor);
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));

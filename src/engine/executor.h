@@ -49,9 +49,9 @@ typedef struct tri_executor {
 void tri_executor_add_exchange(tri_memory_request *request, int64_t ranks, const tri_device *device);
 
 /* Creates an executor. Plans its memory, and fails with TRI_OUT_OF_MEMORY before it allocates anything if the plan does
- * not fit; the message says what does not fit and what to reduce. Then allocates the arena, allocates the weights (with
- * zeros) unless another executor has allocated them, and fills the constants. The weights must have the request's
- * buckets and type, and outlive the executor. mesh NULL: one rank alone. */
+ * not fit; the message names the memory that does not fit and the settings to reduce. Then allocates the arena,
+ * allocates the weights (with zeros) unless another executor has allocated them, and fills the constants. The weights
+ * must have the request's buckets and type, and outlive the executor. mesh NULL: one rank alone. */
 tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);

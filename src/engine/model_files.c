@@ -389,7 +389,7 @@ tri_status tri_model_files_hash(const tri_merged *weights, const tri_executor *e
   return TRI_OK;
 }
 
-/* Returns the adapter's own folder if it has a tokenizer, else that of its base. */
+/* Returns the adapter's own folder if it has a tokenizer, else the folder of its base. */
 const char *tri_model_files_tokenizer_folder(const tri_merged *weights) {
   char path[TRI_PATH_BYTES];
   bool found = false;

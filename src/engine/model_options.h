@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 typedef struct tri_model_options {
-  /* Name of the device; path of a tokenizer.json, or NULL: that of the checkpoint. */
+  /* Name of the device; path of a tokenizer.json, or NULL: the checkpoint's file is used. */
   const char *device, *tokenizer;
   const char *base; /* folder of an adapter's base; NULL: the one that the adapter names */
   tri_dtype precision;

@@ -314,7 +314,7 @@ tri_status tri_dispatcher_cancel(tri_dispatcher *d, tri_sequence *sequence) {
   return s->real != NULL ? tri_generator_cancel(d->generator, s->real) : stop_elsewhere(s, TRI_FINISH_CANCELLED);
 }
 
-/* Cancels the sequences in the order in which they were begun or extended, which is that of the serial numbers. */
+/* Cancels the sequences in the order in which they were begun or extended, which is the order of the serial numbers. */
 tri_status tri_dispatcher_cancel_all(tri_dispatcher *d) {
   const int64_t last = d->serial;
   for (int64_t at = 0;;) {

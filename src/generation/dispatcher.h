@@ -69,7 +69,7 @@ tri_status tri_dispatcher_run(tri_dispatcher *dispatcher);
  * A rank that is not the first of its replica only joins in that replica's runs (tri_runner_follow). */
 tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
 /* On the first rank, after all sequences have ended: lets the other ranks return from tri_dispatcher_follow, and adds
- * their counters to those of tri_dispatcher_count. The other ranks may follow again later. */
+ * their counters to the ones that tri_dispatcher_count returns. The other ranks may follow again later. */
 tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
 
 /* On the first rank, after a failure with this status: lets the other ranks of this replica return from

@@ -94,7 +94,8 @@ tri_status tri_generation_choose_pages(const tri_generation *generation, bool co
 /* On the first rank. Runs steps until no text is left. Cancels the remaining texts if this process is asked to stop and
  * the request has `stops_when_asked`. */
 tri_status tri_generation_run(tri_generation *generation);
-/* Computes the memory that a runner of these sizes needs, and that of the draft model's runner (0 without a draft). */
+/* Computes the memory that a runner of these sizes needs, and the memory that the draft model's runner needs (0 without
+ * a draft model). */
 tri_status tri_generation_plan(const tri_generation *generation, const tri_runner_sizes *sizes,
                                const tri_device *device, tri_runner_need *need, tri_runner_need *draft);
 void tri_generation_close(tri_generation *generation);

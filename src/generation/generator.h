@@ -67,8 +67,9 @@ typedef struct tri_sequence_options {
                                Must be valid as long as `scores`. If the scored token is one of them, its log-probability
                                here equals its score, to the bit */
   int64_t owner; /* number of the user that the sequence belongs to, from 0 on. Sequences of different users never share
-                    cached pages, since the time to a token would tell one user what another has asked. Only
-                    tri_generator_begin reads it: a fork belongs to the user of the sequence that it was forked from */
+                    cached pages, since one user could otherwise find out from the time to a token which texts another
+                    user has sent. Only tri_generator_begin reads it: a fork belongs to the user of the sequence that it
+                    was forked from */
   tri_sequence_observer observer;
 } tri_sequence_options;
 

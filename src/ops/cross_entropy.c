@@ -243,7 +243,7 @@ static tri_status op_cross_entropy_prepare(tri_run *run, const tri_op_call *call
   return TRI_OK;
 }
 
-/* Combines the statistics of the vocabulary's slices to those of the whole vocabulary. */
+/* Combines the statistics of the vocabulary's slices into the statistics of the whole vocabulary. */
 static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t rows, const chunk_memory *m) {
   const cross_entropy *at = call->attributes;
   tri_dtype wide = tri_dtype_wide(call->type);

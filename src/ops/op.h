@@ -1,7 +1,7 @@
 /* Operations as descriptions, without a device, a rank or memory. run.h declares the context in which they run.
  *
  * A model is a short list of calls of operations over numbered slots (list.h). An operation is one file with everything
- * the system knows about it: how shapes follow, how much memory it needs, how it runs forward and backward, and what it
+ * the system knows about it: how shapes follow, how much memory it needs, how it runs forward and backward, and its
  * costs. The engine, the memory plan and the simulator all use its table of functions (tri_op).
  *
  * A slot is a matrix [rows, width]: rows are the tokens of a micro-batch on this rank. The gradient of a slot is read
@@ -164,18 +164,19 @@ struct tri_op {
   unsigned only_for_weights; /* bit i: input i is read only for the gradients of parameters */
   bool in_place;             /* forward may write output 0 over input 0 */
   bool backward_in_place;    /* backward_input may write the gradient of input 0 over that of output 0 */
-  bool passes_gradient;      /* each input's gradient is that of output 0: no work if the gradients share memory */
-  bool passes_messages;      /* receives its rows from another stage, or sends them to one */
-  unsigned adds_gradients;   /* bit i: backward_input can add to the gradient of input i */
-  unsigned no_gradients;     /* bit i: input i has no gradient, because it is not a value of the model */
-  bool of_experts;           /* its outputs are rows of experts, or tables of them */
-  bool gathers_sequence;     /* its output is the gathered slices of the tensor ranks */
-  bool routes;               /* counts the rows of each expert in a step */
-  bool makes_loss;           /* writes the loss of the micro-batch */
-  bool cheap;                /* its output takes much memory and little time to compute: worth a recompute */
-  bool sums;                 /* output 0 is just input 0 + input 1 */
-  bool clears_gradient;      /* the first backward_weight of a step clears the gradient of parameter 0 */
-  bool takes_sum;            /* forward can also compute its input 0 if a residual sum produces it: tri_op_call.sum */
+  bool passes_gradient; /* each input's gradient equals the gradient of output 0: no work if the gradients share memory
+                         */
+  bool passes_messages; /* receives its rows from another stage, or sends them to one */
+  unsigned adds_gradients; /* bit i: backward_input can add to the gradient of input i */
+  unsigned no_gradients;   /* bit i: input i has no gradient, because it is not a value of the model */
+  bool of_experts;         /* its outputs are rows of experts, or tables of them */
+  bool gathers_sequence;   /* its output is the gathered slices of the tensor ranks */
+  bool routes;             /* counts the rows of each expert in a step */
+  bool makes_loss;         /* writes the loss of the micro-batch */
+  bool cheap;              /* its output takes much memory and little time to compute: worth a recompute */
+  bool sums;               /* output 0 is just input 0 + input 1 */
+  bool clears_gradient;    /* the first backward_weight of a step clears the gradient of parameter 0 */
+  bool takes_sum;          /* forward can also compute its input 0 if a residual sum produces it: tri_op_call.sum */
   bool awaits; /* waits for a transfer that the producer of input 0 has started: exchange 0 of this call's forward and
                   exchange 0 of the producer's backward_input overlap with the calls between the two */
 

@@ -97,7 +97,7 @@ static tri_status start_worker(tri_reward_command *r, worker *w) {
   return TRI_OK;
 }
 
-/* Ends the process, if it has not ended, and forgets what was sent to it and received. */
+/* Ends the process, if it has not ended, and forgets its open items and its unsent line. */
 static void end_worker(worker *w) {
   if (w->child.id == 0) return;
   if (!w->ended) tri_child_kill(&w->child);
@@ -108,8 +108,8 @@ static void end_worker(worker *w) {
   w->num_open = 0;
 }
 
-/* Returns the last line of the log after byte `from`, on one line; "nothing" if there is none; NULL if the log is not a
- * plain file. */
+/* Returns the last line of the log after byte `from`, on one line; "nothing" if there is no such line; NULL if the log
+ * is not a plain file. */
 static const char *last_line(const char *path, int64_t from, char out[TRI_REWARD_SHOWN_BYTES]) {
   static const char none[] = "nothing";
   char text[TAIL_BYTES];
@@ -305,8 +305,9 @@ static tri_status give(tri_reward_command *r, worker *w, int64_t index) {
   return TRI_OK;
 }
 
-/* Returns the worker with the fewest open items that can be given an item of a state; NULL if there is none. A suspect
- * is alone in its worker, unless the worker's last SILENT_LIVES processes have not answered. */
+/* Returns the worker with the fewest open items that can be given a suspect or, if `suspect` is false, a waiting item;
+ * NULL if no worker can. A suspect is alone in its worker, unless the worker's last SILENT_LIVES processes have not
+ * answered. */
 static worker *find_worker(const tri_reward_command *r, bool suspect) {
   worker *best = NULL;
   for (int64_t i = 0; i < r->settings.workers; i++) {
@@ -381,7 +382,7 @@ static tri_status read_lines(tri_reward_command *r, worker *w, bool *bad) {
   return TRI_OK;
 }
 
-/* Reads what the process has written, up to `chunks` chunks. */
+/* Reads up to `chunks` chunks of the output of the process. Sets *bad if a line is not an answer. */
 static tri_status receive(tri_reward_command *r, worker *w, int chunks, bool *bad) {
   for (ssize_t got = 1; chunks > 0 && got > 0 && !*bad; chunks--) {
     TRI_TRY(tri_reserve("an answer", 1, w->held + CHUNK_BYTES + 1, &w->room, &w->text));

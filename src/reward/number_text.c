@@ -235,8 +235,8 @@ static void read_percent(reader *r, tri_number *number) {
   if (skip_one(r, percents)) scale(number, -2);
 }
 
-/* Reads the number that begins at the position; does not look at the bytes before it. Returns false if there is none.
- */
+/* Reads the number that begins at the position; does not look at the bytes before it. Returns false if no number begins
+ * there. */
 static bool read_number(reader *r, tri_number *out) {
   static const char *const currencies[] = {"$", "\\$", "\xE2\x82\xAC", "\xC2\xA3", "\xC2\xA5", "\xE2\x82\xB9", NULL};
   reader after = *r;

@@ -35,8 +35,8 @@ typedef struct tri_weights_target {
 
 /* COLLECTIVE over the group. `from` NULL: this rank sends nothing; `to` NULL: this rank receives nothing. The device's
  * queue must be finished on both sides, and the senders' values must not change meanwhile. Sets the version of the
- * received weights to that of the sent ones. Fails with the same status on all ranks: TRI_COMM if the received weights
- * differ from the sent ones. */
+ * received weights to the version of the sent ones. Fails with the same status on all ranks: TRI_COMM if the received
+ * weights differ from the sent ones. */
 tri_status tri_weights_move(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to);
 
 #endif
