@@ -10,8 +10,7 @@
 
 enum { TRI_MOST_STOPS = 64 };
 
-/* The model to use, and how its texts are sampled and end. A negative number means that the value is not given. A bool
- * member is true if the statement in its comment holds. */
+/* The model to use, and how its texts are sampled and end. A negative number means that the value is not given. */
 typedef struct tri_generation_request {
   const char *checkpoint;            /* the model's folder */
   const char *stops[TRI_MOST_STOPS]; /* [num_stops], a text ends before the first of these strings */
@@ -24,12 +23,13 @@ typedef struct tri_generation_request {
   int64_t lookup;        /* largest number of tokens guessed by prompt lookup; 0: no lookup */
   const char *draft;     /* folder of a draft model; NULL: no draft model */
   int64_t draft_tokens;  /* largest number of tokens that the draft model guesses */
-  bool ignore_end;       /* the tokenizer's end tokens do not end a text */
-  bool stops_when_asked; /* texts end with TRI_FINISH_CANCELLED once tri_stop_asked returns true */
-  bool own_settings;     /* texts may have sampling settings of their own, so that plans include the host's sampler */
-  bool hashes;           /* tri_generation.hash is computed when the weights are loaded */
-  bool quiet; /* no log lines about the tokenizer, the folder's sampling settings and texts that are too long,
-                 and no advice in the message of TRI_OUT_OF_MEMORY */
+  bool ignore_end;       /* whether the tokenizer's end tokens do not end a text */
+  bool stops_when_asked; /* whether texts end with TRI_FINISH_CANCELLED once tri_stop_asked returns true */
+  bool own_settings; /* whether texts may have sampling settings of their own, so that plans include the host's sampler
+                      */
+  bool hashes;       /* whether tri_generation.hash is computed when the weights are loaded */
+  bool quiet; /* whether to leave out the log lines about the tokenizer, the folder's sampling settings and texts that
+                 are too long, and the advice in the message of TRI_OUT_OF_MEMORY */
   tri_model_options model;
   const tri_group *group;       /* ranks that generate together; NULL: this rank alone */
   int64_t tensor;               /* ranks of each replica (replicas.h); 0: one */
@@ -37,9 +37,9 @@ typedef struct tri_generation_request {
                                    of `group` are created */
   tri_device *lent;             /* device to use; NULL: tri_generation_load creates the one that `model` names */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
-  bool without_weights; /* the caller writes the weights after tri_generation_load; with `unmerged`, it writes only the
-                           adapter's factors, and tri_generation_load loads the base */
-  bool unmerged;        /* an adapter's factors are kept apart from the base; false: they are added to the base */
+  bool without_weights; /* whether the caller writes the weights after tri_generation_load; with `unmerged`, it writes
+                           only the adapter's factors, and tri_generation_load loads the base */
+  bool unmerged; /* whether an adapter's factors are kept apart from the base; false: they are added to the base */
 } tri_generation_request;
 
 typedef struct tri_generation tri_generation;

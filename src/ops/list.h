@@ -105,7 +105,7 @@ typedef struct tri_op_list {
   int32_t num_routers;       /* number of routers that have been appended */
   int64_t router_experts;    /* number of experts that each router chooses from */
   bool sliced;               /* whether the next calls work on a slice of the rows */
-  bool weights_gathered;     /* ZeRO 3 (op.h), for every call */
+  bool weights_gathered;     /* `weights_gathered` of every call (op.h) */
   bool recomputable;         /* `recomputable` of the next calls (op.h) */
   tri_dtype type;
   bool training;

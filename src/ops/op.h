@@ -154,31 +154,31 @@ typedef struct tri_cost {
   tri_cost_exchange exchanges[TRI_COST_EXCHANGES];
 } tri_cost;
 
-/* One differentiable operation. A bool member is true if the statement in its comment holds, and a bit of a mask is 1
- * if it does. */
+/* One differentiable operation. A bit of a mask is 1 if the statement in the mask's comment holds. */
 struct tri_op {
   const char *name;
   const char *work;          /* name of its element-wise work in measurements (work.h); NULL: its own name */
   unsigned keeps_inputs;     /* bit i: a backward pass reads input i */
   unsigned keeps_outputs;    /* bit j: a backward pass reads output j */
   unsigned only_for_weights; /* bit i: input i is read only for the gradients of parameters */
-  bool in_place;             /* forward may write output 0 over input 0 */
-  bool backward_in_place;    /* backward_input may write the gradient of input 0 over that of output 0 */
-  bool passes_gradient; /* each input's gradient equals the gradient of output 0: no work if the gradients share memory
-                         */
-  bool passes_messages; /* receives its rows from another stage, or sends them to one */
+  bool in_place;             /* whether forward may write output 0 over input 0 */
+  bool backward_in_place;    /* whether backward_input may write the gradient of input 0 over that of output 0 */
+  bool passes_gradient;    /* whether each input's gradient equals the gradient of output 0, so that there is no work if
+                              the gradients share memory */
+  bool passes_messages;    /* whether the operation receives its rows from another stage, or sends them to one */
   unsigned adds_gradients; /* bit i: backward_input can add to the gradient of input i */
   unsigned no_gradients;   /* bit i: input i has no gradient, because it is not a value of the model */
-  bool of_experts;         /* its outputs are rows of experts, or tables of them */
-  bool gathers_sequence;   /* its output is the gathered slices of the tensor ranks */
-  bool routes;             /* counts the rows of each expert in a step */
-  bool makes_loss;         /* writes the loss of the micro-batch */
-  bool cheap;              /* its output takes much memory and little time to compute: worth a recompute */
-  bool sums;               /* output 0 is just input 0 + input 1 */
-  bool clears_gradient;    /* the first backward_weight of a step clears the gradient of parameter 0 */
-  bool takes_sum;          /* forward can also compute its input 0 if a residual sum produces it: tri_op_call.sum */
-  bool awaits; /* waits for a transfer that the producer of input 0 has started: exchange 0 of this call's forward and
-                  exchange 0 of the producer's backward_input overlap with the calls between the two */
+  bool of_experts;         /* whether its outputs are rows of experts, or tables of such rows */
+  bool gathers_sequence;   /* whether its output is the gathered slices of the tensor ranks */
+  bool routes;             /* whether the operation counts the rows of each expert in a step */
+  bool makes_loss;         /* whether the operation writes the loss of the micro-batch */
+  bool cheap; /* whether its output needs much memory but little time to compute, so that it is worth a recompute */
+  bool sums;  /* whether output 0 is just input 0 + input 1 */
+  bool clears_gradient; /* whether the first backward_weight of a step clears the gradient of parameter 0 */
+  bool takes_sum;       /* whether forward can also compute input 0 if a residual sum produces it (tri_op_call.sum) */
+  bool awaits; /* whether the operation waits for a transfer that the producer of input 0 has started: exchange 0 of
+                  this call's forward and exchange 0 of the producer's backward_input overlap with the calls between the
+                  two */
 
   /* Computes the local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -203,8 +203,7 @@ struct tri_op {
   void (*prepare_cost)(const tri_op_call *call, tri_cost *out);
 };
 
-/* One line of a list. Absent slots and parameters are -1. A bool member is true if the statement in its comment holds.
- */
+/* One line of a list. Absent slots and parameters are -1. */
 struct tri_op_call {
   const tri_op *op;
   const void *attributes; /* the operation's own struct (ops.h), owned by the list */
@@ -223,18 +222,20 @@ struct tri_op_call {
   int64_t most_slices;       /* maximum length of a list of attention slices */
   double attention_fraction; /* fraction of the causal score matrix that masks leave, on average; 1: all of it */
   tri_dtype type;            /* type of activations */
-  bool sliced;           /* sequence parallelism: the call works on this rank's slice of the rows of the micro-batch */
-  bool training;         /* a backward pass follows */
-  bool backward;         /* its outputs depend on trained parameters, so its backward runs */
-  bool passes_back;      /* the gradient of an input is needed: backward_input runs, if the operation has one */
-  bool generating;       /* the prefill is followed by steps of one position for each sequence */
-  bool keeps_dense;      /* generating: another call or executor reads the dense values of parameter 0, so they are
-                            not packed in place */
-  bool expert;           /* the call belongs to a layer of experts and comes after `dispatch` */
-  bool weights_gathered; /* ZeRO 3: parameters are gathered for each use, so they are not packed ahead */
-  bool recomputable;     /* the call is in a layer whose forward may be recomputed before its backward */
-  bool recompute;        /* its forward is recomputed (recompute.h) */
-  bool accumulate[TRI_OP_INPUTS]; /* another call writes this input's gradient first, so that this call adds to it */
+  bool sliced;   /* sequence parallelism: whether the call works on this rank's slice of the rows of the micro-batch */
+  bool training; /* whether a backward pass follows */
+  bool backward; /* whether its outputs depend on trained parameters, so that its backward runs */
+  bool passes_back; /* whether the gradient of an input is needed, so that backward_input runs if the operation has one
+                     */
+  bool generating;  /* whether the prefill is followed by steps of one position for each sequence */
+  bool keeps_dense; /* generating: whether another call or executor reads the dense values of parameter 0, so that they
+                       are not packed in place */
+  bool expert;      /* whether the call belongs to a layer of experts and comes after `dispatch` */
+  bool weights_gathered; /* ZeRO 3: whether parameters are gathered for each use, so that they are not packed ahead */
+  bool recomputable;     /* whether the call is in a layer whose forward may be recomputed before its backward */
+  bool recompute;        /* whether its forward is recomputed (recompute.h) */
+  bool accumulate[TRI_OP_INPUTS]; /* whether another call writes this input's gradient first, so that this call adds to
+                                     it */
 };
 
 static inline bool tri_op_is_frozen(const tri_op_call *call, int parameter) {
