@@ -1,6 +1,6 @@
-/* Points that a run keeps beside the trained weights: the one that an optimizer evaluates in place of the one that it
- * trains (tri_optimizer.evaluated), the average over the run, which any optimizer can have (optimizers/average.c), and
- * the reference (optimizers/reference.c). */
+/* The *points* of a run, which are values of all weights that the run keeps in addition to the trained ones: the
+ * weights that an averaging optimizer evaluates instead of those that it trains (tri_optimizer.evaluated); the average
+ * over the run, which any optimizer can have (optimizers/average.c); and the reference (optimizers/reference.c). */
 #include "device/kernels.h"
 #include "engine/engine_internal.h"
 #include "optimizers/run.h"
@@ -84,7 +84,7 @@ static tri_status write_point(const tri_engine *engine, const tri_update_call *c
   return TRI_OK;
 }
 
-/* Gathers the parameters of buckets in which each replica has changed only its own shard. */
+/* Gathers the parameters of buckets in which each replica has changed only its own shard (ZeRO 1 and 2). */
 static tri_status gather_values(tri_engine *engine) {
   for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
     const tri_bucket *bucket = &engine->parts.buckets->entries[b];
@@ -141,7 +141,7 @@ tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point) {
   return gather_values(engine);
 }
 
-/* Returns whether a state is among those of the run that are missing. */
+/* Returns whether a state is a state of the run that is marked as missing. */
 static bool is_missing(const tri_optimizer_state *state, const bool missing[TRI_NUM_RUN_STATES]) {
   for (int r = 0; r < TRI_NUM_RUN_STATES; r++) {
     if (tri_run_states[r] == state) return missing[r];

@@ -147,7 +147,8 @@ static void find_keys_that_pass(const tri_batch_maker *maker, const tri_batch *t
 
 /* Adjacent queries of one document. */
 typedef struct piece {
-  /* Index of the sequence; tokens of it: first of the document, first query, end of the queries. */
+  /* Index of the sequence; indices in it of the document's first token, of the first query, and of the token after the
+   * last query. */
   int64_t sequence, document, first, end;
   int64_t row; /* row of the first query among this rank's queries */
 } piece;
@@ -155,7 +156,8 @@ typedef struct piece {
 /* The lists of slices that are being built. */
 typedef struct slicing {
   tri_attention_slice *slices;
-  int64_t first, count, most; /* first slice of the current list; slices of all lists so far; most slices of a list */
+  int64_t first, count, most; /* index of the current list's first slice; number of slices of all lists so far; maximum
+                                 number of slices of a list */
   int64_t window;             /* tokens of the sliding window of the current list; 0: none */
 } slicing;
 

@@ -14,8 +14,8 @@ int64_t tri_document_begin(const int32_t *positions, int64_t token) {
   return token > positions[token] ? token - positions[token] : 0;
 }
 
-/* Returns whether the cuts depend on the documents. If the context ranks only exchange heads (outer 1), each has all
- * tokens for its heads, and the work of all is equal whatever the documents are. */
+/* Returns whether the cuts depend on the documents. If the context ranks only exchange heads (outer 1), each rank has
+ * all tokens for its heads, and all ranks have equal work whatever the documents are. */
 static bool follows_documents(const tri_op_context *context) { return context->masked && context->outer > 1; }
 
 static tri_status create_documents(tri_batch_cuts *cuts) {

@@ -1,6 +1,6 @@
-/* A kernel's input and output must not overlap, but elements [a, b) are at bytes [4 a, 4 b) and at [2 a, 2 b). So they
- * are converted in ranges [a, 2 a), whose input and output do not overlap, and in an order in which nothing is
- * overwritten before it is read: from the front to bf16, from the back to fp32. */
+/* A kernel's input and output must not overlap, but elements [a, b) are at bytes [4 a, 4 b) as fp32 and at bytes [2 a,
+ * 2 b) as bf16. So they are converted in ranges [a, 2 a), whose input and output do not overlap, and in an order in
+ * which nothing is overwritten before it is read: from the front to bf16, from the back to fp32. */
 #include "engine/bf16_in_place.h"
 #include "device/kernels.h"
 

@@ -1,9 +1,9 @@
 /* Slices of a checkpoint whose values are converted or reordered while they are read or written.
  *
- * Two kinds are *staged*: optimizer states that are not stored in the wide type, and the point that an averaging
- * optimizer saves. They are converted one at a time in the memory of this rank's gradients, which is unused between
- * steps (tri_engine.staged). Values that a load writes there are converted back into the state before another slice is
- * staged, and by tri_checkpoint_map_written. */
+ * Two kinds are *staged*: optimizer states that are not stored in the wide type, and the weights that an averaging
+ * optimizer evaluates, which are saved instead of the trained ones. They are converted one at a time in the memory of
+ * this rank's gradients, which is unused between steps (tri_engine.staged). Values that a load writes there are
+ * converted back into the state before another slice is staged, and by tri_checkpoint_map_written. */
 #ifndef TRI_ENGINE_CHECKPOINT_CONVERSIONS_H
 #define TRI_ENGINE_CHECKPOINT_CONVERSIONS_H
 
@@ -14,7 +14,7 @@ typedef struct tri_staged_slice {
   tri_checkpoint_memory memory; /* its context is this struct */
   tri_engine *engine;
   const tri_update_call *call;
-  int64_t state; /* number of the optimizer state in the call; -1: the point that an averaging optimizer saves */
+  int64_t state; /* number of the optimizer state in the call; -1: the weights that an averaging optimizer evaluates */
 } tri_staged_slice;
 
 /* Matrices of several members of a stack whose elements alternate in the file (TRI_STACKING_COLUMNS), presented in the

@@ -18,7 +18,7 @@ static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const cha
   return tensor;
 }
 
-/* A kind of tensor in the optimizer's files: there is one for each tensor of a parameter. */
+/* A row: a kind of tensor in the optimizer's files, with one tensor for each tensor of a parameter. */
 typedef struct kept_row {
   const char *suffix;
   /* NULL: the trained values, of an optimizer that saves other values as the weight (tri_optimizer.evaluated). */
@@ -44,8 +44,8 @@ static int64_t rows_of(const tri_optimizer_settings *settings, const tri_paramet
   return count;
 }
 
-/* Returns whether a table's entry is in the list. A checkpoint of an adapted model has the trained parameters; the
- * others are those of the base, which is not copied. */
+/* Returns whether a map of this use lists a table's entry. A checkpoint of a model with an adapter has the trained
+ * parameters; the other parameters are those of the base, which is not copied. */
 static bool is_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   if (!table->has_factors) return true;
   switch (use) {
@@ -70,7 +70,7 @@ static bool is_stacked(const tri_parameter *entry) {
   return true;
 }
 
-/* Returns how many tensors of an entry are in the list. A tied pair counts once. */
+/* Returns the number of an entry's tensors that a map of this use lists. A tied pair counts once. */
 static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
 }
@@ -291,18 +291,18 @@ typedef struct lister {
   tri_checkpoint_map *map;
   holder h;
   bool saves;
-  bool trained;           /* the weights are the trained values, also if the optimizer saves others */
+  bool trained; /* whether the map's weights are the trained values even if the optimizer saves other values */
   tensor_numbers numbers; /* numbers of the tensors of the entry that is being added */
 } lister;
 
 /* The tensors of an entry's weights, or of one of its rows. */
 typedef struct row_tensors {
-  int64_t first, stride; /* number of the first tensor; distance to the number of the next one */
-  bool by_matrix;        /* there is a tensor for each matrix; false: for each weight */
+  int64_t first, stride; /* number of the first tensor; difference between the numbers of two successive tensors */
+  bool by_matrix;        /* whether there is a tensor for each matrix; false: for each weight */
 } row_tensors;
 
 /* Returns matrix t of an entry as a part of a tensor in a checkpoint. If the entry has only one matrix, returns the
- * entry itself: of a tied pair map->parts has only one entry, and this rank may hold only the other one. */
+ * entry itself, because map->parts has only one entry of a tied pair, and this rank may hold only the other one. */
 static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
   if (is_stacked(entry)) return &l->map->pieces[l->numbers.piece + t];
   return tri_parameter_num_tensors(entry) > 1 ? &l->map->parts[l->numbers.weight + t] : entry;
@@ -343,7 +343,7 @@ static source source_of_state(lister *l, const tri_update_call *call, int64_t st
   return (source){tri_weights_call_gradients(l->engine->executor->weights, call), staged_memory(l, call, state)};
 }
 
-/* Adds slices of a call's elements, from a source. */
+/* Adds a slice for each tensor of the entry that an update call updates, with the call's elements at `from`. */
 static void add_of_call(lister *l, const tri_update_call *call, source from, row_tensors to) {
   const tri_parameter *entry = &l->h.table->entries[call->entry];
   const size_t element = tri_dtype_bytes(tri_dtype_wide(call->type));
@@ -628,7 +628,7 @@ size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const
     if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_CHECKPOINT_MAP_SAVE)) continue;
     const bool has_trained = optimizer != NULL && optimizer->trained != NULL;
     const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
-    /* The weight or the trained values, which have as many elements. */
+    /* The weight or the trained values, which have the same number of elements. */
     bytes += (size_t)saved_values(&h, e).count * element;
     for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
       const tri_update_call *call = &parts->updates->calls[c];

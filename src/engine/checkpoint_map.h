@@ -17,7 +17,7 @@ typedef struct tri_checkpoint_map {
    * its optimizer saves other values as the weight. */
   const tri_optimizer_state **states;
   tri_parameter *parts;  /* parameter of each weight [num_weights] */
-  tri_parameter *pieces; /* all matrices of the weights that are stacks (tri_stacked) [num_pieces] */
+  tri_parameter *pieces; /* matrices of all weights that are stacks of matrices (tri_stacked) [num_pieces] */
   int64_t num_pieces;
   struct tri_alternating_slice *alternating; /* slices with reordered elements [num_alternating] */
   int64_t num_alternating;
@@ -29,7 +29,8 @@ typedef struct tri_checkpoint_map {
    * tri_checkpoint_slice.tensor numbers the weights first, then the tensors of `optimizer`. */
   tri_checkpoint_slice *slices;
   int64_t num_slices;
-  bool elsewhere; /* the tensors are those of an adapter or a base to begin with, not of a checkpoint of the run */
+  bool elsewhere; /* whether the tensors are those of an adapter or a base that a run begins with, not those of a
+                     checkpoint of the run */
   /* Context of the slices that are converted while they are read or written [num_staged]. */
   struct tri_staged_slice *staged;
   int64_t num_staged;
@@ -37,8 +38,9 @@ typedef struct tri_checkpoint_map {
   int64_t num_quantised;
 } tri_checkpoint_map;
 
-/* The use of a map. It decides which parameters a map lists if the model has an adapter (model/trainable.h); without an
- * adapter, every map lists the whole model. Maps of the first three uses are for saving, the others for loading. */
+/* The use of a map. The use decides which parameters a map lists if the model has an adapter (model/trainable.h);
+ * without an adapter, every map lists the whole model. Maps of the first three uses are for saving, the others for
+ * loading. */
 typedef enum tri_checkpoint_map_use {
   TRI_CHECKPOINT_MAP_SAVE, /* to save checkpoints: the trained parameters */
   TRI_CHECKPOINT_MAP_MOVE, /* to send weights: the trained parameters, and the copies of the factors' initial values */

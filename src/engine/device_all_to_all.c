@@ -23,8 +23,8 @@ struct tri_transfer {
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Sets *out to the address in host memory of the copy of a range of the transfer buffer; to NULL if MPI accesses device
- * memory itself. */
+/* Sets *out to the address of the host copy of a range of the transfer buffer, or to NULL if MPI accesses device memory
+ * itself. Fails with TRI_INTERNAL if the range is not in the buffer. */
 static tri_status host_of(const tri_exchange *x, const void *memory, size_t bytes, void **out) {
   const tri_exchange_region *region = &x->transfer;
   *out = NULL;

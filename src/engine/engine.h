@@ -17,16 +17,17 @@ typedef struct tri_engine_options {
   int64_t global_batch;     /* largest number of sequences of a step */
   int64_t sequence;         /* tokens of a sequence */
   tri_dtype precision;      /* type of the activations */
-  bool masked;              /* documents of a sequence do not attend to each other (`masked` of the sampler) */
+  bool masked;              /* whether documents of a sequence do not attend to each other (`masked` of the sampler) */
   const tri_train_objective *objective; /* loss to train and to score; NULL: cross entropy */
   uint64_t seed;
   int32_t ignore_token; /* id of labels that do not count; -1: all labels count */
-  /* Settings, which outlive the engine; NULL: AdamW with the defaults of its keys. */
+  /* Settings of the optimizer, which outlive the engine; NULL: AdamW with the defaults of its keys. */
   const tri_optimizer_settings *optimizer;
   double clip;              /* largest gradient norm; 0: no clipping */
-  bool saves;               /* the memory plan includes buffers for saving checkpoints */
-  bool saves_in_background; /* with `saves`, the memory plan also includes a copy of this rank's state */
-  size_t lent_bytes;        /* device memory that others use between steps (tri_executor_lend); 0: none */
+  bool saves;               /* whether the memory plan includes buffers for saving checkpoints */
+  bool saves_in_background; /* with `saves`: whether the memory plan also includes a copy of this rank's state */
+  size_t lent_bytes; /* least bytes of the scratch region of device memory, which another executor uses between steps
+                        (tri_executor_lend); 0: not lent */
 } tri_engine_options;
 
 /* The state of the running averages of weights after the newest update; all members are 0 before the first one. */
@@ -51,17 +52,18 @@ typedef struct tri_step {
   double loss;
   double grad_norm; /* gradient norm of the whole model, before clipping */
   double counted;   /* sum of the loss weights of the labels */
-  /* Pairs of completions, or unpaired completions, of the global batch; 0 without completions. With rewards,
-   * completions 2 p and 2 p + 1 of a sequence count as one, and only whether the number is 0 is used. */
+  /* Number of pairs of completions, or of unpaired completions, of the global batch; 0 if the objective has no
+   * completions. For policy-gradient objectives only whether the number is 0 is used, because completions 2 p and 2 p +
+   * 1 of a sequence count as one. */
   int64_t completions;
   /* Query-key pairs of the batch, the work of attention; the second number is for layers with a sliding window. */
   int64_t seen, seen_in_window;
   double router_loss; /* auxiliary losses of routers (balance, z-loss), not part of `loss`; 0 without experts */
-  bool skipped;       /* the step makes no update, because loss or norm is not finite or no label counts */
+  bool skipped;       /* whether the step makes no update, because loss or norm is not finite or no label counts */
 } tri_step;
 
-/* LOCAL. Creates the parts of a step for the rank at `place`. Release with tri_parts_destroy. A dry run prints them,
- * and the result of the next function. */
+/* LOCAL. Creates the parts of a step for the rank at `place`. Release with tri_parts_destroy. A dry run prints the
+ * parts, and the result of tri_engine_memory_request. */
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_coordinates *place,
                                    tri_device *device, tri_parts *out);
 /* LOCAL. Returns the memory that the rank at `place` needs for these parts. */
@@ -104,19 +106,20 @@ tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr);
  * same sums. */
 tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out);
 
-/* The weights that tri_engine_log_probs uses. */
+/* The weights of a run that tri_engine_log_probs, tri_engine_swap_in or tri_engine_send_weights (send_weights.h) uses.
+ */
 typedef enum tri_policy {
   TRI_POLICY_TRAINED,   /* the parameters as they are trained */
   TRI_POLICY_EVALUATED, /* the weights that the optimizer evaluates (schedule-free AdamW's averages) */
   /* The initial weights, if the optimizer's settings have `reference`; else the base of an adapter, without its
-   * factors. TRI_UNSUPPORTED if there is neither. */
+     factors. tri_engine_log_probs fails with TRI_UNSUPPORTED if the run has neither. */
   TRI_POLICY_REFERENCE,
 } tri_policy;
 
 /* COLLECTIVE, between steps. tri_engine_swap_in replaces the trained weights by the evaluated or the reference ones;
  * tri_engine_swap_back restores the trained weights, which are in the gradients' memory in between (averaging.c). Both
- * do nothing if the run does not keep the point (TRI_POLICY_EVALUATED: schedule-free AdamW; TRI_POLICY_REFERENCE:
- * tri_reference_is_kept). */
+ * do nothing if the run does not keep these weights: for TRI_POLICY_EVALUATED unless the optimizer is schedule-free
+ * AdamW, for TRI_POLICY_REFERENCE unless tri_reference_is_kept is true. */
 tri_status tri_engine_swap_in(tri_engine *engine, tri_policy point);
 tri_status tri_engine_swap_back(tri_engine *engine, tri_policy point);
 
@@ -164,9 +167,10 @@ tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, i
 tri_averaging tri_engine_averaging(const tri_engine *engine);
 void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
 
-/* LOCAL. Copies the parameters into the optimizer states that begin as copies of them: averages, the reference,
- * and the second point of schedule_free. `missing`: whether each state of the run begins, while all other states stay;
- * NULL: all begin. Must be called after all initial values of parameters have been set. */
+/* LOCAL. Copies the parameters into the optimizer states that begin as copies of them: averages, the reference, and the
+ * second point of schedule_free. `missing`: for each state of the run (tri_run_states), whether it is set; all other
+ * states keep their values. NULL: all states that begin as copies are set. Must be called after all initial values of
+ * parameters have been set. */
 tri_status tri_engine_begin_states(tri_engine *engine, const bool missing[TRI_NUM_RUN_STATES]);
 
 /* LOCAL. Returns the loads of the experts in the last step; valid until the next step. */

@@ -1,8 +1,8 @@
 /* Computes the norm of the whole gradient, which is spread over ranks.
  *
  * If several ranks hold an element, it counts on one of them. Among replicas this is the rank whose shard of the bucket
- * contains the element; among tensor ranks or stages with copies it is the first. Squares are added in blocks whose
- * boundaries do not depend on the layout of stages or shards (TRI_BLOCK_ELEMENTS), and the blocks' sums are added
+ * contains the element; among tensor ranks or stages that hold copies it is the first one. Squares are added in blocks
+ * whose boundaries do not depend on the layout of stages or shards (TRI_BLOCK_ELEMENTS), and the blocks' sums are added
  * exactly. So the norm, and with it the clipped update, has the same bits under every layout. The loss is added up in
  * the same way. */
 #include "device/exact_sum.h"

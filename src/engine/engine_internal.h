@@ -42,7 +42,7 @@ struct tri_engine {
   tri_step_state step;
   int64_t micro_batches; /* largest number of micro-batches of this rank in a step */
   /* Program of a step with m micro-batches, for each m below micro_batches [micro_batches]; NULL until the first step
-   * with m micro-batches. parts.program is that of micro_batches micro-batches. */
+   * with m micro-batches. parts.program is the program of a step with `micro_batches` micro-batches. */
   tri_program **programs;
   /* Event of each batch [micro_batches + 1], passed when the batch has been copied to the device. */
   tri_device_event *uploaded;
@@ -56,7 +56,8 @@ struct tri_engine {
   tri_exchange_request **gathers;    /* gathers in progress of each bucket [buckets * BUCKET_GATHERS]; NULL: none */
   /* Staged slice in the gradients' memory (checkpoint_conversions.h); NULL: none. */
   const struct tri_staged_slice *staged;
-  bool staged_written; /* a load has written to the staged slice, so it must be converted back */
+  bool staged_written; /* whether a load has written to the staged slice, whose values must then be converted back into
+                          the state */
   void *shared;        /* memory that tri_engine_share_gradients has shared; NULL: none */
 };
 
@@ -69,8 +70,9 @@ typedef struct tri_program_part {
   int64_t first, end;
 } tri_program_part;
 
-/* Begins a step or a score: drops earlier gradients, and sets the results to zero. During a score the memory of the
- * gradients keeps its contents (`keeps_gradients`): it may have the trained weights (tri_engine_swap_in). */
+/* Begins a step or a score: drops earlier gradients, and sets the results to zero. `keeps_gradients`: whether the
+ * memory of the gradients keeps its contents, as during a score, when it may have the trained weights
+ * (tri_engine_swap_in). */
 tri_status tri_engine_begin(tri_engine *engine, bool keeps_gradients);
 
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,
@@ -89,7 +91,7 @@ tri_status tri_engine_average_weights(tri_engine *engine, int64_t update);
  * update's point in the average. */
 tri_averaging tri_engine_next_averaging(const tri_engine *engine, int64_t updates, double lr, double *weight);
 
-/* Adds up loss and gradient norm over ranks, and decides whether to update (engine_clip.c). */
+/* COLLECTIVE. Adds up loss and gradient norm over ranks, and decides whether to update (engine_clip.c). */
 tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state);
 
 #endif

@@ -13,8 +13,7 @@ static const tri_group *group_of(const tri_engine *engine, tri_domain domain) {
   return tri_mesh_group(engine->options.mesh, domain);
 }
 
-/* Returns the global number of a micro-batch. Micro-batches are assigned in turn to the ranks that read different
- * ones. */
+/* Returns the global number of a micro-batch. Micro-batches are assigned in turn to the ranks of TRI_DOMAIN_BATCH. */
 static int64_t global_micro_batch(const tri_engine *engine, int64_t micro_batch) {
   const tri_group *batch = group_of(engine, TRI_DOMAIN_BATCH);
   return micro_batch * batch->size + batch->rank;
@@ -86,15 +85,15 @@ static int64_t count_completions(const tri_engine *engine, const tri_batch *batc
   return pairs;
 }
 
-/* Counts the rows that are not padding. */
+/* Returns the number of rows that are not padding. */
 static int64_t count_tokens(int64_t rows, const int32_t *labels) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_PADDING;
   return tokens;
 }
 
-/* Counts query-key pairs. A token attends to itself and to the earlier tokens of its document; if `most` is not 0, to
- * at most `most` tokens. */
+/* Returns the number of query-key pairs of the first `tokens` tokens. A token attends to itself and to the earlier
+ * tokens of its document; if `most` is not 0, to at most `most` tokens. */
 static int64_t count_seen(int64_t tokens, const int32_t *positions, int64_t most) {
   int64_t seen = 0;
   for (int64_t i = 0; i < tokens; i++) seen += most > 0 && positions[i] >= most ? most : positions[i] + 1;
@@ -256,7 +255,7 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
   return upload(engine, number);
 }
 
-/* Returns whether the loss of the micro-batch is computed by these calls. */
+/* Returns whether the calls of the instruction include the loss operation. */
 static bool makes_loss(const tri_engine *engine, const tri_instruction *at) {
   const tri_op_list *list = engine->parts.lists[at->chunk];
   return at->end_call > at->first_call && list->calls[at->end_call - 1].op->makes_loss;
@@ -367,8 +366,8 @@ static tri_dtype exchange_type(const tri_engine *engine) {
 }
 
 /* Starts the reduction of a bucket's gradients. They are added over the replicas and not averaged: the loss of each
- * label is already divided by the number of labels in the global batch (COUNT_LABELS), so the sum is the gradient of
- * the mean. */
+ * label is already divided by the sum of the label weights of the global batch (step_count_labels), so the sum is the
+ * gradient of the mean. */
 static tri_status step_reduce(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
@@ -454,8 +453,9 @@ static tri_status step_wait_gathered(tri_engine *engine, tri_step_state *state, 
 
 /* ---- update ------------------------------------------------------------------------------------------------------ */
 
-/* Updates this rank's shard of a parameter, and the same elements of the parameter's copy for GEMMs. The `prepare`
- * functions of operations fill in the rest of the copy from values that other ranks send. */
+/* Updates this rank's shard of a parameter, and the same elements of the parameter's copy for GEMMs. If other ranks
+ * update the rest of the parameter, the `prepare` functions of operations pack the whole copy after these values have
+ * been gathered. */
 static tri_status run_optimizer(tri_engine *engine, int64_t update, const tri_update_call *call) {
   tri_executor *executor = engine->executor;
   tri_update_run run = {
@@ -488,7 +488,7 @@ static tri_status step_clip(tri_engine *engine, tri_step_state *state, const tri
   return tri_engine_clip(engine, state);
 }
 
-/* Uploads the values of the step that are known only after the backward, and those of the update. */
+/* Uploads the values of the step that are known only after the backward, and the values of the update. */
 static tri_status upload_values(tri_engine *engine, const tri_step_state *state, double average) {
   tri_step_values *values = tri_executor_host_values(engine->executor);
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));

@@ -40,7 +40,7 @@ typedef struct tri_scored_batch {
 } tri_scored_batch;
 
 typedef struct tri_feed_scoring {
-  const tri_group *group; /* ranks that share the batches; NULL: this one alone */
+  const tri_group *group; /* ranks that share the batches; NULL: this rank alone */
   tri_executor *executor; /* executor with a single list, which has the shape of a batch */
   const tri_feed *feed;   /* feed with ids, labels and positions */
   int64_t samples;

@@ -486,7 +486,7 @@ tri_status tri_exchange_wait(tri_exchange_request **request) {
   return status;
 }
 
-/* Advances the background collectives, in order. */
+/* Advances the background collectives in the order in which they were started, until one has to wait. */
 static tri_status advance_first(tri_exchange *x) {
   while (x->first != NULL) {
     tri_exchange_request *r = x->first;

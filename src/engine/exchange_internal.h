@@ -24,7 +24,7 @@ struct tri_exchange_request {
 
   /* Members for device-aware MPI. */
   tri_device_aware *reached;
-  bool through; /* all messages have ended, and the result is complete when `done` has passed */
+  bool through; /* whether all messages have ended, so that the result is complete when `done` has passed */
 
   /* Members for staging. */
   bool staged;
@@ -32,9 +32,10 @@ struct tri_exchange_request {
   const int64_t *begins; /* offsets of the parts of the values; NULL: [0, count) is one part */
   int64_t count;
   int64_t piece_elements; /* elements of each part in a piece */
-  /* Number of pieces; number of those whose download has been queued, and whose upload has been queued. */
+  /* Number of pieces; number of pieces whose download has been queued; number of pieces whose upload has been queued.
+   */
   int64_t pieces, down, up;
-  bool working;                /* piece number `up` is being communicated */
+  bool working;                /* whether piece number `up` is being communicated */
   char *buffers[2];            /* host memory; piece p is in buffers[p % 2] */
   tri_device_event arrived[2]; /* events passed when the download into each buffer has ended */
   int64_t *piece_begins;       /* offsets of the parts in the current piece, in elements [group.size + 1] */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Returns TRI_OUT_OF_MEMORY, with a message that lists the bytes by part. `wanted`: planned bytes; `available`: bytes
- * of `who`. */
+ * that `who` has; `taken`: text about reserved memory, after these bytes; `more`: text at the end of the message. */
 static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const char *who, size_t available,
                              const char *taken, const char *more) {
   char need[32], have[32], fixed[32], frame[32], buffers[32], rest[32];

@@ -11,7 +11,8 @@
 #include "schedule/memory_plan.h"
 #include "weights/weights.h"
 
-/* A chunk: the list of one virtual pipeline stage. */
+/* A chunk: the list of one virtual pipeline stage, with the addresses of its arrays. Frames are defined in
+ * schedule/memory_plan.h. */
 typedef struct tri_executor_chunk {
   const tri_op_list *list; /* not owned */
   void **slots;            /* addresses of the slots, by frame and pass [num_frames * TRI_NUM_PASSES * num_slots] */
@@ -34,7 +35,7 @@ typedef struct tri_executor {
   char *arena;                  /* device memory, laid out by the plan */
   char *scratch;                /* scratch region of the plan, in the arena or in lent memory */
   char *host;                   /* host memory, laid out by the plan */
-  tri_checkpoint_memory memory; /* copies between device memory and host memory, for checkpoints */
+  tri_checkpoint_memory memory; /* functions that copy between device memory and host memory, for checkpoints */
   tri_executor_chunk *chunks;   /* chunks of this rank [plan->num_chunks] */
   tri_dtype type;
   tri_weights *weights;   /* not owned */
@@ -47,10 +48,10 @@ typedef struct tri_executor {
  * staging in host memory. */
 void tri_executor_add_exchange(tri_memory_request *request, int64_t ranks, const tri_device *device);
 
-/* Creates an executor. Plans memory before it allocates anything; the message of TRI_OUT_OF_MEMORY says what does not
- * fit and what to reduce. Then allocates the arena, allocates the weights (with zeros) unless another executor has
- * allocated them, and fills the constants. The weights must have the request's buckets and type, and outlive the
- * executor. mesh NULL: one rank alone. */
+/* Creates an executor. Plans its memory, and fails with TRI_OUT_OF_MEMORY before it allocates anything if the plan does
+ * not fit; the message names the memory that does not fit and the settings to reduce. Then allocates the arena,
+ * allocates the weights (with zeros) unless another executor has allocated them, and fills the constants. The weights
+ * must have the request's buckets and type, and outlive the executor. mesh NULL: one rank alone. */
 tri_status tri_executor_create(tri_weights *weights, const tri_memory_request *request, tri_device *device,
                                const tri_mesh *mesh, tri_executor **out);
 void tri_executor_destroy(tri_executor *executor);
@@ -90,11 +91,11 @@ tri_batch tri_executor_batch(const tri_executor *executor, int64_t number);
 tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
 /* Returns the columns into which whole sequence `i` of the next micro-batch is written. */
 tri_sample tri_executor_sequence(const tri_executor *executor, int64_t i);
-/* Makes batch `number` in host memory from these sequences (batch.h). */
+/* Makes batch `number` in host memory from the sequences that were written to tri_executor_sequence (batch.h). */
 tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number);
 /* Reserves `count` slices in each list of the batch. The caller fills them in; some may be empty. */
 void tri_executor_set_slices(tri_executor *executor, int64_t number, int64_t count);
-/* Sets the batch of a run. */
+/* Sets the pointers of a run to the arrays of batch `number` on the device. */
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
 

@@ -19,7 +19,8 @@ typedef struct making {
   const struct kind *kind;
 } making;
 
-/* A kind of values. Each is computed from a whole matrix of the base, in host memory; all ranks get the same values. */
+/* A kind of values, such as factors. The values of a matrix are computed in host memory from the whole matrix of the
+ * base, and all ranks get the same values. */
 typedef struct kind {
   bool (*is_of)(const tri_parameter *entry);
   size_t (*bytes)(const making *m, const tri_parameter *whole);

@@ -39,7 +39,7 @@ typedef struct filling {
   char *host, *values;
 } filling;
 
-/* Converts fp32 values to bf16 in place, from the first one on. */
+/* Converts fp32 values to bf16 in place, in ascending order, so that no value is overwritten before it is read. */
 static void make_narrow(char *host, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     float value;

@@ -1,3 +1,4 @@
+/* Initial values of the parameters, drawn from the seed of a run. */
 #ifndef TRI_ENGINE_INITIALISE_H
 #define TRI_ENGINE_INITIALISE_H
 

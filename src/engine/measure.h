@@ -16,7 +16,7 @@ typedef struct tri_measure tri_measure;
 /* One GEMM [rows, inner] x [inner, columns], as operations call it. */
 typedef struct tri_measure_product {
   tri_gemm_form form;
-  bool passing; /* the weight does not stay in memory and so is not packed (tri_matmul.b_unpacked) */
+  bool passing; /* whether the weight does not stay in memory and so is not packed (tri_matmul.b_unpacked) */
   int64_t rows, inner, columns;
 } tri_measure_product;
 
@@ -34,7 +34,7 @@ typedef struct tri_measure_elements {
 
 typedef struct tri_measure_collective {
   tri_collective kind;
-  bool shared; /* the buffers are in memory that the ranks of a node share, as gradients are */
+  bool shared; /* whether the buffers are in memory that the ranks of a node share, as gradients are */
   /* Ranks of a group: all groups of `ranks` neighbours run the collective at the same time. Bytes of the fp32 values of
    * a rank: for an all-to-all, all that it sends; for a pass, those that it sends to the next rank. */
   int64_t ranks, bytes;

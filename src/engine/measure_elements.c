@@ -33,8 +33,9 @@ typedef struct elements {
 /* The properties of a kind of work. */
 typedef struct form {
   int64_t arrays, width; /* arrays in a set; elements of a row */
-  bool spoils;           /* outputs may be NaN (those of an update with random moments), so the pool is filled again */
-  int64_t ids;           /* ids for each row: 1 for its token, or one for each of its experts */
+  bool spoils; /* whether outputs may be NaN (those of an update with random moments), so that the pool is filled again
+                */
+  int64_t ids; /* ids for each row: 1 for its token, or one for each of its experts */
 } form;
 
 static form form_of(tri_work work) {

@@ -24,8 +24,9 @@ struct tri_measure {
   tri_exchange_region transfer;
   /* Device memory that the ranks of a node share; NULL until the first measurement of shared memory. */
   char *gradients;
-  bool asked_to_share, sees; /* sharing was tried; the ranks of every node can access each other's `gradients` */
-  tri_group group;           /* this rank's group of `ranks` neighbours; ranks is 0 until the first collective */
+  bool asked_to_share,
+      sees;        /* whether sharing was tried; whether the ranks of every node can access each other's `gradients` */
+  tri_group group; /* this rank's group of `ranks` neighbours; ranks is 0 until the first collective */
   int64_t ranks;
 };
 

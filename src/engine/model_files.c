@@ -180,7 +180,7 @@ static tri_status load_entry(loading *l, int64_t entry) {
   for (int64_t t = 0, first = 0; t < tri_parameter_num_tensors(parameter); t++) {
     const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
     const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
-    uint64_t copy = 0; /* checksum of elements that another rank counts; not used */
+    uint64_t copy = 0; /* checksum of elements that another rank's checksum includes; not used */
     if (parameter->stored == TRI_STORED_NF4) {
       TRI_TRY(load_quantised(l, entry, t));
       continue;
@@ -389,7 +389,7 @@ tri_status tri_model_files_hash(const tri_merged *weights, const tri_executor *e
   return TRI_OK;
 }
 
-/* Returns the adapter's own folder if it has a tokenizer, else that of its base. */
+/* Returns the adapter's own folder if it has a tokenizer, else the folder of its base. */
 const char *tri_model_files_tokenizer_folder(const tri_merged *weights) {
   char path[TRI_PATH_BYTES];
   bool found = false;

@@ -28,9 +28,9 @@ tri_status tri_model_files_agree(const tri_group *group, const tri_merged *weigh
  * packed. */
 tri_status tri_model_files_hash(const tri_merged *weights, const tri_executor *executor, uint64_t *out);
 
-/* LOCAL. Sets `path` to that of the tokenizer.json: `given` if it is not NULL, else the file of the checkpoint or of an
- * adapter's base, or "" if neither has one. With `verify`, compares a given file with its checksum, if its folder is a
- * checkpoint. A checkpoint's own file has been verified when the checkpoint was opened. */
+/* LOCAL. Sets `path` to the path of a tokenizer.json: `given` if it is not NULL, else the file of the checkpoint or of
+ * an adapter's base, or "" if neither has one. With `verify`, compares a given file with its checksum, if its folder is
+ * a checkpoint. A checkpoint's own file has been verified when the checkpoint was opened. */
 tri_status tri_model_files_tokenizer(const tri_merged *weights, const char *given, bool verify,
                                      char path[TRI_PATH_BYTES]);
 

@@ -7,13 +7,13 @@
 #include <stdbool.h>
 
 typedef struct tri_model_options {
-  /* Name of the device; path of a tokenizer.json, or NULL: that of the checkpoint. */
+  /* Name of the device; path of a tokenizer.json, or NULL: the checkpoint's file is used. */
   const char *device, *tokenizer;
   const char *base; /* folder of an adapter's base; NULL: the one that the adapter names */
   tri_dtype precision;
   int64_t threads;
-  bool no_verify; /* a checkpoint is not compared with its checksums */
-  bool average;   /* the average of a run's weights is used instead of the weights */
+  bool no_verify; /* whether a checkpoint is not compared with its checksums */
+  bool average;   /* whether the average of a run's weights is used instead of the weights */
 } tri_model_options;
 
 tri_model_options tri_model_options_default(void);

@@ -100,7 +100,8 @@ static tri_status bench_run(bench *t, int64_t least, double seconds, double *bes
 
 static double flops_of(int64_t side) { return 2 * (double)side * (double)side * (double)side; }
 
-/* The device's memory peak, which a run reports as its own, is restored after the matrices are freed. */
+/* Measures a square GEMM for `seconds`. Restores the device's memory peak, which a run reports as its own, after the
+ * matrices are freed. */
 static tri_status best_product(tri_device *device, tri_dtype type, int64_t side, double seconds, double *best_s) {
   bench t;
   size_t peak_bytes = device->memory_peak_bytes;
@@ -119,9 +120,9 @@ static bool has_room(const tri_device *device, int64_t side) {
   return limit == 0 || (device->memory_bytes < limit && matrices <= limit - device->memory_bytes);
 }
 
-/* Measures the rate of a GEMM within `seconds`. A small GEMM is measured first. Its time determines how large the GEMM
- * can be (the reference device does 1 GFLOP/s, a good one 1000), and how long the work takes. The measurement takes at
- * most about WORK_SHARE of this time, but not less than LEAST_S. */
+/* Measures the rate of a GEMM within `seconds`. A small GEMM is measured first. Its time determines how large the
+ * measured GEMM can be (the reference device does 1 GFLOP/s, a fast device 1000 times as much), and how long the work
+ * of work_flops takes. The measurement takes at most about WORK_SHARE of this time, but not less than LEAST_S. */
 static tri_status best_rate(tri_device *device, tri_dtype type, double work_flops, double seconds, double *out) {
   int64_t side = 128;
   double took_s = 0;

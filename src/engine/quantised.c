@@ -58,7 +58,7 @@ static tri_status quantised_write(void *context, void *to, const void *from_host
   return keep(m);
 }
 
-/* Stores the codes of the whole matrix that a base in 4 bits has. */
+/* Receives the codes of the whole matrix from a base that is in 4 bits already, and keeps those of this rank. */
 static tri_status quantised_take(void *context, const void *from_host, size_t bytes) {
   tri_quantised *m = context;
   tri_queue_at(m->queue, "weights in 4 bits", -1, "taking them");

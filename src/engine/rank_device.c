@@ -11,7 +11,7 @@
 /* The facts about the device of a rank that all ranks exchange. */
 typedef struct rank_device {
   char name[TRI_DEVICE_NAME_BYTES], place[TRI_DEVICE_PLACE_BYTES];
-  bool reached; /* this rank's MPI reports that it can access the device's memory */
+  bool reached; /* whether this rank's MPI reports that it can access the device's memory */
 } rank_device;
 
 static bool has_place(const rank_device *s) { return s->place[0] != '\0'; }
@@ -27,7 +27,7 @@ static int sharers_of(const rank_device *devices, int ranks, int rank) {
   return count < 1 ? 1 : count;
 }
 
-/* Warns if ranks share a GPU, once, with the GPU that most ranks share. */
+/* Logs one warning if ranks share a GPU, with the name of the GPU that most ranks share. */
 static void warn_of_sharing(const rank_device *devices, int ranks) {
   int most = 0;
   for (int r = 1; r < ranks; r++) {

@@ -12,8 +12,8 @@ typedef struct tri_router_loads {
   int64_t num_layers, experts;
   /* Tokens of each expert, followed by tokens whose weights are not finite [num_layers, experts + 1]. */
   int64_t *counts;
-  /* Largest number of rounds in which each layer processed the rows of a micro-batch [num_layers]; 0 for layers without
-   * experts. */
+  /* Largest number of rounds (windows of ops/experts_internal.h) in which each layer processed the rows of a
+   * micro-batch [num_layers]; 0 for layers without experts. */
   double *rounds;
 } tri_router_loads;
 

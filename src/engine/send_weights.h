@@ -10,8 +10,8 @@
  * instead. */
 const tri_weights *tri_engine_weights(const tri_engine *engine);
 
-/* COLLECTIVE, between steps. Sends weights to the ranks whose `to` is not NULL: those that a checkpoint of this state
- * would have (TRI_POLICY_EVALUATED), or those that are trained (TRI_POLICY_TRAINED). They differ if the optimizer
+/* COLLECTIVE, between steps. Sends weights to the ranks whose `to` is not NULL: the weights that a checkpoint of this
+ * state would have (TRI_POLICY_EVALUATED), or the trained weights (TRI_POLICY_TRAINED). They differ if the optimizer
  * averages. With an adapter, sends only its parameters; the receivers have loaded the base already. */
 tri_status tri_engine_send_weights(tri_engine *engine, tri_policy policy, const tri_weights_target *to);
 

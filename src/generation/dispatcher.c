@@ -17,8 +17,9 @@ struct tri_dispatched {
   int64_t slot, serial;
   int64_t owed;       /* this sequence's share of dispatcher->outstanding[replica] */
   tri_sequence *real; /* the sequence of this rank's generator; NULL: the sequence is on another rank */
-  int64_t longest;    /* number of tokens that it has when all options.wanted tokens are sampled */
-  bool cut;           /* stopped or cancelled on another rank, which may sample more tokens before it gets the verb */
+  int64_t longest;    /* number of tokens of the sequence when all options.wanted tokens are sampled */
+  bool cut; /* whether the sequence was stopped or cancelled while on another rank, which may sample more tokens until
+               the verb arrives */
 };
 
 static tri_dispatched *dispatched(tri_sequence *sequence) { return (tri_dispatched *)(void *)sequence; }
@@ -223,8 +224,9 @@ tri_status tri_dispatcher_begin(tri_dispatcher *d, const int32_t *ids, int64_t c
   return status;
 }
 
-/* Checks that a sequence has ended and can be continued. It cannot if it was stopped while on another rank and may have
- * slid there: the tokens that the replica sampled until the stop arrived may have exceeded its positions. */
+/* Checks that a sequence has ended and can be continued. A sequence cannot be continued if it was stopped while on
+ * another rank and may have slid there, because the tokens that the replica sampled until the stop arrived may have
+ * exceeded its positions. */
 static tri_status check_ended(const tri_dispatched *s) {
   const int64_t positions = tri_generator_positions(s->dispatcher->generator);
   if (s->shown.finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not ended is continued");
@@ -312,7 +314,7 @@ tri_status tri_dispatcher_cancel(tri_dispatcher *d, tri_sequence *sequence) {
   return s->real != NULL ? tri_generator_cancel(d->generator, s->real) : stop_elsewhere(s, TRI_FINISH_CANCELLED);
 }
 
-/* Cancels the sequences in the order in which they were begun or extended, which is that of the serial numbers. */
+/* Cancels the sequences in the order in which they were begun or extended, which is the order of the serial numbers. */
 tri_status tri_dispatcher_cancel_all(tri_dispatcher *d) {
   const int64_t last = d->serial;
   for (int64_t at = 0;;) {
@@ -418,7 +420,7 @@ static tri_status read_events(tri_dispatcher *d, int rank) {
   return TRI_OK;
 }
 
-/* Sends the verbs, and reads the events that have arrived. Sets *read to whether there were any. */
+/* Sends the verbs, and reads the events that have arrived. Sets *read to whether an event had arrived. */
 static tri_status exchange(tri_dispatcher *d, bool *read) {
   *read = false;
   for (int i = 1; i < d->group.size; i++) {

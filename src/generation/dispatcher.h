@@ -30,7 +30,8 @@ tri_status tri_dispatcher_create(const tri_replicas *replicas, tri_runner *runne
                                  tri_dispatcher **out);
 void tri_dispatcher_destroy(tri_dispatcher *dispatcher);
 
-/* Returns the seconds that the first rank of a replica has waited so far, with no sequence of its own to work on. */
+/* Returns the seconds that this rank, the first of its replica, has waited so far because its replica had no sequence
+ * to work on. */
 double tri_dispatcher_waited_s(const tri_dispatcher *dispatcher);
 
 /* Returns the number of replicas. */
@@ -68,12 +69,12 @@ tri_status tri_dispatcher_run(tri_dispatcher *dispatcher);
  * A rank that is not the first of its replica only joins in that replica's runs (tri_runner_follow). */
 tri_status tri_dispatcher_follow(tri_dispatcher *dispatcher);
 /* On the first rank, after all sequences have ended: lets the other ranks return from tri_dispatcher_follow, and adds
- * their counters to those of tri_dispatcher_count. The other ranks may follow again later. */
+ * their counters to the ones that tri_dispatcher_count returns. The other ranks may follow again later. */
 tri_status tri_dispatcher_dismiss(tri_dispatcher *dispatcher);
 
-/* Lets the other ranks of this replica return from tri_dispatcher_follow. Called on the first rank after a failure with
- * this status. Does nothing if there are several replicas, or if the status is TRI_COMM or TRI_DEVICE_FAILED: then the
- * failure ends the job. Keeps the failure's message. */
+/* On the first rank, after a failure with this status: lets the other ranks of this replica return from
+ * tri_dispatcher_follow. Does nothing if there are several replicas, or if the status is TRI_COMM or TRI_DEVICE_FAILED:
+ * then the failure ends the job. Keeps the failure's message. */
 void tri_dispatcher_give_up(tri_dispatcher *dispatcher, tri_status status);
 
 /* Returns the counters of this rank's generator plus those that the other ranks had at the last

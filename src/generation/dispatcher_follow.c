@@ -18,7 +18,8 @@ struct tri_followed {
   double *scores;    /* [num_scores] */
   int64_t num_scores;
   int64_t scored_likeliest;
-  tri_likely *likely_scored; /* [num_scores, scored_likeliest], likeliest tokens in place of the scored ones */
+  tri_likely
+      *likely_scored; /* [num_scores, scored_likeliest], likeliest tokens at the positions of the scored tokens */
   bool scores_sent;
   int32_t *ends;        /* [num_ends] */
   tri_logit_bias *bias; /* [sampling.num_bias] */
@@ -235,7 +236,7 @@ tri_status tri_dispatcher_follow(tri_dispatcher *d) {
     TRI_TRY(tri_link_poll(link, &got));
     if (got) TRI_TRY(execute_all(d, &dismissed));
     if (got) idle_since_s = 0;
-    if (got) continue; /* so that all verbs that have arrived are executed before the step */
+    if (got) continue; /* execute all verbs that have arrived before the step */
     TRI_TRY(tri_generator_step(d->generator, &more));
     TRI_TRY(tri_link_flush(link));
     if (more) continue;

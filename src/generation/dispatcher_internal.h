@@ -23,13 +23,13 @@ typedef struct tri_verb {
   int64_t slot, from, count; /* slot of the sequence; fork: slot of its original; number of ids, or of tokens to keep */
   int64_t serial; /* new number for each begin, fork and extension; the replica puts it into the sequence's events */
   int64_t wanted, scored, scored_likeliest, owner; /* as in tri_sequence_options */
-  tri_sampling sampling;                           /* `bias` is an address of the first rank */
+  tri_sampling sampling; /* its member `bias` is an address in the first rank's memory, which the receiver replaces */
   tri_sampling_request requested;
 } tri_verb;
 
 typedef enum tri_event_kind {
   TRI_EVENT_SCORES, /* the given tokens are read; followed by scores [count], likeliest [count, scored_likeliest] */
-  TRI_EVENT_TOKEN,  /* followed by likeliest [count] */
+  TRI_EVENT_TOKEN,  /* a token is sampled; followed by the likeliest tokens at its position, [count] */
   TRI_EVENT_DONE,   /* the sequence has ended, with `finish` */
   TRI_EVENT_FAILED, /* the sequence has failed; followed by the reason, text [count] */
   TRI_EVENT_LEFT    /* answers TRI_VERB_DISMISS; followed by the tri_generator_counts */
@@ -39,7 +39,7 @@ typedef enum tri_event_kind {
 typedef struct tri_event {
   tri_event_kind kind;
   tri_finish finish;
-  bool slid;                            /* TRI_EVENT_DONE: tri_sequence_has_slid */
+  bool slid;                            /* TRI_EVENT_DONE: whether the sequence has slid (tri_sequence_has_slid) */
   int32_t id;                           /* TRI_EVENT_TOKEN: the sampled token */
   int64_t slot, serial, count, version; /* slot and serial number of the sequence; length of the data that follows;
                                            version of the weights (tri_sampled) */
@@ -57,7 +57,7 @@ struct tri_dispatcher {
   tri_link *links; /* connections; on the first rank [group.size], to every rank of the group; on other ranks [1], to
                       the first rank */
 
-  double waited_s; /* seconds that this rank has waited for other replicas so far */
+  double waited_s; /* seconds that this rank has waited so far because its replica had no sequence to work on */
 
   /* On the first rank. */
   tri_dispatched **list; /* [count], sequences by slot; NULL: the slot is free */

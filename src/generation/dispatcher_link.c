@@ -75,7 +75,7 @@ const tri_request *tri_link_awaited(const tri_link *link) {
   return link->receives[1] != NULL ? link->receives[1] : link->receives[0];
 }
 
-/* After a failure a message may still be on its way. MPI may then read or write its buffer, which is not freed. */
+/* After a failure a message may still be on its way. MPI may then read or write its buffer, so no buffer is freed. */
 void tri_link_release(tri_link *link) {
   if (link->sends[0] != NULL || link->sends[1] != NULL || link->receives[1] != NULL) return;
   tri_free(link->filling.data);

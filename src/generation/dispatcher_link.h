@@ -38,8 +38,8 @@ const tri_request *tri_link_awaited(const tri_link *link);
 /* Frees the buffers. Does not end sends and receives that are in progress. */
 void tri_link_release(tri_link *link);
 
-/* Copies `bytes` bytes of the message from offset *at on to `data`, and moves *at past them. TRI_INTERNAL if the
- * message has fewer bytes left. */
+/* Copies `bytes` bytes of the message from offset *at on to `data`, and moves *at past them. Fails with TRI_INTERNAL if
+ * the message has fewer bytes left. */
 tri_status tri_link_take(const tri_link_bytes *message, size_t *at, void *data, size_t bytes);
 
 #endif

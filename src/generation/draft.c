@@ -1,8 +1,9 @@
 #include "generation/draft.h"
 
-/* Returns how many leading tokens of the draft model's sequence equal those of the text. Compares only its last
- * TRI_MOST_GUESSES tokens, which it may have sampled itself since the last call. The tokens before them were equal
- * then, and still are unless the text was rewound. */
+/* Returns how many leading tokens of the draft model's sequence equal those of the text. Compares only the last
+ * TRI_MOST_GUESSES tokens of the draft model's sequence, which it may have sampled since the last call. Earlier tokens
+ * were equal in that call. They may differ now if the text has been rewound since, which makes guesses worse, but does
+ * not change the text. */
 static int64_t shared_tokens(const tri_sequence *sequence, const tri_guess *g) {
   int64_t count = 0;
   const int32_t *ids = tri_sequence_ids(sequence, &count);

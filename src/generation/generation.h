@@ -15,29 +15,31 @@ typedef struct tri_generation_request {
   const char *checkpoint;            /* the model's folder */
   const char *stops[TRI_MOST_STOPS]; /* [num_stops], a text ends before the first of these strings */
   int num_stops;
-  int64_t tokens; /* largest number of tokens to write; 0: the caller chooses a number for each text, and the folder's
-                     is ignored */
+  int64_t tokens; /* largest number of tokens to write; 0: the caller chooses a number for each text, and the number in
+                     the folder's settings is ignored */
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
   int64_t lookup;        /* largest number of tokens guessed by prompt lookup; 0: no lookup */
   const char *draft;     /* folder of a draft model; NULL: no draft model */
   int64_t draft_tokens;  /* largest number of tokens that the draft model guesses */
-  bool ignore_end;       /* the tokenizer's end tokens do not end a text */
-  bool stops_when_asked; /* texts end with TRI_FINISH_CANCELLED once tri_stop_asked returns true */
-  bool own_settings;     /* texts may have sampling settings of their own, so that plans include the host's sampler */
-  bool hashes;           /* tri_generation.hash is computed when the weights are loaded */
-  bool quiet; /* no log lines about the tokenizer, the folder's sampling settings and texts that are too long,
-                 and no advice in the message of TRI_OUT_OF_MEMORY */
+  bool ignore_end;       /* whether the tokenizer's end tokens do not end a text */
+  bool stops_when_asked; /* whether texts end with TRI_FINISH_CANCELLED once tri_stop_asked returns true */
+  bool own_settings; /* whether texts may have sampling settings of their own, so that plans include the host's sampler
+                      */
+  bool hashes;       /* whether tri_generation.hash is computed when the weights are loaded */
+  bool quiet; /* whether to leave out the log lines about the tokenizer, the folder's sampling settings and texts that
+                 are too long, and the advice in the message of TRI_OUT_OF_MEMORY */
   tri_model_options model;
   const tri_group *group;       /* ranks that generate together; NULL: this rank alone */
   int64_t tensor;               /* ranks of each replica (replicas.h); 0: one */
-  const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: unused */
+  const tri_replicas *replicas; /* replicas of `tensor` ranks each, used instead of `group`; NULL: replicas of the ranks
+                                   of `group` are created */
   tri_device *lent;             /* device to use; NULL: tri_generation_load creates the one that `model` names */
   const tri_weights *shared;    /* weights in the lent device's memory, read in place of the folder's; NULL: unused */
-  bool without_weights; /* the caller writes the weights after tri_generation_load; with `unmerged`, it writes only the
-                           adapter's factors, and tri_generation_load loads the base */
-  bool unmerged;        /* an adapter's factors are kept apart from the base; false: they are added to the base */
+  bool without_weights; /* whether the caller writes the weights after tri_generation_load; with `unmerged`, it writes
+                           only the adapter's factors, and tri_generation_load loads the base */
+  bool unmerged; /* whether an adapter's factors are kept apart from the base; false: they are added to the base */
 } tri_generation_request;
 
 typedef struct tri_generation tri_generation;
@@ -79,10 +81,10 @@ tri_status tri_generation_agree(const tri_generation *generation, tri_status sta
  * ranks. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
 /* COLLECTIVE over the group, while no text is in progress and no rank follows (tri_dispatcher_dismiss). Replaces the
- * weights by those of the first rank's checkpoint `path`; the other ranks' is ignored. `path` NULL on the first rank:
- * changes nothing, and sets *more to false on all ranks. Fails on all ranks, and keeps the old weights, with
- * TRI_BAD_FILE if the checkpoint is damaged or cannot be opened, and with TRI_BAD_CONFIG if it is of another model. If
- * the old weights cannot be restored, fails with TRI_IO_FAILED. */
+ * weights by those of the first rank's checkpoint `path`; the paths given on the other ranks are ignored. `path` NULL
+ * on the first rank: changes nothing, and sets *more to false on all ranks. Fails on all ranks, and keeps the old
+ * weights, with TRI_BAD_FILE if the checkpoint is damaged or cannot be opened, and with TRI_BAD_CONFIG if it is of
+ * another model. If the old weights cannot be restored, fails with TRI_IO_FAILED. */
 tri_status tri_generation_reload(tri_generation *generation, const char *path, bool *more);
 /* Chooses the number of pages of a runner whose other sizes are set: as many as cache_bytes allows, but no more than
  * its sequences can use. cache_bytes 0: as many as they can use. `copies`: whether a prompt may have several texts.
@@ -92,7 +94,8 @@ tri_status tri_generation_choose_pages(const tri_generation *generation, bool co
 /* On the first rank. Runs steps until no text is left. Cancels the remaining texts if this process is asked to stop and
  * the request has `stops_when_asked`. */
 tri_status tri_generation_run(tri_generation *generation);
-/* Computes the memory that a runner of these sizes needs, and that of the draft model's runner (0 without a draft). */
+/* Computes the memory that a runner of these sizes needs, and the memory that the draft model's runner needs (0 without
+ * a draft model). */
 tri_status tri_generation_plan(const tri_generation *generation, const tri_runner_sizes *sizes,
                                const tri_device *device, tri_runner_need *need, tri_runner_need *draft);
 void tri_generation_close(tri_generation *generation);

@@ -180,7 +180,7 @@ static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_op
   return enlist(g, s);
 }
 
-/* Finds the root of an owner's cached pages. */
+/* Sets *out to the root of an owner's cached pages, which is created if it does not exist. */
 static tri_status find_root(tri_generator *g, int64_t owner, tri_prefix *out) {
   while (g->num_roots <= owner) {
     TRI_TRY(tri_grow("roots of cached pages", sizeof *g->roots, g->num_roots, &g->root_room, &g->roots));

@@ -4,19 +4,18 @@
  * A sequence is begun with its tokens and waits for a place; there are tri_runner_sizes.sequences places. Each step
  * *reads* some of its tokens: the model runs on them, and their keys and values are stored in pages (pages.h). Once all
  * tokens are read, each step appends one sampled token, and with a proposer also the guesses that the model confirms.
- * The sequence ends if it has the number of tokens asked for, samples a token that ends it, or is stopped by its
- * observer. In the next step a waiting sequence takes its place. The keys and values of a sequence stay in pages until
- * it is released, or until the model's sliding window has passed them. A later sequence that begins with the same
- * tokens reuses these pages. If pages run out, the newest sequence that holds pages is preempted, whether it has ended
- * or not: it releases its pages. If it has not ended, it reads its tokens again later.
+ * The sequence ends when it has sampled as many tokens as its options ask for, samples one of the tokens that end it,
+ * or is stopped by its observer. In the next step a waiting sequence takes its place. The keys and values of a sequence
+ * stay in pages until it is released, or until the model's sliding window has passed them. A later sequence that begins
+ * with the same tokens reuses these pages. If pages run out, the newest sequence that holds pages is preempted, whether
+ * it has ended or not: it releases its pages. If it has not ended, it reads its tokens again later.
  *
  * The tokens of a sequence depend only on its own tokens and options. They do not depend on other sequences, on the
  * division into steps, on pages or on threads (runner.h names the devices on which that holds to the bit).
  *
  * A sequence may be longer than tri_runner_sizes.positions. If a prompt is longer, only its last tokens are read, as
  * many as there are positions. A sequence that grows longer *slides*: its last tokens, half as many as there are
- * positions, are read again, at positions from 0 on.
- */
+ * positions, are read again, at positions from 0 on. */
 #ifndef TRI_GENERATION_GENERATOR_H
 #define TRI_GENERATION_GENERATOR_H
 
@@ -65,11 +64,12 @@ typedef struct tri_sequence_options {
                                TRI_MOST_LIKELY */
   tri_likely *likeliest;    /* [scored, scored_likeliest], receives the likeliest tokens of each position, by descending
                                probability, then by id; with fewer tokens in the vocabulary, the rest is {-1, -INFINITY}.
-                               Must be valid as long as `scores`. If one of them is the scored token, both have the same
-                               log-probability, to the bit */
-  int64_t owner; /* number of the user whose sequence it is, from 0 on. Sequences of different users never share cached
-                    pages, since the time to a token would tell one user what another has asked. tri_generator_begin
-                    reads it; a fork has its original's */
+                               Must be valid as long as `scores`. If the scored token is one of them, its log-probability
+                               here equals its score, to the bit */
+  int64_t owner; /* number of the user that the sequence belongs to, from 0 on. Sequences of different users never share
+                    cached pages, since one user could otherwise find out from the time to a token which texts another
+                    user has sent. Only tri_generator_begin reads it: a fork belongs to the user of the sequence that it
+                    was forked from */
   tri_sequence_observer observer;
 } tri_sequence_options;
 
@@ -93,9 +93,9 @@ int64_t tri_generator_positions(const tri_generator *generator);
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 /* Begins a sequence with these tokens, which are copied. Fails with TRI_BAD_USAGE if there are no tokens, if a token or
- * the token of a bias is not in the vocabulary, if a bias or a penalty is not finite, if too many tokens are scored or
- * too many likeliest tokens are requested for them, or if the sequence needs more pages than the runner has. Release it
- * with tri_generator_release. */
+ * the token of a bias is not in the vocabulary, if a bias or a penalty is not finite, if too many tokens are scored, if
+ * too many likeliest tokens are requested, or if the sequence needs more pages than the runner has. Release it with
+ * tri_generator_release. */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
 /* Checks the arguments of tri_generator_begin, and fails with the same errors. */
@@ -126,7 +126,7 @@ tri_status tri_generator_run(tri_generator *generator);
 /* Runs steps until all sequences that have started have ended. The others wait. */
 tri_status tri_generator_drain(tri_generator *generator);
 
-/* What happens to sequences in progress when new weights are published. */
+/* The treatment of sequences in progress when new weights are published. */
 typedef enum tri_publish_rule {
   TRI_PUBLISH_READ_AGAIN, /* they read their tokens again, and continue with the new weights */
   TRI_PUBLISH_BETWEEN     /* no sequence may be in progress, or tri_generator_publish fails; call tri_generator_drain
@@ -140,9 +140,11 @@ tri_status tri_generator_publish(tri_generator *generator, tri_publish_rule rule
 
 /* Returns all tokens, [*count], valid until the next call of a verb or of tri_generator_step. */
 const int32_t *tri_sequence_ids(const tri_sequence *sequence, int64_t *count);
-int64_t tri_sequence_sampled(const tri_sequence *sequence); /* tokens sampled since it was begun or extended */
+/* Returns the number of tokens sampled since the sequence was begun or extended. */
+int64_t tri_sequence_sampled(const tri_sequence *sequence);
 tri_finish tri_sequence_finish(const tri_sequence *sequence);
-bool tri_sequence_has_slid(const tri_sequence *sequence); /* whether it was longer than the runner's positions */
+/* Returns whether the sequence was longer than the runner's positions. */
+bool tri_sequence_has_slid(const tri_sequence *sequence);
 
 /* Counters for benchmarks and tests, since the generator was created: `steps` counts runs of the model, `rows` the rows
  * read, `found_rows` rows that were not read because they were in cached pages, and `preempted` preemptions. */

@@ -1,7 +1,7 @@
 /* Evaluates a run's logits: log-probabilities of given tokens, and sampled tokens. The device answers queries about the
- * whole distribution, and finds the single likeliest token in place of a scored one. Logits are copied to the host only
- * if more likeliest tokens or those of sampled tokens are requested, or if sampling leaves out tokens or changes their
- * logits (tri_sampling_is_whole). */
+ * whole distribution, and finds the single likeliest token at the position of a scored token. Logits are copied to the
+ * host only if several likeliest tokens are requested for scored tokens, or any for sampled tokens, or if sampling
+ * leaves out tokens or changes their logits (tri_sampling_is_whole). */
 #include "base/count.h"
 #include "base/memory.h"
 #include "generation/generator_internal.h"
@@ -25,9 +25,9 @@ static scored_tokens scored_by(const tri_reading *r) {
 /* Returns the index of token `id` of the sequence among the scored ones. */
 static int64_t score_of(const tri_sequence *s, int64_t id) { return id - (s->count - s->options.scored); }
 
-/* Returns whether the device is asked for the likeliest token in place of each scored one. */
+/* Returns whether the device is asked for the likeliest token at the position of each scored token. */
 static bool asks_likeliest(const tri_reading *r) { return r->of->options.scored_likeliest == 1; }
-/* Returns whether the host looks up several likeliest tokens in place of each scored one. */
+/* Returns whether the host looks up several likeliest tokens at the position of each scored token. */
 static bool lists_likeliest(const tri_reading *r) { return r->of->options.scored_likeliest > 1; }
 
 static bool samples_whole(const tri_reading *r) {
@@ -36,7 +36,7 @@ static bool samples_whole(const tri_reading *r) {
 
 /* ---- on the device ----------------------------------------------------------------------------------------------- */
 
-/* Adds the queries of a reading: one for each scored token, followed by one for the likeliest token in its place if
+/* Adds the queries of a reading: one for each scored token, followed by one for the likeliest token at its position if
  * that is requested; then one for each token that the device samples. */
 static void add_queries(tri_generator *g, tri_reading *r, int64_t *count) {
   const tri_sequence *s = r->of;
@@ -59,8 +59,8 @@ tri_status tri_generator_not_finite(tri_generator *g, int64_t row, int64_t behin
 }
 
 /* Returns the likeliest token with the log-probability from its query, `numbers`. If its logit equals that of the
- * scored token, it gets the scored token's log-probability: with several tensor ranks, those of the two queries may
- * differ in the last bits. */
+ * scored token, it gets the scored token's log-probability: with several tensor ranks, the log-probabilities from the
+ * two queries may differ in the last bits. */
 static tri_likely likeliest_of(int32_t id, const double *numbers, const double *scored) {
   const bool same = numbers[TRI_LOGIT_VALUE] == scored[TRI_LOGIT_VALUE];
   return (tri_likely){id, (same ? scored : numbers)[TRI_LOGIT_LOG_PROB]};
@@ -167,7 +167,7 @@ static tri_status sample_on_host(tri_generator *g) {
   return TRI_OK;
 }
 
-/* Finds the likeliest tokens beside the scored ones of a reading; each row in parallel. */
+/* Finds the likeliest tokens at the positions of the scored tokens of a reading; rows are processed in parallel. */
 static tri_status list_likeliest(tri_generator *g, const tri_reading *r) {
   const tri_sequence_options *options = &r->of->options;
   const scored_tokens scored = scored_by(r);

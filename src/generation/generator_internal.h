@@ -14,7 +14,7 @@ typedef struct tri_reading {
   int64_t logits, first_logit;
   bool samples;
   int64_t guesses;
-  int64_t first_query;               /* index of its first query in the run */
+  int64_t first_query;               /* index of the reading's first query among the queries of the step */
   int64_t failed_row, failed_behind; /* a scored logit row with a logit that is not finite, and the number of tokens
                                         before its prediction; failed_row -1: all scored rows are finite */
 } tri_reading;
@@ -29,10 +29,10 @@ struct tri_generator {
   tri_pages *pages;
   tri_dtype logits_type;
   int64_t vocab_size;
-  int64_t window;    /* tri_runner_window */
+  int64_t window;    /* result of tri_runner_window */
   tri_prefix *roots; /* [num_roots], roots of the cached pages of the present version of the weights, by owner */
   int64_t num_roots, root_room;
-  bool draining;       /* tri_generator_drain is in progress: waiting sequences do not start */
+  bool draining;       /* whether tri_generator_drain is in progress, during which waiting sequences do not start */
   tri_sequence **list; /* [count], in the order in which they were begun or extended; NULL: released or moved to the end
                           since the last step began */
   int64_t count, capacity;

@@ -35,11 +35,12 @@ typedef struct tri_proposer {
 /* Decides whether guessing is faster: measures some steps with guesses, some without, then uses the faster way for a
  * while, and repeats. */
 typedef struct tri_guess_policy {
-  double tokens[2], seconds[2]; /* sums over measured steps, [0] without guesses and [1] with guesses: sampled tokens,
-                                   and seconds. A turn that measures first halves the sums that it adds to */
-  int64_t turn;  /* 0: steps with guesses are measured; 1: steps without guesses are measured; 2: the faster way is
-                    used */
-  int64_t steps; /* steps of this turn so far */
+  double tokens[2],
+      seconds[2]; /* sums over measured steps, [0] without guesses and [1] with guesses: sampled tokens, and seconds.
+                     The first step of a turn that measures halves its sums, so that old measurements count less */
+  int64_t turn;   /* 0: steps with guesses are measured; 1: steps without guesses are measured; 2: the faster way is
+                     used */
+  int64_t steps;  /* number of steps of this turn so far */
 } tri_guess_policy;
 
 /* Returns whether the next step has guesses. */

@@ -10,7 +10,7 @@
 typedef struct page_state {
   int32_t before, after;     /* neighbours in the list of unused pages */
   int32_t next_in_bucket;    /* next cached page in the same bucket */
-  bool kept;                 /* cached */
+  bool kept;                 /* whether the page is cached */
   tri_prefix parent, prefix; /* prefix before a cached page, and the prefix that ends with it */
 } page_state;
 

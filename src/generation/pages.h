@@ -28,7 +28,7 @@ const int32_t *tri_pages_holders(const tri_pages *pages);
 
 /* Allocates a page with reference count 1, and evicts it from the prefix cache. Returns -1 if all pages are in use. */
 int32_t tri_pages_allocate(tri_pages *pages);
-/* Increments and decrements a page's reference count. */
+/* Increment and decrement a page's reference count. */
 void tri_pages_hold(tri_pages *pages, int32_t page);
 void tri_pages_release(tri_pages *pages, int32_t page);
 

@@ -93,8 +93,8 @@ static size_t logits_bytes(const tri_runner *runner, const tri_device *device) {
   return (size_t)(runner->sizes.logit_rows * runner->model.vocab_size) * logit_bytes(runner);
 }
 
-/* Layout of the query memory: queries, then ids, then numbers. The numbers are last, because only those of the queries
- * that were asked are downloaded. */
+/* Layout of the query memory: queries, then ids, then numbers. The numbers are last, because only the numbers of the
+ * queries of the current call are downloaded. */
 static size_t ids_offset(const tri_runner *runner) {
   return (size_t)tri_runner_most_queries(runner) * sizeof(tri_logit_query);
 }

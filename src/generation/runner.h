@@ -22,6 +22,7 @@ typedef struct tri_runner tri_runner;
  * of its heads. The first rank makes the runs; the others call tri_runner_follow, and so join in each call that is
  * COLLECTIVE. The logits of a row then also depend, in their last bits, on the number of tensor ranks. */
 
+/* Sizes that a runner is created for. */
 typedef struct tri_runner_sizes {
   int64_t sequences;  /* largest number of sequences in a run */
   int64_t positions;  /* largest number of positions of a sequence */
@@ -38,23 +39,23 @@ tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions);
  * divides its width (expert_ffn_size); otherwise each rank has all experts unsplit. */
 tri_mesh_shape tri_runner_shape(const tri_model *model, int64_t tensor);
 
-/* Creates a runner. If the model has an adapter (model->tuning), its factors stay beside the frozen matrices, as in
- * training, without dropout. Without an adapter, all weights are frozen, even if the model's settings say that some are
- * trained. `shared`: weights of the same model that the runner reads in place (tri_runner_can_share); NULL: the runner
- * has weights of its own, which are zero until they are written through tri_runner_executor. `mesh`: the tensor ranks,
- * which must outlive the runner; NULL: this rank alone. `lent`: memory for activations, packed weights and pages, at
- * least scratch_bytes of tri_runner_plan; {NULL}: the runner allocates it. After each use of lent memory by its owner,
- * call tri_runner_publish. Fails with TRI_BAD_USAGE if the positions of all sequences, or of all pages, exceed
- * INT32_MAX. Release with tri_runner_destroy. */
+/* Creates a runner. If the model has an adapter (model->tuning), its factors are kept apart from the frozen matrices,
+ * as in training; dropout is not applied. Without an adapter, all weights are frozen, even if the model's settings say
+ * that some are trained. `shared`: weights of the same model that the runner reads in place (tri_runner_can_share);
+ * NULL: the runner has weights of its own, which are zero until they are written through tri_runner_executor. `mesh`:
+ * the tensor ranks, which must outlive the runner; NULL: this rank alone. `lent`: memory for activations, packed
+ * weights and pages, at least scratch_bytes of tri_runner_plan; {NULL}: the runner allocates it. After each use of lent
+ * memory by its owner, call tri_runner_publish. Fails with TRI_BAD_USAGE if the positions of all sequences, or of all
+ * pages, exceed INT32_MAX. Release with tri_runner_destroy. */
 tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
                              const tri_weights *shared, const tri_mesh *mesh, tri_lent_memory lent, tri_device *device,
                              tri_runner **out);
 void tri_runner_destroy(tri_runner *runner);
 
 /* Bytes that tri_runner_create allocates, without the device's own queue. device_bytes includes cache_bytes, the bytes
- * of the pages. tri_runner_plan computes them and allocates nothing on the device.
- * `shares`: whether the runner reads `shared` weights (tri_runner_create). `tensor`: number of tensor ranks;
- * the numbers are those of the first one, which needs the most. */
+ * of the pages. tri_runner_plan computes them and allocates nothing on the device. `shares`: whether the runner reads
+ * `shared` weights (tri_runner_create). `tensor`: number of tensor ranks; the bytes are those of the first tensor rank,
+ * which needs the most. */
 typedef struct tri_runner_need {
   size_t device_bytes, host_bytes, cache_bytes;
   size_t scratch_bytes; /* part of device_bytes that may be lent memory; includes cache_bytes */

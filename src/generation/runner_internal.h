@@ -26,7 +26,8 @@ struct tri_runner {
   void *queries, *device_queries; /* queries of a run and their answers, in host memory and in device memory; same
                                      layout (runner.c) */
   const void *made;               /* logits of the last run, [logit rows of the run, own_ids], in device memory */
-  char *exchanged; /* [exchanged_bytes], values that the tensor ranks exchange, in host memory; NULL: alone */
+  char *exchanged; /* [tri_runner_exchanged_bytes], values that the tensor ranks exchange, in host memory; NULL: one
+                      tensor rank */
 
   /* The run in preparation. */
   tri_batch host;          /* the batch in host memory */

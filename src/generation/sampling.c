@@ -20,7 +20,8 @@
 
 /* An array of candidates that is sorted by weight only as far as needed. Its first `in_heap` candidates are a heap. The
  * candidates that were taken from the heap follow in ascending order of weight, so the heaviest of all is the last. Few
- * candidates of a vocabulary are needed, and sorting all of them takes as long as a third of a small model's step. */
+ * candidates of a vocabulary are needed, and sorting all of them would take about a third of the time of a small
+ * model's step. */
 typedef struct ranking {
   tri_candidate *candidates;
   int64_t in_heap, count;
@@ -65,7 +66,7 @@ static int32_t most_likely(const double *logits, int64_t vocab_size) {
   return (int32_t)best;
 }
 
-/* The first `kept` candidates of a ranking, and their total weight. */
+/* The number of candidates of a ranking that are kept, the heaviest ones, and their total weight. */
 typedef struct choice {
   int64_t kept;
   double total;
@@ -109,7 +110,7 @@ static bool cuts_off(const tri_sampling *sampling) {
   return sampling->top_k > 0 || sampling->top_p < 1.0 || sampling->min_p > 0;
 }
 
-/* Samples from all candidates, in the order of ids. */
+/* Returns the first candidate, in the order of ids, at which the sum of the weights so far exceeds `draw`. */
 static tri_candidate draw_from_all(const tri_candidate *candidates, int64_t count, double draw) {
   int64_t last = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -254,7 +255,8 @@ static void penalise_repetition(double penalty, const int32_t *ids, int64_t coun
   }
 }
 
-/* `counts`: the weights are numbers of occurrences. */
+/* Lowers the logit of each token of ids[count], once, by the frequency penalty times its number of occurrences, plus
+ * the presence penalty. `counts`: scratch memory, whose weights count the occurrences. */
 static void penalise_frequency(const tri_sampling *sampling, const int32_t *ids, int64_t count, tri_candidate *counts,
                                double *logits) {
   for (int64_t i = 0; i < count; i++) counts[ids[i]].weight = 0;

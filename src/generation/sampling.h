@@ -19,8 +19,8 @@ typedef struct tri_logit_bias {
 typedef struct tri_sampling {
   double temperature; /* 0: the most likely token is taken */
   int64_t top_k;      /* number of likeliest tokens that are candidates; 0: all tokens */
-  double top_p; /* probability that the smallest set of likeliest candidates must reach; less likely ones are left out;
-                   1: none */
+  double top_p; /* the candidates are the smallest set of likeliest tokens whose probabilities add up to at least top_p;
+                   1: all tokens */
   double min_p; /* tokens with less than this share of the highest probability are left out; 0: none */
   double repetition_penalty; /* 1: no penalty */
   /* Penalties of the tokens that the text has sampled so far; those of its prompt do not count. A token that was
@@ -89,7 +89,7 @@ typedef struct tri_sampling_text {
 } tri_sampling_text;
 
 /* Samples the token that follows the text. The result depends only on the logits [vocab_size], `sampling`, the number
- * of tokens, and, with a penalty, on the tokens. TRI_DIVERGED if a logit is not finite. */
+ * of tokens, and, with a penalty, on the tokens. Fails with TRI_DIVERGED if a logit is not finite. */
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
                            const tri_sampling_text *text, const tri_sampling_request *requested,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
@@ -102,7 +102,8 @@ tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_
 void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
                             double log_prob, tri_likely *out);
 
-/* Samples the token after `position` tokens, without penalties and biases. logits and scratch are [vocab_size]. */
+/* Samples and returns the token after `position` tokens, without penalties and biases. logits and scratch are
+ * [vocab_size]. */
 int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                          tri_candidate *scratch);
 

@@ -71,8 +71,8 @@ static int64_t shared_tokens(const tri_scored_text *a, const tri_scored_text *b)
 }
 
 /* Makes groups of consecutive texts. A text joins a group if its unscored tokens, except the last, equal those of the
- * group's first text; if one of the two texts has fewer, only that many are compared. Each text reads its last unscored
- * token itself, since the logits after that token give the first score. */
+ * group's first text; if one of the two texts has fewer, only that many are compared, at least one. Each text reads its
+ * last unscored token itself, since the logits after that token give the first score. */
 static void make_groups(scoring *s) {
   for (int64_t i = 0; i < s->count;) {
     group *g = &s->groups[s->num_groups++];

@@ -20,7 +20,7 @@ struct tri_sequence {
 
   /* Tokens [offset, offset + held) are read, at positions from 0 on. */
   int64_t offset, held;
-  bool has_place; /* tri_schedule_entry.has_place */
+  bool has_place; /* whether the sequence has a place (scheduler.h) */
   int32_t *pages; /* [num_pages], pages of positions from 0 on; the first `gone` are released */
   int64_t num_pages, pages_room;
   int64_t gone;      /* number of leading pages that are released because no later token attends to them */

@@ -12,10 +12,10 @@
 typedef struct tri_stop_text {
   const char *const *stops; /* [num_stops], none of them empty */
   int num_stops;
-  char *text; /* [bytes], without the stop string that ended it */
+  char *text; /* [bytes], without the stop string that ended the text */
   size_t bytes, room;
   size_t certain;   /* leading bytes that are certain */
-  const char *stop; /* the stop string that ended it; NULL: none */
+  const char *stop; /* the stop string that ended the text; NULL: none */
 } tri_stop_text;
 
 /* Appends a piece to the text; a new text has only .stops and .num_stops set. Ignores bytes after a stop string. */

@@ -88,8 +88,8 @@ tri_status tri_texts_load(tri_texts *t) {
 
 /* ---- generation -------------------------------------------------------------------------------------------------- */
 
-/* Starts further prompts until twice as many texts are in progress as all replicas have places. Not all are started at
- * once, because a waiting sample keeps the pages of its prompt in use. */
+/* Starts further prompts until twice as many texts are in progress as all replicas have places. The other prompts are
+ * started later, because a waiting sample keeps the pages of its prompt in use. */
 static tri_status start_texts(tri_texts *t) {
   const int64_t most = 2 * t->batch * tri_dispatcher_replicas(t->generation->dispatcher);
   while (t->started < t->count && t->started - t->ended < most) {

@@ -15,11 +15,11 @@ typedef struct tri_texts_request {
   int64_t tokens;  /* largest number of tokens to sample; 0: as many as the folder's max_length leaves after the prompt,
                       or `usual_tokens` if the folder has no max_length; but at most as many as there are positions left
                       after the prompt, if any are left */
-  int64_t usual_tokens; /* 0: 100 */
+  int64_t usual_tokens; /* number of tokens if neither `tokens` nor the folder gives one; 0: 100 */
   int64_t context;      /* largest number of positions to use; 0: the model's */
   size_t cache_bytes;   /* largest size of each rank's cache of keys and values; 0: enough for all texts of a batch */
   tri_sampling_request requested;
-  bool prompt_scores; /* log-probabilities of the prompts' tokens are computed */
+  bool prompt_scores; /* whether log-probabilities of the prompts' tokens are computed */
 } tri_texts_request;
 
 /* Texts in the order of the prompts. */
@@ -28,7 +28,7 @@ typedef struct tri_texts {
   tri_texts_request asked;
   tri_written *list; /* [count] */
   int64_t count, batch, samples;
-  int64_t started, ended, reported; /* number of texts that are started; that have ended; that `done` was called for, in
+  int64_t started, ended, reported; /* number of started texts; of ended texts; of texts that `done` was called for, in
                                        the order of the list */
   tri_status (*done)(void *context, tri_written *written);
   void *context;

@@ -11,7 +11,7 @@
 typedef struct tri_prompt {
   const char *text; /* NUL-terminated, and may contain further NULs */
   size_t bytes;
-  bool rendered; /* made by a chat template */
+  bool rendered; /* whether a chat template made the text */
 } tri_prompt;
 
 typedef struct tri_written tri_written;
@@ -42,12 +42,13 @@ struct tri_written {
   tri_decoder *decoder;
   tri_stop_text text;
   size_t shown;           /* for `grew`: leading bytes of the text that were shown */
-  tri_sequence *sequence; /* its sequence, or its prompt's while the prompt is read; NULL: none */
+  tri_sequence *sequence; /* the text's sequence, or that of its prompt while the prompt is read; NULL: none */
   int64_t samples;        /* number of texts of the prompt, in its first text (tri_written_start_samples) */
   tri_finish finish;
   /* Each may be NULL. `grew` is called when bytes of the text may have become certain: after each token, and before
-   * `done`. `done` is called when the text has ended. `failed` is called instead when its logits, or its prompt's, were
-   * not finite; tri_status_message() is the reason. `failed` NULL: the dispatcher's step fails with the reason. */
+   * `done`. `done` is called when the text has ended. `failed` is called instead of `done` when logits of the text or
+   * of its prompt were not finite; tri_status_message() is the reason. `failed` NULL: the dispatcher's step fails with
+   * the reason. */
   tri_status (*grew)(void *context, tri_written *written);
   tri_status (*done)(void *context, tri_written *written);
   tri_status (*failed)(void *context, tri_written *written);
@@ -71,8 +72,9 @@ void tri_written_keep_last(tri_written *written, int64_t count);
 /* Gives the text to the dispatcher. The text must stay at its address until it ends. */
 tri_status tri_written_start(tri_written *written);
 /* Gives `samples` texts of one prompt, first[0], first[1] ..., to the dispatcher. If there are several, the prompt is
- * read first, once, and scored for first[0]; until then first[0].sequence is the prompt's. If that is cancelled, no
- * text is started, and `done` is not called. If that fails, `failed` is called for first[0] only. */
+ * read first, once, and scored for first[0]; until then first[0].sequence is the prompt's. If the prompt's sequence is
+ * cancelled, no text is started, and `done` is not called. If the prompt's sequence fails, `failed` is called for
+ * first[0] only. */
 tri_status tri_written_start_samples(tri_written *first, int64_t samples);
 /* Ends a text that is in progress; its `done` is called. Does nothing otherwise. */
 tri_status tri_written_cancel(tri_written *written);

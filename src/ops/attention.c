@@ -1,4 +1,5 @@
-/* Causal self-attention, exact, in tiles that never hold positions x positions (Dao et al. 2022).
+/* Causal self-attention, computed exactly, in tiles, so that no [positions, positions] matrix is ever in memory (Dao et
+ * al. 2022).
  *
  * In training and evaluation q, k and v are read from the input. In generation the new keys and values are appended to
  * pages of the run's cache, and attention reads keys and values from these pages. */

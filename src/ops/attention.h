@@ -1,5 +1,5 @@
-/* Functions that all attention operations share: attention over whole sequences, over gathered keys, and ring
- * attention. For ops/ only.
+/* Functions that all attention operations share (over whole sequences, over gathered keys, and round a ring), for the
+ * files of ops/ only.
  *
  * Each row of the input holds q of H heads, then k and v of G heads. */
 #ifndef TRI_OPS_ATTENTION_H

@@ -224,7 +224,10 @@ static void op_attention_gather_cost(const tri_op_call *call, tri_pass pass, tri
   const tri_cost_exchange gather = {
       .collective = TRI_COLLECTIVE_ALL_GATHER, .domain = TRI_DOMAIN_CONTEXT_OUTER, .bytes = all};
   double own = (double)(call->rows * tri_attention_key_width(at->heads)) * (double)tri_dtype_bytes(call->type);
-  out->copied = 2 * (all + own) * tri_pass_choose(pass, 1, 2, 0); /* keys are packed, and put in order; gradients too */
+  out->copied =
+      2 * (all + own) *
+      tri_pass_choose(pass, 1, 2,
+                      0); /* keys and values are packed, and put in order; in the backward, so are their gradients */
   if (at->masked) {
     needed_cost(call, pass, all, out);
     return;

@@ -1,11 +1,12 @@
 /* Attention of a rank's own queries on keys and values that pass round a ring, a block for each of the outer ranks
  * (Ring Attention, Liu et al. 2023; Ring Self-Attention, Li et al. 2021).
  *
- * In step s rank r has the block of rank r - s, and computes on it while the block of rank r - s - 1 arrives. The
- * results of a query on the blocks are merged by the logarithms of their sums of exponentials, in the wide type. The
- * backward passes the blocks round again. With the final sums the probabilities of a block are those of the whole
- * softmax, so that gradients are sums over blocks: the gradients of a rank's queries are summed locally; those of a
- * block's keys and values follow the block one step later, from rank to rank, until they reach the block's owner. */
+ * In step s rank r has the block of rank r - s, and computes on it while the block of rank r - s - 1 arrives. A query's
+ * results on the blocks are merged in the wide type, weighted by the sums of exponentials of its scores on each block.
+ * The backward passes the blocks round again. It computes the probabilities of a block with the sums of exponentials
+ * over all blocks, so that gradients are sums over blocks: the gradients of a rank's queries are summed locally; those
+ * of a block's keys and values follow the block one step later, from rank to rank, until they reach the block's owner.
+ */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/attention.h"
@@ -16,7 +17,7 @@ typedef struct attention_ring {
   tri_scores scores;
   tri_op_context context;
   int64_t batch, most_rows; /* sequences of a micro-batch; rows of the largest block of keys */
-  bool windowed;            /* a query may have several slices in a block, one for each range of adjacent tokens */
+  bool windowed; /* whether a query may have several slices in a block, one for each range of adjacent tokens */
 } attention_ring;
 
 static int64_t key_width(const tri_op_call *call) {
@@ -43,8 +44,8 @@ static size_t op_attention_ring_transfer_bytes(const tri_op_call *call) {
   return keys + (call->training ? gradients : 0);
 }
 
-/* Returns the description of attention on the largest block, merged with earlier blocks. The caller sets key_rows for
- * another block, and clears `merge` for the first block. */
+/* Returns the description of attention on the largest block, whose results are merged with those of earlier blocks. The
+ * caller sets key_rows for another block, and clears `merge` for the first block. */
 static tri_attention ring_problem(const tri_op_call *call) {
   const attention_ring *at = call->attributes;
   tri_attention p = tri_attention_of(call, at->heads, at->scores, call->rows);

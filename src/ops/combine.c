@@ -33,7 +33,7 @@ static tri_status op_combine_shape(const tri_op_call *call, const tri_shape inpu
 /* The workspace, in order. */
 typedef struct scratch {
   char *places;  /* [pairs, width]: rows of this rank's pairs */
-  char *numbers; /* [pairs], wide */
+  char *numbers; /* [pairs], in the wide type: numbers of this rank's pairs, such as gradients of weights */
   int32_t *here, *arrivals;
   char *x, *weights; /* rows of a later window and their weights */
   char *up, *active; /* output of gate and up; output of the activation */
@@ -73,7 +73,7 @@ static size_t lay_out(const tri_op_call *call, char *base, scratch *s) {
   return (size_t)(end - base);
 }
 
-/* Raises *most to the workspace bytes of the GEMMs with experts' matrices and with their factors. */
+/* Raises *most to the workspace bytes of the GEMMs of the calls `experts` and `factors` (-1: no factors). */
 static tri_status want_products(const tri_op_call *call, int32_t experts, int32_t factors,
                                 const tri_device_description *device, size_t *most) {
   size_t bytes = 0;
@@ -147,9 +147,9 @@ static window window_of(tri_run *run, const tri_op_call *call) {
 }
 
 /* Makes window `number` the current one. The device tables that `dispatch` has uploaded are those of window 0, so the
- * tables of a later window are computed and uploaded here. Before window 1 overwrites the host tables, this waits for
- * the queue, because the device may still read the tables of window 0: if no row of that window leaves the rank, no
- * earlier call has waited for the device. */
+ * tables of a later window are computed and uploaded here. Before window 1 overwrites the host tables, the function
+ * waits for the queue, because the device may still read the tables of window 0: if no row of that window leaves the
+ * rank, no earlier call has waited for the device. */
 static tri_status open_window(window *w, int64_t number) {
   const tri_expert_rows *rows = &w->at->rows;
   const tri_expert_host_state *n = &w->host_state;
@@ -276,8 +276,8 @@ static tri_status op_combine_forward(tri_run *run, const tri_op_call *call) {
   return add_up(run, call, rows, out, false);
 }
 
-/* Sets the gradient of X to the contributions of the later windows. The gradient of the weights need not be cleared,
- * because each pair's gradient is written once, by the window of the pair. */
+/* Sets the gradient of X to the contributions of the later windows, or adds them to it if it accumulates. The gradient
+ * of the weights need not be cleared, because each pair's gradient is written once, by the window of the pair. */
 static tri_status later_inputs(window *w) {
   const tri_op_call *call = w->call;
   tri_run *run = w->run;
@@ -335,8 +335,8 @@ static void first_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
 }
 
 /* The work of one later window. products: number of GEMMs, each as large as that of `down` (the GEMM of gate and up
- * counts as 2); rows, numbers: numbers of exchanges of rows, and of exchanges of numbers. Each pass recomputes the
- * forward up to the activation before its own part. */
+ * counts as 2); rows: number of exchanges of rows; numbers: number of exchanges of one number per row. Each pass
+ * recomputes the forward up to the activation before its own part. */
 typedef struct later_work {
   double products, rows, numbers;
 } later_work;

@@ -13,7 +13,7 @@
 
 typedef struct tri_op_context {
   tri_context_exchange exchange;
-  bool masked;      /* documents of a sequence do not attend to each other */
+  bool masked;      /* whether documents of a sequence do not attend to each other */
   double row_pairs; /* cost of a row of keys from another rank, in pairs of a query and a key (mesh/document_cut.h) */
   int64_t tokens;   /* tokens of a sequence on all context ranks together */
   int64_t ranks, inner, outer; /* numbers of context ranks: ranks = inner * outer */
@@ -29,16 +29,18 @@ tri_op_context tri_op_list_context(const tri_op_list *list);
 int64_t tri_op_context_rows(const tri_op_context *context, int64_t rank);
 int64_t tri_op_context_joined_rows(const tri_op_context *context, int64_t outer_rank);
 
-/* Return whether attention gathers keys of the outer ranks (with masked documents only the keys that it needs), or
- * passes them round a ring; at most one of the two is true. */
+/* Return whether attention gathers keys of the outer ranks (with masked documents only the keys that this rank needs),
+ * or passes them round a ring; at most one of the two is true. */
 bool tri_op_context_gathers(const tri_op_context *context);
 bool tri_op_context_rings(const tri_op_context *context);
 /* Returns the number of blocks of keys that attention processes one after the other: `outer` for a ring, else 1. */
 int64_t tri_op_context_blocks(const tri_op_context *context);
 /* Returns the number of lists of attention slices of a micro-batch: one for each window and block. */
 int64_t tri_op_context_lists(const tri_op_context *context);
-/* Returns the maximum number of slices in such a list. With masked documents, which may be as short as a token, it is
- * one for each query; in a ring with sliding windows two, for the two ranges of a block. */
+/* Returns the maximum number of slices in one of these lists. Without masked documents it is one for each sequence, or
+ * two if several outer ranks share the sequences; with masked documents, which may be as short as a token, it is one
+ * for each query. In a ring with sliding windows it is twice that, because each of the two ranges of a block has its
+ * own slices. */
 int64_t tri_op_context_slices(const tri_op_context *context, int64_t batch);
 
 #endif

@@ -3,12 +3,12 @@
  *
  * The logits of a large vocabulary are the largest tensor of a step, and not needed afterwards. So they are computed
  * for a chunk of rows at a time; if a backward follows, the chunk is overwritten by its own gradient and used for the
- * gradients of h and W at once, while it may still be in a cache. Only the gradient of h is kept for the backward;
- * it has the size of h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
+ * gradients of h and W at once, while it may still be in a cache. Only the gradient of h is kept for the backward; it
+ * has the size of h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
  *
  * Each row counts with its label's weight; rows with a negative label do not count. The gradient is that of the loss
- * times loss_scale = 1 / the weights of the global batch, which is known before the forward, so that micro-batches and
- * ranks are simply summed.
+ * times loss_scale = 1 / the sum of the label weights of the global batch, which is known before the forward, so that
+ * micro-batches and ranks are simply summed.
  *
  * Other losses (tri_label_loss) multiply a row's gradient by a factor that is a function of the label's log-probability
  * and of columns of the batch. The factor is computed for each chunk after its statistics and before its gradient.
@@ -127,8 +127,8 @@ typedef struct chunk_memory {
 
 /* The part of the workspace before chunk_memory, for losses other than cross entropy. log_probs, factors, row_losses,
  * entropy_slopes, entropy_means: one number per row; `whole`: log-probabilities per token of the whole sequences, if
- * context ranks share them; slopes, pair_losses: two numbers and one per pair; sums: a tri_policy_sums per token of the
- * whole sequences. */
+ * context ranks share them; slopes: two numbers per pair; pair_losses: one number per pair; sums: a tri_policy_sums per
+ * token of the whole sequences. */
 typedef struct completions_memory {
   double *log_probs, *factors, *row_losses, *entropy_slopes, *entropy_means, *whole, *slopes, *pair_losses, *sums;
 } completions_memory;
@@ -243,7 +243,7 @@ static tri_status op_cross_entropy_prepare(tri_run *run, const tri_op_call *call
   return TRI_OK;
 }
 
-/* Combines the statistics of the vocabulary's slices to those of the whole vocabulary. */
+/* Combines the statistics of the vocabulary's slices into the statistics of the whole vocabulary. */
 static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t rows, const chunk_memory *m) {
   const cross_entropy *at = call->attributes;
   tri_dtype wide = tri_dtype_wide(call->type);
@@ -270,7 +270,7 @@ static tri_status make_logits(tri_run *run, const tri_op_call *call, const chunk
   return TRI_OK;
 }
 
-/* Computes the bias's gradient from the gradient of the logits, which is stored over them. */
+/* Computes the bias's gradient from the gradient of the logits, which has replaced the logits in memory. */
 static tri_status add_bias_gradient(tri_run *run, const tri_op_call *call, int64_t rows, int64_t ld,
                                     const void *gradient) {
   const cross_entropy *at = call->attributes;
@@ -549,9 +549,9 @@ static double whole_bytes(const tri_op_call *call) {
   return at->two_passes && call->training ? (double)whole_rows(at) * sizeof(double) : 0;
 }
 
-/* If a backward follows, the forward computes the gradients too: three GEMMs of one size, two if the weight is frozen.
- * The ranks of a tensor group reduce three numbers a row. A scale of the logits, a cap, and the gradient of a bias each
- * need one more pass over the logits. */
+/* Sets the cost. If a backward follows, the forward computes the gradients too: three GEMMs of one size, or two if the
+ * weight is frozen. The ranks of a tensor group reduce three numbers a row. A scale of the logits, a cap, and the
+ * gradient of a bias each need one more pass over the logits. */
 static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const cross_entropy *at = call->attributes;
   double rows = (double)call->rows, width = (double)at->weight.in, vocabulary = (double)at->weight.out;
@@ -631,6 +631,7 @@ tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_
   call.parameters[0] = weight;
   call.parameters[1] = logits.bias;
   int32_t outputs[TRI_OP_OUTPUTS];
-  const int kept = call.inputs[TRI_UP_U] < 0 ? 1 : 2; /* gradients */
+  const int kept =
+      call.inputs[TRI_UP_U] < 0 ? 1 : 2; /* number of outputs in training, which keep the gradients of h and of u */
   return tri_op_list_append(list, &call, list->training ? kept : list->scores, outputs);
 }

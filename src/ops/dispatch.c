@@ -1,9 +1,9 @@
 /* Sends the rows of a micro-batch to their experts: one for each pair of a token and an expert, with the pair's weight.
  *
- * On one rank they are copied in the order of the experts. With several ranks, the rows of the first window
- * (expert_rows.c) are in transfer to the holders of their experts until `arrive`; `combine` processes the rest.
- * Gradients return the same way and are summed in the order of the token's experts. The shared experts are computed
- * between the two calls. */
+ * On one rank they are copied in the order of the experts. With several ranks, the rows of the first window are in
+ * transfer to the holders of their experts until `arrive`; `combine` processes the other windows (experts_internal.h
+ * defines window and holder). Gradients return the same way and are summed in the order of the token's experts. The
+ * shared experts are computed between `dispatch` and `arrive`. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/experts_internal.h"
@@ -94,7 +94,7 @@ static tri_status drop(tri_run *run, const tri_op_call *call, const tri_expert_h
 }
 
 /* Exchanges the number of rows per expert among the ranks of the expert group. A recomputed forward reuses these
- * counts, unless experts have a capacity. */
+ * counts, unless rows may be dropped. */
 static tri_status tell(tri_run *run, const tri_op_call *call, const tri_expert_host_state *n) {
   const tri_expert_rows *at = call->attributes;
   const size_t bytes = (size_t)(at->experts + 1) * sizeof *n->begins;

@@ -2,8 +2,8 @@
  *
  * This is the first call of a list: it has no inputs and its gradient ends in the tables. Under tensor parallelism a
  * rank has a slice of the vocabulary: ids of other slices give rows of zeros, and the ranks' rows are summed
- * (leave_tensor); one rank adds the positions, whose gradient is the same on all. The table of positions may have
- * unused rows before the row of position 0. */
+ * (tri_op_leave_tensor); one rank adds the positions, whose gradient is the same on all. The table of positions may
+ * have unused rows before the row of position 0. */
 #include "device/kernels.h"
 #include "ops/lora.h"
 #include "ops/ops.h"

@@ -147,7 +147,8 @@ static tri_status move_joined(const tri_run *run, const tri_op_call *call, bool 
               part_keys(call, part, rows));
 }
 
-/* Sums the keys and values of the copies from rank r on into rank r's part. */
+/* Sums the gradients of keys and values that ranks r to r + copies - 1 computed for the same heads, into rank r's part.
+ */
 static tri_status add_copies(const tri_run *run, const tri_op_call *call, int64_t r, char *part) {
   const exchange_heads *at = call->attributes;
   int64_t width = tri_attention_key_width(at->part), count = at->own_rows * width;

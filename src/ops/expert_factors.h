@@ -19,7 +19,7 @@ tri_status tri_expert_factors_back(tri_run *run, const tri_op_call *call, const 
                                    void *gradient_x, void *workspace);
 tri_status tri_expert_factors_accumulate(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *x,
                                          const void *gradient_y, void *workspace);
-/* Computes the bytes of that workspace. */
+/* Computes the bytes of the workspace of these three functions. */
 tri_status tri_expert_factors_workspace(const tri_op_call *call, const tri_device_description *device, size_t *bytes);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * Each rank routes its own rows. Ranks that split a layer and all have the same rows first take a slice each, and
  * gather their results at the end. The shared experts are an ordinary dense part. They are computed while rows are in
- * transfer, so that both overlap. If they need rows that were not sliced, they come first, since the operation that
- * takes a slice cannot add its gradient to an existing one.
+ * transfer, so that both overlap. If they need rows that were not sliced, they come first, since the backward of the
+ * operation that takes a slice (tri_own_slice) cannot add to an existing gradient, and has to run first.
  *
  * In generation the number of rows differs from run to run, so no slices are taken: each tensor rank routes all rows to
  * its parts of all experts, and the ranks' results are summed. */

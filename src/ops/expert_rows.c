@@ -157,7 +157,7 @@ int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_host_stat
   return tri_larger(1, tri_divide_up(most, at->capacity));
 }
 
-/* The intersection of a window with consecutive rows of a pool, of one expert and source. */
+/* The intersection of a window with the consecutive rows of a pool that have the same expert and source rank. */
 typedef struct row_range {
   int64_t into, count; /* the intersection is rows [into, into + count) of the consecutive rows, and begins at row `row`
                           of the window */
@@ -367,7 +367,7 @@ double tri_expert_rows_later_windows(const tri_expert_rows *at) {
 }
 
 tri_cost_exchange tri_expert_exchange(const tri_expert_rows *at, double rows, double bytes, double times) {
-  /* A window has the same fraction of a rank's rows as of the pool. */
+  /* This assumes that a window has the same fraction of the rows that a rank sends as of the rows of a pool. */
   const double sent = tri_expert_rows_sent(at) * (at->expected > 0 ? rows / at->expected : 1);
   return (tri_cost_exchange){.collective = TRI_COLLECTIVE_ALL_TO_ALL,
                              .domain = TRI_DOMAIN_EXPERT,

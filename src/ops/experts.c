@@ -1,6 +1,7 @@
 /* GEMMs of the rows of experts, y = x W_e^T for the rows of each, and the activation between them: y = w act(gate) up,
- * with the weight w that the router gave the row. The weight is applied to rows that are narrow and kept anyway, and
- * its gradient is computed on the expert's rank.
+ * with the weight w that the router gave the row. The weight is applied here, and not to the expert's output, because
+ * the activation's input is kept anyway and usually has fewer columns; so the weight's gradient is computed on the
+ * expert's rank.
  *
  * `expert_tensor` ranks have parts of each matrix: rows of gate and up, columns of down, whose products are then
  * partial sums (combine.c). */

@@ -21,7 +21,7 @@ typedef struct tri_routed {
 tri_status tri_op_route(tri_op_list *list, const tri_expert_layer *layer, int32_t x, int32_t router, int32_t bias,
                         tri_routed *out);
 
-/* Sizes that are known when a list is created; the same for all calls of a layer. */
+/* Sizes of the rows of experts, which are known when a list is created, and are the same for all calls of a layer. */
 typedef struct tri_expert_rows {
   int64_t ranks, rank, tensor_ranks; /* size of the domain EXPERT; index of this rank in it; number of ranks of a
                                         holder */
@@ -35,7 +35,7 @@ typedef struct tri_expert_rows {
   double expected;           /* rows that the cost assumes for the largest pool */
   int64_t most_of_expert;    /* maximum rows of an expert, all ranks; further rows are dropped; 0: no limit */
   /* The tables share one slot of int32; below are the offset of each table, and the total length. */
-  int64_t kept;     /* [pairs]: the router's experts, without the experts of dropped rows; only if most_of_expert > 0 */
+  int64_t kept;     /* [pairs]: the router's experts, -1 for dropped pairs; only if most_of_expert > 0 */
   int64_t begins;   /* [experts + 1]: first place of each expert */
   int64_t order;    /* [pairs]: the pair of each place */
   int64_t sources;  /* [pairs]: the row of each place */
@@ -77,8 +77,9 @@ typedef struct tri_expert_host_state {
   int32_t *experts, *left;  /* [pairs], [experts]: scratch, only if rows may be dropped */
 } tri_expert_host_state;
 
-/* Return the bytes of the arrays of a tri_expert_host_state, 0 if rows are neither exchanged nor dropped; and the state
- * whose arrays are in `host_state`, memory of that size. */
+/* tri_expert_notes_bytes returns the bytes of the arrays of a tri_expert_host_state, 0 if rows are neither exchanged
+ * nor dropped. tri_expert_host_state_of returns the state whose arrays are in the memory `host_state`; all NULL if that
+ * is NULL. */
 size_t tri_expert_notes_bytes(const tri_expert_rows *at);
 tri_expert_host_state tri_expert_host_state_of(const tri_expert_rows *at, void *host_state);
 

@@ -7,7 +7,7 @@
  * adjacent ones is a GEMM of its own, and the results are joined.
  *
  * Under tensor parallelism (Megatron-LM, Shoeybi et al. 2019) W is split by columns, and every rank computes its
- * columns of y; or by rows (linear_row), and every rank's y is a partial sum. Then one rank adds the bias, whose
+ * columns of y; or by rows (tri_op_linear_row), and every rank's y is a partial sum. Then one rank adds the bias, whose
  * gradient is the same on all. */
 #include "device/kernels.h"
 #include "ops/lora.h"
@@ -169,8 +169,8 @@ static tri_status append_with_magnitudes(tri_op_list *list, const linear *attrib
   return drops ? tri_op_add(list, rest, *out, out) : TRI_OK;
 }
 
-/* Appends the product with matrices that are adjacent in memory (such as q, k and v), with their LoRA and DoRA
- * factors. */
+/* Appends the product with matrices that are adjacent in memory (such as q, k and v), with their LoRA factors and DoRA
+ * magnitudes. */
 static tri_status append_one(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
                              int32_t *out) {
   int32_t y = -1;
@@ -181,7 +181,7 @@ static tri_status append_one(tri_op_list *list, const linear *attributes, int32_
 
 /* Returns the number of matrices from weight + first on that are adjacent in memory and whose biases are adjacent too;
  * a trained and a frozen matrix are not adjacent (model/trainable.c). `most`: outputs of all matrices from `first` on.
- * *width: the sum of the outputs of the counted ones. */
+ * *width: the sum of the outputs of the counted matrices. */
 static int64_t count_joined(const tri_op_list *list, int32_t weight, int32_t bias, int64_t first, int64_t most,
                             int64_t *width) {
   const tri_op_parameter *weights = list->parameters + weight, *biases = bias < 0 ? NULL : list->parameters + bias;

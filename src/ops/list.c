@@ -103,7 +103,8 @@ bool tri_op_list_has_magnitudes(const tri_op_list *list, int32_t weight) {
   return false;
 }
 
-/* Sets the storage of a call's parameters, and which of them are frozen. */
+/* Sets the storage of parameter 0 and the mask of frozen parameters, and replaces each parameter's number by its index.
+ */
 static void set_call_parameters(const tri_op_list *list, tri_op_call *call) {
   for (int i = 0; i < TRI_OP_PARAMETERS && list->parameters != NULL; i++) {
     if (call->parameters[i] < 0) continue;
@@ -174,7 +175,8 @@ bool tri_op_list_is_windowed(const tri_op_list *list) { return list->windows.tok
 
 double tri_op_window_fraction(double fraction, int64_t sequence, int64_t window) {
   const double tokens = (double)sequence, seen = (double)window;
-  const double length = fraction * (tokens + 1) - 1; /* length of the equally long documents that leave this fraction */
+  const double length =
+      fraction * (tokens + 1) - 1; /* length of documents, if all are equally long and leave this fraction */
   if (window == 0 || seen >= length) return fraction;
   return (seen * (seen + 1) / 2 + (length - seen) * seen) / length * 2 / (tokens + 1);
 }

@@ -1,8 +1,8 @@
 /* A list of operations, under construction and finished.
  *
  * The functions of ops.h append one call each; tri_op_list_finish then derives everything that follows from the order
- * of the calls: which slots a backward pass reads, which gradients are sums. The list is a plain description: it has no
- * device memory, and may be created for any rank of any machine. */
+ * of the calls: which slots a backward pass reads, and which gradients are sums. The list is a plain description: it
+ * has no device memory, and may be created for any rank of any machine. */
 #ifndef TRI_OPS_LIST_H
 #define TRI_OPS_LIST_H
 
@@ -11,17 +11,17 @@
 
 typedef struct tri_slot {
   tri_shape shape;
-  int32_t producer;      /* number of the call that writes it */
-  int32_t last_consumer; /* last call that reads it in the forward; `producer` if no call does */
-  bool kept;             /* a backward pass reads it */
-  bool pinned;           /* a recomputed call reads it, so no other slot may be written over it */
-  bool trained;          /* its value depends on trained parameters */
-  bool has_gradient;     /* its gradient is computed */
-  bool recomputed;   /* only on the slot that owns the memory: the memory is not kept, but recomputed before its layer's
-                        backward */
-  int32_t memory_of; /* slot whose memory it uses (in place), or itself */
-  int32_t next_in_memory; /* next slot that is written over this one in the same memory, or -1. The chain that begins
-                             with memory_of has all slots of that memory */
+  int32_t producer;      /* index of the call that writes the slot */
+  int32_t last_consumer; /* index of the last call that reads the slot in the forward; `producer` if no call does */
+  bool kept;             /* whether a backward pass reads it */
+  bool pinned;           /* whether a recomputed call reads it, so that no other slot may be written over it */
+  bool trained;          /* whether its value depends on trained parameters */
+  bool has_gradient;     /* whether its gradient is computed */
+  bool recomputed;   /* set only on the slot that owns the memory: whether the memory is not kept, but recomputed before
+                        the backward of the slot's layer */
+  int32_t memory_of; /* slot whose memory this slot uses (in place); its own number if it has memory of its own */
+  int32_t next_in_memory; /* next slot that is written over this slot in the same memory, or -1; the chain that begins
+                             with slot memory_of has all slots of that memory */
 } tri_slot;
 
 /* Read-only data that calls share, computed on the host when a program is set up. */
@@ -48,8 +48,8 @@ typedef struct tri_op_shard {
                                (mesh/document_cut.h) */
   double expert_capacity;   /* capacity for the rows of experts, as a multiple of a rank's rows under perfect balance;
                                0: 1.5 */
-  bool capacity_drop;       /* rows beyond the capacity are dropped, the last rows of each expert first; else they take
-                               further rounds */
+  bool capacity_drop; /* whether rows beyond the capacity are dropped, the last rows of each expert first; else they are
+                         processed in further windows (experts_internal.h) */
   double expert_imbalance; /* imbalance that costs assume: rows of the busiest rank's experts, as a multiple of the rows
                               under perfect balance; 0: 1 */
 } tri_op_shard;
@@ -58,10 +58,11 @@ typedef struct tri_op_shard {
 enum { TRI_OP_WINDOWS = 4 };
 typedef struct tri_op_windows {
   int64_t count;
-  int64_t tokens[TRI_OP_WINDOWS]; /* maximum number of positions that a query attends to; 0: all positions before it */
+  int64_t tokens[TRI_OP_WINDOWS]; /* maximum number of positions that a query attends to, its own included; 0: its own
+                                     and all earlier positions */
 } tri_op_windows;
 
-/* Facts about a parameter that the model family provides, for models with LoRA or frozen parameters. */
+/* Facts about a parameter that the model family provides if the model has LoRA factors or frozen parameters. */
 typedef struct tri_op_parameter {
   int64_t out;        /* matrix: number of outputs on this rank */
   int64_t in, first;  /* LoRA factor A: inputs on all ranks; index of the first input on this rank */
@@ -72,8 +73,8 @@ typedef struct tri_op_parameter {
   int32_t magnitude;  /* number of its DoRA magnitudes, or -1 */
   tri_stored stored;
   bool frozen;
-  bool in_out; /* a matrix stored as [in, out] */
-  bool joined; /* adjacent to the previous parameter: both are one matrix in a GEMM */
+  bool in_out; /* whether a matrix is stored as [in, out] */
+  bool joined; /* whether the parameter is adjacent to the previous one, so that GEMMs read both as one matrix */
 } tri_op_parameter;
 
 /* Settings of LoRA factors (ops.h). */
@@ -92,19 +93,19 @@ typedef struct tri_op_list {
   int64_t batch, sequence; /* sequences of a micro-batch, and tokens of a sequence on this rank, for the next calls */
   int64_t most_slices; /* maximum length of a list of attention slices: `batch` after tri_op_list_create, one for each
                           sequence */
-  bool masked;         /* documents of a sequence do not attend to each other */
-  double attention_fraction; /* fraction of the causal score matrix of whole sequences that documents leave, on average;
-                                1: all */
+  bool masked;         /* whether documents of a sequence do not attend to each other */
+  double attention_fraction; /* fraction of the causal score matrix of whole sequences that the document mask leaves, on
+                                average; 1: all of it */
   int64_t prefill_tokens;    /* number of positions at the start of a sequence that are processed at once */
-  tri_op_windows windows;    /* sliding windows of all lists that share its batches */
+  tri_op_windows windows;    /* sliding windows of all lists that share the batches of this list */
   int32_t window;            /* index of the window of the next calls */
   int32_t layer;             /* layer of the next calls */
   tri_op_shard shard;        /* the rank that the list is for; one rank alone after tri_op_list_create */
   bool expert;               /* `expert` of the next calls (op.h) */
   int32_t num_routers;       /* number of routers that have been appended */
   int64_t router_experts;    /* number of experts that each router chooses from */
-  bool sliced;               /* the next calls work on a slice of the rows */
-  bool weights_gathered;     /* ZeRO 3 (op.h), for every call */
+  bool sliced;               /* whether the next calls work on a slice of the rows */
+  bool weights_gathered;     /* `weights_gathered` of every call (op.h) */
   bool recomputable;         /* `recomputable` of the next calls (op.h) */
   tri_dtype type;
   bool training;
@@ -113,11 +114,11 @@ typedef struct tri_op_list {
   int64_t logit_rows, table_pages; /* generating: maximum rows with logits; pages of all sequences' tables */
   unsigned columns; /* columns of a sample in the batches (mesh/batch_columns.h); TRI_COLUMNS_ALWAYS after
                        tri_op_list_create */
-  bool scores;      /* the loss operation also writes the loss of each label: its output 0 [rows, 1] */
+  bool scores;      /* whether the loss operation also writes the loss of each label, as its output 0 [rows, 1] */
   const tri_op_parameter *parameters; /* [num_parameters], the family's parameters, then LoRA factors; NULL: all are
                                          trained and wide, and the number of each is its index */
   int64_t num_parameters;
-  bool below_is_frozen; /* no parameter is trained in the stages before this list's */
+  bool below_is_frozen; /* whether no parameter is trained in the stages before this list's stage */
   tri_op_adapter adapter;
   void **blocks; /* [num_blocks], owned copies of attributes */
   int64_t num_blocks, blocks_room;
@@ -127,7 +128,7 @@ typedef struct tri_op_list {
 int64_t tri_op_list_ranks(const tri_op_list *list, tri_domain domain);
 int64_t tri_op_list_rank(const tri_op_list *list, tri_domain domain);
 
-/* Sets this rank's range of the rows of a micro-batch, if the domain splits them. */
+/* Sets *first and *rows to this rank's range of the rows of a micro-batch that are split over the domain's ranks. */
 void tri_op_list_slice(const tri_op_list *list, tri_domain domain, int64_t *first, int64_t *rows);
 
 /* Creates an empty list for micro-batches of batch x sequence tokens. Release with tri_op_list_destroy. */
@@ -151,8 +152,8 @@ void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens
 void tri_op_list_set_window(tri_op_list *list, int64_t tokens);
 bool tri_op_list_is_windowed(const tri_op_list *list);
 /* Returns the fraction of a causal score matrix that remains under masked documents and a sliding window. `fraction` is
- * the fraction that the document mask alone leaves (1: no mask); documents are assumed to have the equal length that
- * leaves this fraction. `window` 0: no window. */
+ * the fraction that the document mask alone leaves (1: no mask); the documents are assumed to be equally long. `window`
+ * 0: no window. */
 double tri_op_window_fraction(double fraction, int64_t sequence, int64_t window);
 
 /* Sets *out to a copy of `bytes` bytes of attributes, which the list owns. */

@@ -33,7 +33,7 @@ static tri_status op_factors_shape(const tri_op_call *call, const tri_shape inpu
   return TRI_OK;
 }
 
-/* Returns the matrix B of a target. */
+/* Returns the shape of B of pair number `target` of the factors. */
 static tri_weight up_of(const factors *at, int64_t target) {
   return (tri_weight){at->rank[target], at->width[target], TRI_WEIGHT_OUT_IN};
 }
@@ -308,7 +308,8 @@ tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int
   return at;
 }
 
-/* Appends the call of the factors on x, to which dropout has already been applied. */
+/* Appends the call of the factors or, if `firsts` is true, of their initial values, on x as given: the caller has
+ * applied dropout if needed. */
 static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
   int32_t a = -1, b = -1;
   const factors at = tri_factors_of(list, firsts, in, weight, &a, &b);

@@ -36,7 +36,7 @@ tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x,
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 
 /* Appends the addition of the factors of the embedding table to x, the rows of the table that the run's ids select.
- * vocab_size is that of the whole model. */
+ * vocab_size is the vocabulary's size on all ranks together. */
 tri_status tri_op_lora_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t token, int32_t x,
                                  int32_t *out);
 

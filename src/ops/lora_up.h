@@ -26,8 +26,9 @@ typedef struct tri_up_rows {
   bool wide;
 } tri_up_rows;
 
-/* Appends the call for u if the output projection `weight` has factors. Sets *out, and input TRI_UP_U and parameter
- * TRI_UP_B of *call, which is not appended yet. `vocabulary` is the size of this rank's slice of it. */
+/* Appends the calls that compute u (dropout, the GEMM with A, the scale) if the output projection `weight` has factors.
+ * Sets *out, and input TRI_UP_U and parameter TRI_UP_B of *call, which is not appended yet. `vocabulary` is the size of
+ * this rank's slice of the vocabulary. */
 tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabulary, int32_t weight, int32_t hidden,
                                tri_op_call *call, tri_lora_up *out);
 

@@ -60,8 +60,8 @@ static int64_t rows_at_once(const magnitudes *at) {
   return rows < 1 ? 1 : rows < all ? rows : all;
 }
 
-/* Returns the GEMM that adds the factors' product to `rows` rows of a target's matrix as it is stored: b[rows, rank]
- * a[rank, in], or a[rank, rows]^T b[out, rank]^T. */
+/* Returns the GEMM that adds the product of pair number `target` of the factors to `rows` rows of its matrix as it is
+ * stored: b[rows, rank] a[rank, in], or a[rank, rows]^T b[out, rank]^T. */
 static tri_matmul addition(const tri_op_call *call, int64_t target, int64_t rows) {
   const magnitudes *at = call->attributes;
   const tri_dtype wide = wide_of(call);
@@ -82,8 +82,8 @@ static tri_matmul addition(const tri_op_call *call, int64_t target, int64_t rows
                       .accumulate = true};
 }
 
-/* Offsets in the scratch memory, which begins with rows of the matrix: B times the scale; sums of squares of some rows;
- * scratch of GEMMs. */
+/* Offsets in the scratch memory, which begins with some rows of the matrix. scaled: B times the scale; sums: sums of
+ * squares of these rows; products: scratch of the GEMMs. */
 typedef struct scratch {
   size_t scaled, sums, products;
 } scratch;
@@ -116,9 +116,9 @@ static tri_status op_magnitude_memory(const tri_op_call *call, const tri_device_
   return TRI_OK;
 }
 
-/* Computes the sums of squares of rows [first, first + rows) of the stored matrix. If rows are outputs, their elements
- * of `squares` are written; if rows are inputs, `squares` accumulates. `b`: the rows of B of these outputs, or all of B
- * if rows are inputs. */
+/* Computes the sums of squares of rows [first, first + rows) of the stored matrix of pair `target`, plus its factors'
+ * product. If rows are outputs, their elements of `squares` are written; if rows are inputs, `squares` accumulates.
+ * `b`: the rows of B of these outputs, or all of B if rows are inputs. */
 static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target, int64_t first, int64_t rows,
                            const void *a, const void *b, void *squares) {
   const magnitudes *at = call->attributes;
@@ -140,7 +140,7 @@ static tri_status add_rows(tri_run *run, const tri_op_call *call, int64_t target
   return TRI_OK;
 }
 
-/* Computes the sums of squares of the outputs of one target of the factors. */
+/* Computes the sums of squares of the outputs of the matrix of pair `target` of the factors. */
 static tri_status make_target(tri_run *run, const tri_op_call *call, int64_t target, char *squares) {
   const magnitudes *at = call->attributes;
   const tri_factors *factors = &at->factors;
@@ -199,7 +199,8 @@ static target target_of(tri_run *run, const tri_op_call *call, int64_t number) {
   };
 }
 
-/* Copies the columns without magnitudes. */
+/* Copies all columns of y if some of them have no magnitudes, or in a run without factors; columns with magnitudes are
+ * overwritten later. */
 static tri_status pass_on(tri_run *run, const tri_op_call *call, const void *from, void *to) {
   const magnitudes *at = call->attributes;
   int64_t own = 0;
@@ -303,7 +304,8 @@ static const tri_op op_magnitude = {
     .prepare_cost = op_magnitude_prepare_cost,
 };
 
-/* Returns the magnitude of the first matrix that has one; the magnitudes of the others follow it. */
+/* Returns the number of the parameter with the magnitudes of the first matrix that has some; the magnitudes of the
+ * other matrices follow. */
 static int32_t first_magnitude(const tri_op_list *list, int32_t weight) {
   int32_t i = weight;
   while (list->parameters[i].magnitude < 0) i++;
@@ -332,7 +334,7 @@ tri_status tri_op_magnitude(tri_op_list *list, const tri_weight *weight, int32_t
   return tri_op_list_append_first(list, &call, 1, out);
 }
 
-/* ---- x without the dropped elements ------------------------------------------------------------------------------ */
+/* ---- x minus x after dropout ------------------------------------------------------------------------------ */
 
 enum { X, DROPPED };
 

@@ -1,8 +1,8 @@
 /* Operations as descriptions, without a device, a rank or memory. run.h declares the context in which they run.
  *
  * A model is a short list of calls of operations over numbered slots (list.h). An operation is one file with everything
- * the system knows about it: how shapes follow, how much memory it needs, how it runs forward and backward, and what it
- * costs. The engine, the memory plan and the simulator all use this one table.
+ * the system knows about it: how shapes follow, how much memory it needs, how it runs forward and backward, and its
+ * costs. The engine, the memory plan and the simulator all use its table of functions (tri_op).
  *
  * A slot is a matrix [rows, width]: rows are the tokens of a micro-batch on this rank. The gradient of a slot is read
  * only by the call that produced the slot, and written by the calls that consume it: the first of these in backward
@@ -142,8 +142,8 @@ typedef struct tri_cost {
   double capped;       /* part of vector_flops for soft caps of scores, which tables of measurements do not contain */
   double bytes;        /* bytes read and written, each tensor once */
   double copied;       /* bytes read and written by copies and sums before and after the computation */
-  double spread; /* part of `copied` for experts that are split over tensor ranks; a system on which the ranks of a
-                    holder gather rows does not need these copies (plan/system.h: gathers_experts) */
+  double spread; /* part of `copied` that is needed because ranks split the same experts and each of them receives every
+                    row; not needed on a system with gathers_experts (plan/system.h) */
   double rows, inner, columns; /* shape of the GEMM of `flops`: [rows, inner] x [inner, columns]; 0: no GEMM */
   double products;             /* number of GEMMs of that shape that run at the same time */
   tri_gemm_form form;
@@ -154,29 +154,31 @@ typedef struct tri_cost {
   tri_cost_exchange exchanges[TRI_COST_EXCHANGES];
 } tri_cost;
 
-/* One differentiable operation. */
+/* One differentiable operation. A bit of a mask is 1 if the statement in the mask's comment holds. */
 struct tri_op {
   const char *name;
   const char *work;          /* name of its element-wise work in measurements (work.h); NULL: its own name */
   unsigned keeps_inputs;     /* bit i: a backward pass reads input i */
   unsigned keeps_outputs;    /* bit j: a backward pass reads output j */
   unsigned only_for_weights; /* bit i: input i is read only for the gradients of parameters */
-  bool in_place;             /* forward may write output 0 over input 0 */
-  bool backward_in_place;    /* backward_input may write the gradient of input 0 over that of output 0 */
-  bool passes_gradient;      /* each input's gradient is that of output 0: no work if the gradients share memory */
-  bool passes_messages;      /* receives its rows from another stage, or sends them to one */
-  unsigned adds_gradients;   /* bit i: backward_input can add to the gradient of input i */
-  unsigned no_gradients;     /* bit i: input i has no gradient, because it is not a value of the model */
-  bool of_experts;           /* its output has rows of experts */
-  bool gathers_sequence;     /* its output is the gathered slices of the tensor ranks */
-  bool routes;               /* counts the rows of each expert in a step */
-  bool makes_loss;           /* writes the loss of the micro-batch */
-  bool cheap;                /* its output takes much memory and little time to compute: worth a recompute */
-  bool sums;                 /* output 0 is just input 0 + input 1 */
-  bool clears_gradient;      /* the first backward_weight of a step clears the gradient of parameter 0 */
-  bool takes_sum;            /* forward can compute its input 0 if that is a sum: tri_op_call.sum */
-  bool awaits; /* waits for a transfer that the producer of input 0 has started: exchange 0 of this call's forward and
-                  exchange 0 of the producer's backward_input overlap with the calls between the two */
+  bool in_place;             /* whether forward may write output 0 over input 0 */
+  bool backward_in_place;    /* whether backward_input may write the gradient of input 0 over that of output 0 */
+  bool passes_gradient;    /* whether each input's gradient equals the gradient of output 0, so that there is no work if
+                              the gradients share memory */
+  bool passes_messages;    /* whether the operation receives its rows from another stage, or sends them to one */
+  unsigned adds_gradients; /* bit i: backward_input can add to the gradient of input i */
+  unsigned no_gradients;   /* bit i: input i has no gradient, because it is not a value of the model */
+  bool of_experts;         /* whether its outputs are rows of experts, or tables of such rows */
+  bool gathers_sequence;   /* whether its output is the gathered slices of the tensor ranks */
+  bool routes;             /* whether the operation counts the rows of each expert in a step */
+  bool makes_loss;         /* whether the operation writes the loss of the micro-batch */
+  bool cheap; /* whether its output needs much memory but little time to compute, so that it is worth a recompute */
+  bool sums;  /* whether output 0 is just input 0 + input 1 */
+  bool clears_gradient; /* whether the first backward_weight of a step clears the gradient of parameter 0 */
+  bool takes_sum;       /* whether forward can also compute input 0 if a residual sum produces it (tri_op_call.sum) */
+  bool awaits; /* whether the operation waits for a transfer that the producer of input 0 has started: exchange 0 of
+                  this call's forward and exchange 0 of the producer's backward_input overlap with the calls between the
+                  two */
 
   /* Computes the local shapes of the outputs from those of the inputs. */
   tri_status (*shape)(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -189,7 +191,8 @@ struct tri_op {
   /* Returns the bytes of host memory that the call keeps for a micro-batch from its forward to its last backward:
    * counts that the device has sent, and transfers in progress. NULL: none. */
   size_t (*host_state)(const tri_op_call *call);
-  /* Updates `buffers` after the parameters have changed; may use the workspace of its forward. NULL: nothing to do. */
+  /* Updates `buffers` after the parameters have changed; may use the workspace of the call's forward. NULL: nothing to
+   * do. */
   tri_status (*prepare)(tri_run *run, const tri_op_call *call);
   tri_status (*forward)(tri_run *run, const tri_op_call *call);
   tri_status (*backward_input)(tri_run *run, const tri_op_call *call);  /* gradient of the inputs; may be NULL */
@@ -211,7 +214,7 @@ struct tri_op_call {
   unsigned frozen;                       /* bit i: parameter i is not trained, so it needs no gradient */
   tri_stored stored;                     /* storage of parameter 0 */
   int32_t constant;
-  int32_t window; /* index of the list's sliding window, and so of its attention slices */
+  int32_t window; /* index in tri_op_windows of the sliding window that attention uses */
   int32_t sum; /* index of the previous call if its sum is computed in this call's forward, in one pass over memory; or
                   -1 */
   int64_t rows, sequence;    /* tokens of a micro-batch, positions of a sequence: the planned maximum */
@@ -219,18 +222,20 @@ struct tri_op_call {
   int64_t most_slices;       /* maximum length of a list of attention slices */
   double attention_fraction; /* fraction of the causal score matrix that masks leave, on average; 1: all of it */
   tri_dtype type;            /* type of activations */
-  bool sliced;               /* sequence parallelism: `rows` are this rank's slice of the micro-batch's */
-  bool training;             /* a backward pass follows */
-  bool backward;             /* its outputs depend on trained parameters, so its backward runs */
-  bool passes_back;          /* the gradient of an input is needed: backward_input runs, if the operation has one */
-  bool generating;           /* the prefill is followed by steps of one position for each sequence */
-  bool keeps_dense;          /* generating: another call or executor reads the dense values of parameter 0, so they are
-                                not packed in place */
-  bool expert;               /* in a layer of experts, after `dispatch` */
-  bool weights_gathered;     /* ZeRO 3: parameters are gathered for each use, so they are not packed ahead */
-  bool recomputable;         /* in a layer whose forward may be recomputed before its backward */
-  bool recompute;            /* its forward is recomputed (recompute.h) */
-  bool accumulate[TRI_OP_INPUTS]; /* another call writes this input's gradient first: add to it */
+  bool sliced;   /* sequence parallelism: whether the call works on this rank's slice of the rows of the micro-batch */
+  bool training; /* whether a backward pass follows */
+  bool backward; /* whether its outputs depend on trained parameters, so that its backward runs */
+  bool passes_back; /* whether the gradient of an input is needed, so that backward_input runs if the operation has one
+                     */
+  bool generating;  /* whether the prefill is followed by steps of one position for each sequence */
+  bool keeps_dense; /* generating: whether another call or executor reads the dense values of parameter 0, so that they
+                       are not packed in place */
+  bool expert;      /* whether the call belongs to a layer of experts and comes after `dispatch` */
+  bool weights_gathered; /* ZeRO 3: whether parameters are gathered for each use, so that they are not packed ahead */
+  bool recomputable;     /* whether the call is in a layer whose forward may be recomputed before its backward */
+  bool recompute;        /* whether its forward is recomputed (recompute.h) */
+  bool accumulate[TRI_OP_INPUTS]; /* whether another call writes this input's gradient first, so that this call adds to
+                                     it */
 };
 
 static inline bool tri_op_is_frozen(const tri_op_call *call, int parameter) {

@@ -28,7 +28,8 @@ tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
  * each rank receives its slice of the sums. */
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
-/* The collectives that these functions append: rows of a table (mesh_collectives.c). */
+/* The collectives that tri_op_enter_tensor, tri_op_leave_tensor and the layers of experts append: rows of a table
+ * (mesh_collectives.c). */
 typedef struct tri_mesh_collective tri_mesh_collective;
 extern const tri_mesh_collective tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
     tri_own_slice, tri_join_slices;
@@ -63,8 +64,8 @@ tri_status tri_op_rms_norm(tri_op_list *list, tri_rms rms, int32_t x, int32_t we
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out);
 
-/* Appends the same product with W split by rows over the tensor ranks. The ranks' results are partial sums, which are
- * not reduced. */
+/* Appends the product of tri_op_linear with W split by rows over the tensor ranks. The ranks' results are partial sums,
+ * which are not reduced. */
 tri_status tri_op_linear_part(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                               int32_t weight, int32_t bias, int32_t *out);
 
@@ -92,7 +93,8 @@ tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qk
 
 /* The table of a rotary embedding (Su et al. 2021) for `positions` positions. The first `prefill_tokens` of a sequence
  * are processed at once, later ones one by one. The first rotary_dim elements of each head are rotated, with the
- * frequencies of heads of that size, and the others are not (GPT-NeoX, Phi); 0: all of head_dim. */
+ * frequencies of heads of that size, and the other elements are not (GPT-NeoX, Phi); rotary_dim 0: all elements are
+ * rotated. */
 typedef struct tri_rope_table {
   int64_t positions, prefill_tokens, head_dim, rotary_dim;
   double theta;
@@ -146,8 +148,8 @@ typedef struct tri_logits {
   int32_t bias;
 } tri_logits;
 
-/* The kinds of losses of labels: cross entropy; a loss of preferences, with an additional cross entropy of labels that
- * have a weight (device/completions.h); a policy-gradient loss (device/policy.h). */
+/* The kinds of losses: cross entropy; a loss of preferences, plus the cross entropy of labels that have a weight
+ * (device/completions.h); a policy-gradient loss (device/policy.h). */
 typedef enum tri_label_loss_kind {
   TRI_LABEL_LOSS_CROSS_ENTROPY,
   TRI_LABEL_LOSS_PREFERENCE,
@@ -156,8 +158,8 @@ typedef enum tri_label_loss_kind {
 
 typedef struct tri_label_loss {
   tri_label_loss_kind kind;
-  tri_preference_settings preference; /* used if that is the kind */
-  tri_policy_settings policy;         /* used if that is the kind */
+  tri_preference_settings preference; /* used if kind is TRI_LABEL_LOSS_PREFERENCE */
+  tri_policy_settings policy;         /* used if kind is TRI_LABEL_LOSS_POLICY */
 } tri_label_loss;
 
 /* Appends the last call of a list: the output projection with weight[V, C] and a loss of the run's labels, in chunks of

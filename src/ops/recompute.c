@@ -14,7 +14,8 @@ tri_call_range tri_op_list_layer(const tri_op_list *list, int64_t call) {
   return range;
 }
 
-/* Returns whether some call outside the range writes a slot in this memory, or reads one in the forward. */
+/* Returns whether a call outside of the range writes one of the slots in the memory of slot `root`, or reads one in the
+ * forward. */
 static bool leaves(const tri_op_list *list, int32_t root, tri_call_range range) {
   for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
     const tri_slot *slot = &list->slots[s];
@@ -177,7 +178,7 @@ static bool pin_overwritten(tri_op_list *list) {
   return found;
 }
 
-/* Checks that recomputed slots are used only while their layer's backward runs. */
+/* Checks that no call outside of its layer writes or reads the memory of a recomputed slot. */
 static tri_status check_lives(const tri_op_list *list) {
   for (int32_t s = 0; s < list->num_slots; s++) {
     if (list->slots[s].memory_of != s || !list->slots[s].recomputed) continue;

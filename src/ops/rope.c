@@ -4,11 +4,12 @@
  *
  * If the angle depends on the length of the sequence, rows of the table below `prefill_tokens` are rotated as in a
  * sequence of that length: all of them in training. A token that is generated after a prompt is rotated as in a
- * sequence that ends with it, and keys stay in the cache as they were rotated. transformers does the same.
+ * sequence whose last token it is, and keys stay in the cache as they were rotated. transformers does the same.
  *
  * The list of divisors of longrope is chosen once for a table, by the number of its positions (in generation: prompt
  * and tokens to generate), so that queries and keys are always rotated consistently. transformers switches to the other
- * list at the token that exceeds the original length, and then reprocesses the text so far (Phi-3) or does not. */
+ * list at the token that exceeds the original length; for Phi-3 it then reprocesses the text so far, and for other
+ * models it does not. */
 #include "device/kernels.h"
 #include "ops/attention.h"
 #include "ops/ops.h"

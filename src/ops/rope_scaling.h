@@ -6,11 +6,12 @@
 #include <stdint.h>
 
 typedef enum tri_rope_type {
-  TRI_ROPE_LLAMA3,  /* Llama 3.1: low frequencies are divided by `factor`, high ones are not                 */
-  TRI_ROPE_LINEAR,  /* all frequencies, and so positions, are divided by `factor`                            */
+  TRI_ROPE_LLAMA3,  /* Llama 3.1: low frequencies are divided by `factor`, high ones are not */
+  TRI_ROPE_LINEAR,  /* all frequencies, and so positions, are divided by `factor` */
   TRI_ROPE_DYNAMIC, /* "dynamic NTK": the base grows with the length of the sequence beyond the original one */
-  TRI_ROPE_YARN,    /* YaRN: as llama3 with other bounds; queries and keys are scaled, too                   */
-  TRI_ROPE_LONG,    /* LongRoPE: each frequency is divided by its own number, from two lists; scaled as YaRN */
+  TRI_ROPE_YARN,    /* YaRN: as llama3 with other bounds; queries and keys are also multiplied by a factor */
+  TRI_ROPE_LONG, /* LongRoPE: each frequency is divided by its own number, from one of two lists; queries and keys are
+                    scaled, too */
 } tri_rope_type;
 
 /* The types' names in transformers, which the run file uses too. */
@@ -31,11 +32,12 @@ typedef struct tri_rope_scaling {
   double short_factor[TRI_ROPE_MOST_PAIRS], long_factor[TRI_ROPE_MOST_PAIRS];
   double attention_factor; /* yarn, longrope: factor of queries and keys; 0: it is computed from `factor`, for yarn also
                               from the mscales */
-  /* yarn */
-  double mscale, mscale_all_dim; /* 0: not given */
-  double beta_fast, beta_slow;   /* frequencies with at least beta_fast rotations within the original length are not
-                                    scaled, those with at most beta_slow are scaled in full */
-  bool truncate;                 /* the pairs at beta_fast and beta_slow are rounded to whole numbers */
+  double mscale,
+      mscale_all_dim;          /* yarn: attention_factor 0 stands for (0.1 mscale ln(factor) + 1) / (0.1 mscale_all_dim
+                                  ln(factor) + 1) or, if one of these two is 0 (not given), for 0.1 ln(factor) + 1 */
+  double beta_fast, beta_slow; /* yarn: frequencies with at least beta_fast rotations within the original length are not
+                                  scaled, frequencies with at most beta_slow rotations are divided by `factor` */
+  bool truncate;               /* yarn: whether the pairs at beta_fast and beta_slow are rounded to whole numbers */
 } tri_rope_scaling;
 
 /* Returns the scaling of a model whose config has none. */

@@ -48,8 +48,8 @@ static size_t loads_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines(loads * tri_dtype_bytes(tri_dtype_wide(call->type)));
 }
 
-/* The workspace: in the forward the loads and a loss that is discarded; in the backward the gradient of the logits, in
- * the wide type and in the GEMMs' type. The scratch of the GEMMs follows. */
+/* Return the bytes of the parts of the workspace. Forward: the loads and a loss that is discarded. Backward: the
+ * gradient of the logits, in the wide type and in the GEMMs' type. The scratch of the GEMMs follows. */
 static size_t forward_bytes(const tri_op_call *call) { return loads_bytes(call) + tri_bytes_in_lines(sizeof(double)); }
 
 static bool is_narrow(const tri_op_call *call) { return call->type != tri_dtype_wide(call->type); }

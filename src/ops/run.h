@@ -17,8 +17,8 @@ typedef struct tri_transfer tri_transfer; /* a transfer in progress; also define
 
 /* Communication between ranks while a list runs. Each function is COLLECTIVE over the ranks of this rank's `domain`. If
  * that domain has only one rank, the functions that work in place do nothing, and the others copy. Values are in device
- * memory, so the functions are ordered with the work in the queue before and after them. Parts and sums have the same
- * bits as in comm/comm.h. */
+ * memory, and the functions are ordered with the work in the queue before and after them. Parts are defined, and sums
+ * have the same bits, as in comm/comm.h. */
 typedef struct tri_collectives {
   /* Replaces values[count] by the sum, or the maximum, over the ranks. */
   tri_status (*all_reduce)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
@@ -62,8 +62,9 @@ typedef struct tri_run_parameter {
   void *gradient;
   int64_t matrices;      /* parameter in 4 bits: number of matrices, stored one after the other */
   tri_nf4_cut cut;       /* parameter in 4 bits: the part of each matrix on this rank */
-  bool gradient_written; /* set by the first backward of a step, which overwrites the gradient; later ones add to it */
-  bool packed;           /* `value` has been packed in place (weight.c) since its values were written */
+  bool gradient_written; /* true after the first backward of a step, which overwrites the gradient; later backwards add
+                            to it */
+  bool packed;           /* whether `value` has been packed in place (weight.c) since its values were written */
   tri_run_copy *copy;    /* shared by tied parameters; NULL: copies are not written */
 } tri_run_parameter;
 
@@ -74,7 +75,7 @@ typedef struct tri_kv_cache {
   int64_t pages;       /* pages of a layer */
   int64_t table_pages; /* length of run->pages */
   int64_t most_rows;   /* maximum rows of a sequence in this run */
-  int64_t positions;   /* maximum positions of the run's sequences, including its rows */
+  int64_t positions;   /* maximum length of the run's sequences, with the rows of this run */
   int64_t logit_rows;  /* length of run->logit_rows */
 } tri_kv_cache;
 
@@ -82,7 +83,8 @@ typedef struct tri_kv_cache {
  * micro-batch. */
 struct tri_run {
   tri_queue *queue; /* queue for kernels; all pointers below are device memory unless their comments say otherwise */
-  const tri_op_call *sum;  /* call whose sum this call computes (tri_op_call.sum); NULL: its inputs are computed */
+  const tri_op_call
+      *sum; /* the previous call, if this call computes its sum (tri_op_call.sum); NULL: input 0 has been computed */
   void *const *slots;      /* [slot]; NULL if a slot has no memory in this program */
   void *const *gradients;  /* [slot] */
   void *const *buffers;    /* [call * TRI_OP_BUFFERS + i] */
@@ -93,8 +95,9 @@ struct tri_run {
   void *transfer; /* transfer buffer, which other ranks may read (tri_op.transfer) */
   bool training;
   bool without_factors; /* whether LoRA factors are left out, so that results are those of the base model */
-  bool recompute;       /* the forward is a recompute: it must not add to sums over micro-batches a second time */
-  bool after_inputs;    /* in backward_weight: backward_input of the same call ran just before, in the same workspace */
+  bool recompute; /* whether the forward is a recompute, which must not add to sums over micro-batches a second time */
+  bool after_inputs;       /* in backward_weight: whether backward_input of the same call ran just before, in the same
+                              workspace */
   int64_t batch, sequence; /* sequences and tokens of a sequence in the current micro-batch, as planned; in generation,
                               1 and the number of rows */
   const tri_collectives *collectives;
@@ -119,23 +122,25 @@ struct tri_run {
   double *log_probs;   /* [batch, sequence]: receives the log-probabilities of this rank's labels, 0 for labels that do
                           not count; NULL: not requested */
   double *loss_sum;    /* receives the sum of labels' losses times their weights; NULL: no list has a loss */
-  double *router_loss; /* receives a router's addition to the loss, 0 outside of a router; NULL: not requested */
+  double *router_loss; /* receives the addition to the loss of the router that runs, and is 0 between routers; NULL: not
+                          requested */
   tri_exact_sum *router_losses; /* receives the same as an exact sum over routers, so that layers can be summed in any
                                    grouping with the same bits */
-  int64_t *router_counts; /* [routers of the list, experts + 1]: number of rows of each expert, then of bad rows; may be
-                             NULL */
+  int64_t *router_counts; /* [routers of the list, experts + 1]: number of rows of each expert, then number of rows
+                             whose weights are not finite; may be NULL */
   int64_t *expert_rounds; /* [routers of the list], host memory: maximum number of windows (experts_internal.h) of a
                              micro-batch; may be NULL */
   tri_kv_cache *cache;    /* NULL in training */
 };
 
-/* Returns the number of rows that a call works on: the planned number, or in generation the number of rows of the
- * current run. */
+/* Returns the number of rows that a call works on: call->rows or, in generation, the number of rows of the current run.
+ */
 static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
   return run->cache == NULL ? call->rows : run->batch * run->sequence;
 }
 
-/* Input 0 of a call. A norm may have to compute it first, as the sum of x and branch, which it stores in `sum`. */
+/* Input 0 of a call. A norm may have to compute this input first, as the sum of `x` and `branch`, which the norm stores
+ * in `sum`. */
 typedef struct tri_run_input {
   const void *x, *branch; /* `branch` and `sum` are NULL if x is the input itself */
   void *sum;

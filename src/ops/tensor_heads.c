@@ -15,7 +15,7 @@
 typedef struct tensor_heads {
   bool joins;
   tri_heads all, own;
-  int64_t first_head, first_kv_head; /* first heads of this rank */
+  int64_t first_head, first_kv_head; /* this rank's first query head, and its first head of keys and values */
   bool gives_kv;                     /* whether this rank is the first that has its heads of keys */
 } tensor_heads;
 

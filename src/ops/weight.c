@@ -69,7 +69,7 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 
 /* Sets *out to whether this GEMM of a generating list reads a frozen narrow weight in a packed form, which has the size
  * of the dense one. The packed values overwrite the dense ones or, if another call or executor reads these, are in a
- * buffer. So the result does not depend on other readers. */
+ * buffer. So the GEMM's result has the same bits with and without other readers. */
 static tri_status packs_frozen(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
                                bool *out) {
   size_t bytes = 0;
@@ -212,8 +212,9 @@ static void *buffer_of(const tri_run *run, const tri_op_call *call, tri_directio
   return run->buffers[call->index * TRI_OP_BUFFERS + (int)holder(&run->queue->device->description, direction)];
 }
 
-/* Returns whether the buffer is the parameter's copy and an update has written all of it. If several calls read the
- * same parameter from buffers of their own, the first call's buffer is the copy; the others pack. */
+/* Returns whether the buffer is the parameter's copy and an update has written all of it since the last call. Makes the
+ * buffer the copy if the parameter has none yet. If several calls read the same parameter from buffers of their own,
+ * the first call's buffer is the copy; the others pack. */
 static bool written_already(const tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t matrices,
                             void *buffer) {
   tri_run_copy *copy = run->parameters[call->parameters[0]].copy;

@@ -1,13 +1,14 @@
 /* A weight matrix as GEMMs read it; shared by `linear`, `cross_entropy` and `row_logits`.
  *
- * The parameter itself is dense and wide. For GEMMs a device may need it packed in its own layout, and bf16 activations
- * need it in bf16; both are done once after each update (`prepare`) and used by every micro-batch of a step. If the
- * packed weights only differ in their type, the update may write them itself (tri_run_copy). The forward reads them as
- * [in, out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter is read in
- * place, in its stored type: a copy would need as much memory as freezing saves. In generation, a frozen parameter in
- * the activations' type is packed over its dense values, or into a buffer if another call or executor reads these
- * values (tri_op_call.keeps_dense). A parameter in 4 bits is dequantised before each GEMM to scratch memory, together
- * with the matrices that are joined to it (QLoRA, Dettmers et al. 2023). */
+ * A trained parameter is dense and in the wide type. For GEMMs a device may need it packed in its own layout, and bf16
+ * activations need it in bf16; both are done once after each update (`prepare`) and used by every micro-batch of a
+ * step. If the packed weights only differ in their type, the update may write them itself (tri_run_copy). The forward
+ * reads them as [in, out], the backward of the inputs as [out, in], from a buffer of the call for each of the two
+ * directions, or from one for both (tri_weight_prepare). A frozen parameter is read in place, in its stored type: a
+ * copy would need as much memory as freezing saves. In generation, a frozen parameter in the activations' type is
+ * packed over its dense values, or into a buffer if another call or executor reads these values
+ * (tri_op_call.keeps_dense). A parameter in 4 bits is dequantised before each GEMM to scratch memory, together with the
+ * matrices that are joined to it (QLoRA, Dettmers et al. 2023). */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
@@ -43,7 +44,8 @@ tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first
 /* Raises out->workspace_bytes to the bytes that a GEMM needs. */
 tri_status tri_gemm_memory(const tri_device_description *device, const tri_matmul *gemm, tri_op_memory *out);
 
-/* Adds to *out the memory that the GEMM (with its maximum number of rows) needs in this direction. */
+/* Raises out->workspace_bytes to the scratch memory of the GEMM, whose m is its maximum number of rows, and sets
+ * out->buffer_bytes of the buffer that this direction uses. */
 tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *gemm,
                              tri_direction direction, tri_op_memory *out);
 

@@ -1,5 +1,5 @@
-/* Element-wise work under the names by which it is measured and priced: work of operations, and other work of a
- * step. */
+/* Kinds of element-wise work, with the names under which tables of measurements have its time: work of operations, and
+ * other work of a step. */
 #ifndef TRI_OPS_WORK_H
 #define TRI_OPS_WORK_H
 
@@ -12,7 +12,8 @@
   X("weighted_swiglu", TRI_WORK_WEIGHTED_SWIGLU)                                                                       \
   X("route", TRI_WORK_ROUTE)       /* all but the GEMM; elements: tokens * experts */                                  \
   X("dispatch", TRI_WORK_DISPATCH) /* sorting rows by expert; elements: pairs of a token and an expert */              \
-  X("combine", TRI_WORK_COMBINE)   /* the sum of a token's rows; elements: those of the rows */                        \
+  X("combine",                                                                                                         \
+    TRI_WORK_COMBINE) /* the sum of a token's rows; elements: pairs of a token and an expert, times the rows' width */ \
   X("embedding", TRI_WORK_EMBEDDING)                                                                                   \
   X("rope", TRI_WORK_ROPE)                                                                                             \
   X("linear", TRI_WORK_LINEAR)               /* the gradient of a bias */                                              \

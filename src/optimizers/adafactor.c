@@ -4,7 +4,7 @@
  *
  * A tensor is one matrix as it is on disk: GPT-2's joined queries, keys and values are one matrix, and so are Phi-3's,
  * which are three parameters here (tri_update_call.parts). Ranks that have shards of it add up their parts of the means
- * and of the sums of squares; each keeps the means of the whole, in the order on disk. */
+ * and of the sums of squares; each of these ranks keeps the means of the whole tensor, in the order on disk. */
 #include "device/kernels.h"
 #include "optimizers/pieces.h"
 #include "optimizers/run.h"
@@ -120,8 +120,8 @@ typedef struct adafactor {
   sides sides;
   size_t wide; /* bytes of an element */
   bool vector;
-  bool split;  /* ranks have different shards of the tensor */
-  bool mapped; /* this rank's shard is not the whole tensor, or has another order than on disk */
+  bool split;  /* whether ranks have different shards of the tensor */
+  bool mapped; /* whether this rank's shard is not the whole tensor, or has its rows in another order than on disk */
   char *row_means, *column_means, *rows, *columns, *partial;
   tri_adafactor_sums *sums;
   tri_adafactor options;
@@ -254,7 +254,7 @@ static tri_status copy_side(const adafactor *u, const side *s, char *here, char 
 /* ---- means ------------------------------------------------------------------------------------------------------- */
 
 /* Computes the scaled sums of squares of a matrix's gradient along both sides, into u->rows and u->columns, over the
- * parts that this rank counts. *any: this rank counts a part. */
+ * parts that this rank counts. *any: whether this rank counts a part. */
 static tri_status square_parts(const adafactor *u, tri_matrix_squares squares, bool *any) {
   tri_queue *queue = u->run->queue;
   const tri_dtype type = u->call->type, wide = tri_dtype_wide(type);
@@ -376,8 +376,8 @@ static tri_status adafactor_update(const tri_update_run *run, const tri_update_c
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
-/* Sets the additional cost: the gradient is read three more times and written once, the parameter is read one more
- * time, and the means are reduced over the ranks that share the tensor. */
+/* Sets the additional cost, and returns the number of costs, 1: the gradient is read three more times and written once,
+ * the parameter is read one more time, and the means are reduced over the ranks that share the tensor. */
 static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]) {
   const sides s = sides_of(call);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));

@@ -3,8 +3,9 @@
  * is recomputed from the current gradient every `every` updates; the moments are kept. All matrices are transposed for
  * a parameter that is stored with the shorter side first.
  *
- * Fira adds the rest of the gradient, G - scale R P, which includes the component that P does not span. Each of its
- * rows is scaled as Adam scaled that row of R, and its norm may grow by at most 1 % from one update to the next.
+ * Fira adds the rest of the gradient, G - scale R P, which includes the component that P does not span. Each row of the
+ * rest is scaled as Adam scaled that row of R, and the norm of the rest may grow by at most 1 % from one update to the
+ * next.
  *
  * Matrices are whole, as in Muon: ranks that have shards of a matrix gather its gradient and compute the same step. */
 #include "optimizers/low_rank.h"
@@ -28,7 +29,7 @@ const tri_config_key tri_low_rank_keys[TRI_LOW_RANK_KEYS] = {
 
 typedef struct sides {
   int64_t matrices, shorter, longer;
-  bool turned; /* rows are the shorter side */
+  bool turned; /* whether the rows are the shorter side, so that the matrix is [shorter, longer] in memory */
 } sides;
 
 /* Returns the number of a tensor's matrices, and their sides. The shorter side is projected; in a square matrix the
@@ -126,7 +127,7 @@ typedef struct scratch {
   size_t projected, adam;       /* R and N */
   size_t step, rest;            /* step inside the projection, and rest; each as large as a matrix */
   size_t adam_squares, squares; /* sums of squares of each row: adam_squares of N; squares of R, later of the rest */
-  size_t values;                /* a rest_values */
+  size_t values;                /* the rest_values */
   size_t of_products;
   size_t bytes;
 } scratch;

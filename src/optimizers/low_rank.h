@@ -16,7 +16,7 @@ tri_status tri_low_rank_check_model(const tri_optimizer_settings *settings, cons
 
 /* Returns the shape of TRI_LOW_RANK_PROJECTION: [rank, shorter side] for each matrix of a tensor. */
 tri_state_shape tri_low_rank_projection_shape(const tri_low_rank_settings *settings, const tri_parameter *tensor);
-/* Returns the shape of both moments: that of a matrix whose shorter side is replaced by the rank. */
+/* Returns the shape of both moments: the shape of a matrix, with the rank in place of the shorter side. */
 tri_state_shape tri_low_rank_moment_shape(const tri_low_rank_settings *settings, const tri_parameter *tensor);
 /* Returns the shape of TRI_LOW_RANK_NORM: one number for each matrix of a tensor. */
 tri_state_shape tri_low_rank_norm_shape(const tri_parameter *tensor);

@@ -34,7 +34,7 @@ static const double norm_eps = 1e-7;
 /* Sides of a matrix to orthogonalise. */
 typedef struct sides {
   int64_t shorter, longer;
-  bool turned; /* stored with the longer side first, and transposed for the iterations */
+  bool turned; /* whether the matrix is stored with the longer side first, and transposed for the iterations */
 } sides;
 
 static sides sides_of(const tri_matrix_shape *shape) {

@@ -76,7 +76,8 @@ typedef struct tri_average_settings {
 
 /* Settings of a group of parameters. */
 typedef struct tri_group_settings {
-  int name; /* a tri_optimizer_name; or AUTO: the run's optimizer if it takes the group, else AdamW */
+  int name; /* a tri_optimizer_name; or AUTO: the run's optimizer if that can update the group (tri_optimizer.takes),
+               else AdamW */
   double lr_scale, weight_decay_scale;
 } tri_group_settings;
 
@@ -97,7 +98,8 @@ typedef struct tri_optimizer_settings {
   tri_adafactor_settings adafactor;
   tri_low_rank_settings galore, fira;
   tri_average_settings average;
-  bool reference; /* keeps the initial values of trained parameters (reference.c); set by the objective, not by a key */
+  bool reference; /* whether the run keeps the initial values of trained parameters (reference.c); set by the objective,
+                     not by a key */
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
@@ -139,24 +141,25 @@ typedef enum tri_state_owner {
                        that resumes from a checkpoint without the state, the state begins with its first value */
 } tri_state_owner;
 
-/* A state, which the run keeps for each parameter beside its value. It has one number per element of the parameter, or
- * a shape of its own. A shape of its own needs the unit matrix; the state is then whole and equal on all ranks that
- * have shards of the parameter, and always stored wide. */
+/* A state: numbers that the run keeps for each parameter in addition to its value. It has one number per element of the
+ * parameter, or a shape of its own. A shape of its own needs the unit matrix; the state is then whole and equal on all
+ * ranks that have shards of the parameter, and always stored wide. */
 typedef struct tri_optimizer_state {
   const char *suffix; /* suffix of its tensor's name in a checkpoint */
   tri_state_owner owner;
-  bool with_sign; /* values may be negative */
-  bool as_value;  /* a point rather than a moment: starts as a copy of the parameter (else 0), and is stored wide unless
-                     `as_read` makes it narrow */
-  bool as_read;   /* stored in the type in which a forward reads the parameter (tri_trainable_is_read_narrow) */
+  bool with_sign; /* whether values may be negative */
+  bool as_value; /* whether the state is a point, such as an average, and not a moment of gradients: it starts as a copy
+                    of the parameter (other states start as 0), and is stored wide unless `as_read` makes it narrow */
+  bool as_read;  /* whether the state is stored in the type in which a forward reads the parameter
+                    (tri_trainable_is_read_narrow) */
   /* Returns the state's shape for a whole tensor; each tensor of a stack has a state. NULL: one number per element. */
   tri_state_shape (*shape)(const tri_optimizer_settings *settings, const tri_parameter *tensor);
   /* Returns whether a run keeps the state. Only states of the run have this function. */
   bool (*is_kept)(const tri_optimizer_settings *settings);
 } tri_optimizer_state;
 
-/* States of the run itself, with any optimizer: each is a row of the file that defines it, such as
- * tri_average_state. The engine's update (engine_step.c) calls the function that updates it. */
+/* States of the run itself, with any optimizer: each is a row of the file that defines it, such as tri_average_state.
+ * The engine's update (engine_step.c) updates the average; the reference does not change. */
 #define TRI_RUN_STATES(X) X(AVERAGE, average) X(REFERENCE, reference)
 #define TRI_RUN_STATE_VALUE(VALUE, name) TRI_RUN_STATE_##VALUE,
 typedef enum tri_run_state { TRI_RUN_STATES(TRI_RUN_STATE_VALUE) TRI_NUM_RUN_STATES } tri_run_state;
@@ -174,8 +177,8 @@ typedef struct tri_optimizer {
   const char *name;
   unsigned takes; /* bit g: updates parameters of group g */
   tri_optimizer_unit unit;
-  bool joins_parts; /* unit matrix: parameters that are parts of one tensor on disk (tri_rows_within) are updated
-                       together, with the first part */
+  bool joins_parts; /* unit matrix: whether parameters that are parts of one tensor on disk (tri_rows_within) are
+                       updated together, by the call of the first part */
   int64_t num_states;
   tri_optimizer_state states[TRI_OPTIMIZER_STATES];
   /* Checks the optimizer's own settings. May be NULL. */
@@ -243,7 +246,7 @@ struct tri_update_call {
   const tri_parameter *parts;
   int64_t num_parts;
   int64_t entry;        /* index in the parameter table */
-  int64_t bucket;       /* index of its bucket */
+  int64_t bucket;       /* index of the bucket that has the entry */
   int64_t first, count; /* range of elements in the entry's local shard */
   double lr_scale, weight_decay;
   size_t states[TRI_UPDATE_STATES]; /* offset of each state in the memory of all states, in bytes */
@@ -282,7 +285,7 @@ double tri_update_kept_bytes(const tri_update_call *call);
 
 /* ---- average of the weights -------------------------------------------------------------------------------------- */
 
-#define TRI_AVERAGE_SUFFIX ".average" /* suffix of its tensor in a checkpoint */
+#define TRI_AVERAGE_SUFFIX ".average" /* suffix of the name of the average's tensor in a checkpoint */
 
 bool tri_average_is_kept(const tri_optimizer_settings *settings);
 
@@ -295,8 +298,8 @@ double tri_average_weight(const tri_optimizer_settings *settings, int64_t taken)
 /* Returns the bytes that averaging reads and writes per element of `element` bytes, as a mean over all updates. */
 double tri_average_element_bytes(const tri_optimizer_settings *settings, size_t element);
 
-/* Fails if the run keeps a running average although `other`, an optimizer of the run, averages its points itself. NULL:
- * no optimizer does. */
+/* Fails with TRI_BAD_CONFIG if the run keeps a running average although `other`, an optimizer of the run, averages the
+ * weights itself. `other` NULL: no optimizer of the run does. */
 tri_status tri_average_check(const tri_optimizer_settings *settings, const tri_optimizer *other);
 
 /* ---- reference --------------------------------------------------------------------------------------------------- */

@@ -42,7 +42,8 @@ tri_status tri_update_run_call(const tri_update_run *run, const tri_update_call 
 /* Queues a copy of a call's stored state, which has one number per element, to wide[count]. */
 tri_status tri_update_widen(tri_queue *queue, const tri_update_call *call, int64_t state, void *kept, void *wide);
 /* Queues a copy of wide[count] to a call's stored state `kept`, which has one number per element. For an int8 state
- * with signs it waits for the queue, and restores the stored bits of blocks whose values were dequantised before. */
+ * with signs the function waits for the queue, and restores the stored bits of blocks whose values had been dequantised
+ * from such a state. */
 tri_status tri_update_narrow(tri_queue *queue, const tri_update_call *call, int64_t state, const void *wide,
                              void *kept);
 

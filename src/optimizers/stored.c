@@ -130,7 +130,7 @@ typedef struct stored {
   tri_state_storage storage;
   bool with_sign;
   char *values;
-  float *scales; /* int8 only */
+  float *scales; /* scales of the blocks; int8 only */
 } stored;
 
 /* Returns the elements from the call's element `first` on, of a state that begins at `kept`. */

@@ -26,8 +26,8 @@ typedef struct tri_reward_answer {
   int64_t num_parts;
 } tri_reward_answer;
 
-/* Reads a line; other keys are ignored. Release out->parts with tri_free. TRI_BAD_FILE, with the line's beginning, for
- * a line that is not such an answer. */
+/* Reads a line; other keys are ignored. Release out->parts with tri_free. Fails with TRI_BAD_FILE if the line is not
+ * such an answer; the message has the line's beginning. */
 tri_status tri_reward_answer_read(const char *line, size_t bytes, tri_reward_answer *out);
 
 /* Writes the beginning of a text on one line to `out`, for messages, and returns `out`. Control characters become

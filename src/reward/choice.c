@@ -84,8 +84,8 @@ static bool is_enclosed(const passage *p, size_t at) {
   return (before == '(' && after == ')') || (before == '[' && after == ']') || (before == '{' && after == '}');
 }
 
-/* Returns the choice at an offset, as an uppercase letter; 0 if the byte is not one. `lowercase`: lowercase letters in
- * brackets count, too. */
+/* Returns the choice at an offset, as an uppercase letter; 0 if there is no choice at this offset. `lowercase`:
+ * lowercase letters in brackets count, too. */
 static char letter_at(const passage *p, size_t at, bool lowercase) {
   const unsigned char c = byte_at(p, at), upper = (unsigned char)toupper(c);
   if (!is_choice(upper) || !is_alone(p, at)) return '\0';
@@ -116,7 +116,8 @@ static char in_box(const passage *p) {
   return found;
 }
 
-/* Skips one of the words between "answer" and its letter, and returns whether one was there. */
+/* Skips one of the words that may be between "answer" and its letter. Returns false if the text does not continue with
+ * one of them. */
 static bool skip_word(const passage *p, size_t *at) {
   static const char *const words[] = {"is", "the", "be", "should", "would", "correct", "choice", "option", "letter"};
   size_t end = *at;
@@ -129,7 +130,7 @@ static bool skip_word(const passage *p, size_t *at) {
   return false;
 }
 
-/* Returns the letter after the word "answer", which ends at `at`. */
+/* Returns the letter after the word "answer", which ends at `at`; 0 if no letter follows in the way of rule 3. */
 static char after_mark(const passage *p, size_t at) {
   for (int i = 0; i < 8; i++) {
     while (at < p->bytes && !is_word(p, at)) at++;
@@ -151,7 +152,8 @@ static char marked(const passage *p) {
   return '\0';
 }
 
-/* Returns the letter at the beginning of a line, before ".", ")", ":" or the line's end. */
+/* Returns the letter at the beginning of a line, before ".", ")", ":" or the line's end; 0 if the line does not begin
+ * in this way. */
 static char begins_line(const passage *p, size_t at) {
   while (strchr(" *(\"", byte_at(p, at)) != NULL && byte_at(p, at) != '\0') at++;
   const char found = letter_at(p, at, false);

@@ -41,17 +41,17 @@ typedef struct worker {
   int64_t num_open;
   double since_s;   /* time at which open[0] became the oldest open item (tri_clock_s) */
   double looked_s;  /* time of the last check whether the process has ended */
-  bool suspects;    /* the open items are suspects */
-  bool closed;      /* the process has closed its standard input or output */
-  bool ended;       /* the process has ended; child.result is set */
-  bool answered;    /* the process has given an answer */
+  bool suspects;    /* whether the open items are suspects */
+  bool closed;      /* whether the process has closed its standard input or output */
+  bool ended;       /* whether the process has ended; child.result is then set */
+  bool answered;    /* whether the process has given an answer */
   int64_t silent;   /* number of processes of this worker since its last answer that failed without an answer; a process
                        counts if its open items were not suspects, or if it ended before any worker had ever answered */
   int64_t log_from; /* size of the log file in bytes when the process was started */
 } worker;
 
-/* Why the life of a worker ends: the process has ended by itself; it has not answered in time; it has written a line
- * that is not an answer. */
+/* The reason for which the life of a worker ends: the process has ended by itself; it has not answered in time; it has
+ * written a line that is not an answer. */
 typedef enum ending { ENDING_OWN, ENDING_TIMEOUT, ENDING_ANSWER } ending;
 
 /* Warnings that have been logged; each is logged once. */
@@ -97,7 +97,7 @@ static tri_status start_worker(tri_reward_command *r, worker *w) {
   return TRI_OK;
 }
 
-/* Ends the process, if it has not ended, and forgets what was sent to it and received. */
+/* Ends the process, if it has not ended, and forgets its open items and its unsent line. */
 static void end_worker(worker *w) {
   if (w->child.id == 0) return;
   if (!w->ended) tri_child_kill(&w->child);
@@ -108,8 +108,8 @@ static void end_worker(worker *w) {
   w->num_open = 0;
 }
 
-/* Returns the last line of the log after byte `from`, on one line; "nothing" if there is none; NULL if the log is not a
- * plain file. */
+/* Returns the last line of the log after byte `from`, on one line; "nothing" if there is no such line; NULL if the log
+ * is not a plain file. */
 static const char *last_line(const char *path, int64_t from, char out[TRI_REWARD_SHOWN_BYTES]) {
   static const char none[] = "nothing";
   char text[TAIL_BYTES];
@@ -186,9 +186,10 @@ static bool find_item(const tri_reward_command *r, item_state state, int64_t *fr
   return *from < r->count;
 }
 
-/* Sets the states of the open items of a worker that has failed for the reason `why`. A suspect fails, unless the
- * process has given an answer and then ended by itself: such a process may already have been ending when it was sent
- * the suspect. */
+/* Sets the states of the open items of a worker that has failed for the reason `why`. All of them fail if SILENT_LIVES
+ * processes in a row have given no answer. Otherwise the oldest one becomes a suspect or, if it is a suspect, fails,
+ * unless the process has given an answer and then ended by itself: such a process may already have been ending when it
+ * was sent the suspect. */
 static void blame(tri_reward_command *r, const worker *w, ending why) {
   const bool all = w->silent >= SILENT_LIVES, again = why == ENDING_OWN && w->answered;
   for (int64_t i = 0; i < w->num_open; i++) {
@@ -304,8 +305,9 @@ static tri_status give(tri_reward_command *r, worker *w, int64_t index) {
   return TRI_OK;
 }
 
-/* Returns the worker with the fewest open items that can be given an item of a state; NULL if there is none. A suspect
- * is alone in its worker, unless the worker's last SILENT_LIVES processes have not answered. */
+/* Returns the worker with the fewest open items that can be given a suspect or, if `suspect` is false, a waiting item;
+ * NULL if no worker can. A suspect is alone in its worker, unless the worker's last SILENT_LIVES processes have not
+ * answered. */
 static worker *find_worker(const tri_reward_command *r, bool suspect) {
   worker *best = NULL;
   for (int64_t i = 0; i < r->settings.workers; i++) {
@@ -380,7 +382,7 @@ static tri_status read_lines(tri_reward_command *r, worker *w, bool *bad) {
   return TRI_OK;
 }
 
-/* Reads what the process has written, up to `chunks` chunks. */
+/* Reads up to `chunks` chunks of the output of the process. Sets *bad if a line is not an answer. */
 static tri_status receive(tri_reward_command *r, worker *w, int chunks, bool *bad) {
   for (ssize_t got = 1; chunks > 0 && got > 0 && !*bad; chunks--) {
     TRI_TRY(tri_reserve("an answer", 1, w->held + CHUNK_BYTES + 1, &w->room, &w->text));
@@ -523,7 +525,7 @@ tri_status tri_reward_command_create(const tri_command_settings *settings, const
   return status;
 }
 
-/* Waits until all workers have ended. */
+/* Waits until all workers have ended, at most most_s seconds. */
 static void await_ends(tri_reward_command *r, double most_s) {
   const double until_s = tri_clock_s() + most_s;
   for (bool all = false; !all && tri_clock_s() < until_s;) {

@@ -1,16 +1,16 @@
-/* Rewards by a program of the user's. It runs as long as the reward exists, in several processes if `workers` is more
- * than 1. For each completion it reads a line of its standard input,
+/* Rewards that a program of the user computes. The program runs as long as the reward exists, in several processes if
+ * `workers` is more than 1. For each completion it reads a line of its standard input,
  *   {"id": N, "prompt": TEXT, "completion": TEXT, "finish": WORD, "tokens": N, ...}
  * with all other keys of the prompt's line, and writes an answer (answer.h) to its standard output, in any order. A
- * completion whose reward is null has no reward. A completion is *open* from the time at which a worker was sent it
- * until the worker answers or fails.
+ * completion whose reward is null has no reward. A completion is *open* from the time at which it is sent to a worker
+ * until that worker answers it or fails.
  *
  * A worker fails if it ends, if its oldest open completion has waited for `timeout_s`, or if it writes a line that is
  * not an answer. It is then killed, with all processes that it has started, and started again. The oldest open
  * completion counts as failed once, and is sent to a worker again, alone. The other open completions are sent again and
  * do not count as failed, so that one bad completion does not cost its neighbours. A completion that has failed twice
- * has no answer. A worker that fails three times in a row without any answer fails all of its open completions. A
- * program that ends three times in a row without any answer is an error; until its first answer, no completion is
+ * has no answer. If a worker fails three times in a row without any answer, all of its open completions have no answer.
+ * A program that ends three times in a row without any answer is an error; until its first answer, no completion is
  * blamed for its ends.
  *
  * The program has the environment of this process without the variables of MPI and its launchers
@@ -40,7 +40,7 @@ typedef struct tri_command_item {
   size_t json_bytes;
   const char *prompt, *completion;
   size_t prompt_bytes, completion_bytes;
-  const char *finish; /* why the completion ended */
+  const char *finish; /* name of the reason for which the completion ended, for the program */
   int64_t tokens;     /* tokens of the completion */
   /* Results */
   double reward;          /* NaN: null, or no answer */
@@ -53,21 +53,21 @@ typedef struct tri_reward_command tri_reward_command;
 
 /* LOCAL. Starts the workers, whose standard error is appended to the file `log_path`; NULL: it is the standard error of
  * this process. Workers end when the thread that started them ends: call this and tri_reward_command_score from a
- * thread that lives as long as the reward. TRI_BAD_CONFIG: the message begins with "reward command: KEY" for a value
- * that is not valid. */
+ * thread that lives as long as the reward. Fails with TRI_BAD_CONFIG if a value is not valid; the message begins with
+ * "reward command: KEY". */
 tri_status tri_reward_command_create(const tri_command_settings *settings, const char *log_path,
                                      tri_reward_command **out);
-/* LOCAL. Ends the workers: closes their standard input, sends SIGTERM to the workers that run after 0.2 s, and kills
- * those that run after 0.4 s. */
+/* LOCAL. Ends the workers: closes their standard input, sends SIGTERM to the workers that still run after 0.2 s, and
+ * kills the workers that still run after 0.4 s. */
 void tri_reward_command_destroy(tri_reward_command *reward);
 
 /* LOCAL. Scores completions; returns when each has a reward or has failed. The results of a program that answers each
  * line independently do not depend on the number of workers. Calls `stop` (may be NULL) several times in a second: if
  * it returns true, sets *stopped and returns without results. One thread at a time. After a failure, or if stopped, no
- * item has parts; otherwise release them with tri_reward_command_release.
- * TRI_BAD_CONFIG for a command that the shell cannot execute, TRI_IO_FAILED for one that ends three times in a row
- * without an answer: the message has the command, its exit status and, if log_path is a plain file, the last line of
- * its standard error. TRI_BAD_FILE if the `json` of an item is not a JSON object. */
+ * item has parts; otherwise release them with tri_reward_command_release. Fails with TRI_BAD_CONFIG if the shell cannot
+ * execute the command, and with TRI_IO_FAILED if the program ends three times in a row without an answer: the message
+ * has the command, its exit status and, if log_path is a plain file, the last line of its standard error. Fails with
+ * TRI_BAD_FILE if the `json` of an item is not a JSON object. */
 tri_status tri_reward_command_score(tri_reward_command *reward, tri_command_item *items, int64_t count,
                                     bool (*stop)(void *context), void *context, bool *stopped);
 /* Releases the parts of items. */

@@ -8,8 +8,8 @@
 
 static bool is_space(char c) { return c != '\0' && strchr(" \t\n\v\f\r", c) != NULL; }
 
-/* Removes the characters for which `what` is true, and returns the bytes that are left. Only ASCII is removed, as in
- * lm-evaluation-harness. */
+/* Removes the characters for which `what` is true, and returns the number of bytes that are left. Only ASCII is
+ * removed, as in lm-evaluation-harness. */
 static size_t drop(char *text, size_t bytes, int (*what)(int)) {
   size_t kept = 0;
   for (size_t i = 0; i < bytes; i++) {
@@ -27,8 +27,8 @@ static size_t strip(char *text, size_t bytes) {
   return bytes - begin;
 }
 
-/* Copies a text in lowercase and returns its bytes. A lowercase letter may have more bytes than its uppercase letter.
- */
+/* Copies a text in lowercase, and returns the number of bytes of the copy. A lowercase letter may have more bytes than
+ * its uppercase letter. */
 static size_t copy_lowercase(const char *text, size_t bytes, char *to) {
   const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text, *end = at + bytes;
   char *begin = to;
@@ -37,7 +37,7 @@ static size_t copy_lowercase(const char *text, size_t bytes, char *to) {
     const utf8proc_ssize_t length = utf8proc_iterate(at, end - at, &code);
     if (length > 0) {
       to += utf8proc_encode_char(utf8proc_tolower(code), (utf8proc_uint8_t *)to);
-    } else { /* a byte that is not part of a letter */
+    } else { /* a byte that is not valid UTF-8 is copied */
       *to++ = (char)*at;
     }
     at += length > 0 ? length : 1;

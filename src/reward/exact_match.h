@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Differences that the comparison ignores. */
+/* Differences that the comparison ignores: a member is true if the difference that its comment names is ignored. */
 typedef struct tri_match_rule {
   bool strip;                                           /* ASCII white space at both ends */
   bool ignore_case, ignore_punctuation, ignore_numbers; /* case of all letters; ASCII punctuation; ASCII digits */

@@ -2,8 +2,8 @@
  * completion, else 0. `.` matches line breaks. The number is 0 if the match exceeds a limit, as for `regex`.
  *
  * The tags of a pattern are the texts <name>, </name> and <name/> in it, also as <\/name> or \<name\>. Tags in sets,
- * comments and negative look-arounds are not counted. Without the rule, `<think>.*</think>.*` would match a completion
- * that thinks twice. */
+ * comments and negative look-arounds are not counted. Without this rule about tags, `<think>.*</think>.*` would match a
+ * completion that thinks twice. */
 #include "reward/kind.h"
 #include "reward/pattern.h"
 
@@ -56,7 +56,7 @@ static const char *skip_set(const char *at) {
   return *at == '\0' ? at : at + 1;
 }
 
-/* Moves past the beginning of a group, with its name. */
+/* Moves past the beginning of a group, with its name, or past a comment. */
 static void enter_group(cursor *c) {
   const char *at = c->at;
   if (at[1] == '?' && at[2] == '#') {
@@ -80,7 +80,7 @@ static void leave_group(cursor *c) {
   c->at++;
 }
 
-/* Copies the next tag into `tag`; false if the pattern has no further tag. */
+/* Copies the next tag of the pattern into `tag`. Returns false if the pattern has no further tag. */
 static bool next_tag(cursor *c, char tag[TAG_BYTES]) {
   while (*c->at != '\0') {
     const char *end = read_tag(c->at, tag);

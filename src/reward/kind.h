@@ -9,10 +9,11 @@ typedef struct tri_reward_pattern tri_reward_pattern;
 
 typedef struct tri_reward_kind {
   const char *name;
-  uint32_t keys;                            /* TRI_REWARD_* bits of the keys that the kind takes besides `weight` */
-  uint32_t required;                        /* bits of the keys that must be given */
-  bool needs_answer;                        /* initial value of tri_reward.needs_answer */
-  tri_status (*create)(tri_reward *reward); /* checks the values of the keys; NULL: no key has a value to check */
+  uint32_t keys;     /* bits (tri_reward_settings.given) of the keys that the kind takes besides `weight` */
+  uint32_t required; /* bits of the keys that must be given */
+  bool needs_answer; /* initial value of tri_reward.needs_answer */
+  tri_status (*create)(tri_reward *reward); /* checks the values of the keys, and compiles the pattern if the kind has
+                                               one; NULL: there is nothing to check */
   /* Sets *out to the reward of a completion. *out is NaN on entry. The completion has an answer if needs_answer is
    * true. */
   tri_status (*score)(const tri_reward *reward, const tri_scored_completion *completion, double *out);

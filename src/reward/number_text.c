@@ -24,7 +24,7 @@ static bool skip(reader *r, const char *word) {
   return true;
 }
 
-/* Skips the first of the words that is next; false if none of them is. */
+/* Skips the first of the words with which the text continues. Returns false if the text continues with none of them. */
 static bool skip_one(reader *r, const char *const *words) {
   for (; *words != NULL; words++) {
     if (skip(r, *words)) return true;
@@ -119,7 +119,7 @@ static int64_t append_digits(reader *r, digits *d) {
   return count;
 }
 
-/* Skips the comma of thousands: three digits follow, and no fourth. */
+/* Skips a comma between thousands, which exactly three digits follow. Returns false if there is no such comma. */
 static bool skip_comma(reader *r) {
   static const char *const commas[] = {",", "{,}", NULL};
   reader after = *r;
@@ -129,7 +129,8 @@ static bool skip_comma(reader *r) {
   return true;
 }
 
-/* Reads digits with a sign. */
+/* Reads digits with an optional sign. Returns false if there are no digits. A larger exponent than MOST_EXPONENT may
+ * lose its last digits. */
 static bool read_exponent_digits(reader *r, int64_t *out) {
   reader after = *r;
   const bool negative = skip_one(&after, minuses);
@@ -150,7 +151,7 @@ static void skip_spaces(reader *r) {
   }
 }
 
-/* Reads the exponent of 1e5 or 1 \times 10^{5}; 0 if the number has none. */
+/* Reads and returns the exponent of 1e5 or 1 \times 10^{5}. Returns 0 if the number has no exponent. */
 static int64_t read_exponent(reader *r) {
   static const char *const times[] = {"\\times", "\\cdot", "*", "\xC3\x97", NULL};
   reader after = *r;
@@ -170,7 +171,7 @@ static int64_t read_exponent(reader *r) {
   return exponent;
 }
 
-/* Reads digits with commas, a point and an exponent; false if the text does not begin with them. */
+/* Reads digits with commas, a point and an exponent. Returns false if no such number begins at the position. */
 static bool read_decimal(reader *r, tri_number *out) {
   digits d = {.number = {.exact = true, .denominator = 1}};
   int64_t decimals = 0;
@@ -187,7 +188,8 @@ static bool read_decimal(reader *r, tri_number *out) {
   return true;
 }
 
-/* Reads {1.5}, {-1.5} or a single digit. A minus changes *negative, and the number is not negative. */
+/* Reads {1.5}, {-1.5} or a single digit. A minus inverts *negative; *out itself is never negative. Returns false if the
+ * text does not continue in this way. */
 static bool read_argument(reader *r, tri_number *out, bool *negative) {
   if (is_digit(r, 0)) {
     *out = (tri_number){.exact = true, .numerator = *r->at - '0', .denominator = 1, .value = *r->at - '0'};
@@ -199,7 +201,8 @@ static bool read_argument(reader *r, tri_number *out, bool *negative) {
   return read_decimal(r, out) && skip(r, "}");
 }
 
-/* Reads \frac{a}{b}. A minus in one of the two changes *negative. */
+/* Reads \frac{a}{b}. Each minus inverts *negative; *out is never negative. Returns false if there is no such fraction,
+ * or if b is 0. */
 static bool read_latex_fraction(reader *r, tri_number *out, bool *negative) {
   static const char *const names[] = {"\\frac", "\\dfrac", "\\tfrac", NULL};
   reader after = *r;
@@ -214,7 +217,8 @@ static bool read_latex_fraction(reader *r, tri_number *out, bool *negative) {
   return true;
 }
 
-/* Reads /b after a. The number is unchanged if no number follows. */
+/* Reads the /b of a/b, and divides the number, which is a, by b. The number is unchanged if there is no /b, or if b is
+ * 0. */
 static void read_divisor(reader *r, tri_number *number) {
   reader after = *r;
   tri_number below;
@@ -231,7 +235,8 @@ static void read_percent(reader *r, tri_number *number) {
   if (skip_one(r, percents)) scale(number, -2);
 }
 
-/* Reads a number at the position, without a look at the bytes before it. */
+/* Reads the number that begins at the position; does not look at the bytes before it. Returns false if no number begins
+ * there. */
 static bool read_number(reader *r, tri_number *out) {
   static const char *const currencies[] = {"$", "\\$", "\xE2\x82\xAC", "\xC2\xA3", "\xC2\xA5", "\xE2\x82\xB9", NULL};
   reader after = *r;
@@ -267,7 +272,7 @@ static bool joins(const char *begin, const char *at) {
   return isalnum(before) != 0 || before == ')' || before == ']' || before == '}';
 }
 
-/* Finds the next number, and moves past it. */
+/* Finds the next number, and moves past it. Returns false if no number follows. */
 static bool next_number(const char *begin, reader *r, tri_number *out) {
   for (; r->at < r->end; r->at++) {
     const bool sign = strchr("+-.\xE2", *r->at) != NULL;

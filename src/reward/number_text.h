@@ -18,14 +18,14 @@
 #include <stdint.h>
 
 typedef struct tri_number {
-  bool exact;          /* the number equals numerator / denominator */
+  bool exact;          /* whether the number equals numerator / denominator; if not, only `value` has a meaning */
   int64_t numerator;   /* in lowest terms with the denominator */
   int64_t denominator; /* above 0 */
   double value;        /* always set, finite */
 } tri_number;
 
-/* Find the first and the last number of a text; false if it has none. Numbers beyond the range of a double are not
- * counted. */
+/* Find the first and the last number of a text. Return false if the text has no number. Numbers beyond the range of a
+ * double are not counted. */
 bool tri_number_first(const char *text, size_t bytes, tri_number *out);
 bool tri_number_last(const char *text, size_t bytes, tri_number *out);
 

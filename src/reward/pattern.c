@@ -9,16 +9,16 @@
 #include <string.h>
 
 enum {
-  MOST_STEPS = 1 << 22, /* items of the pattern and characters, in one match */
+  MOST_STEPS = 1 << 22, /* in one match: items of the pattern that are tried, plus characters that are passed */
   MOST_CALLS = 1 << 24, /* PCRE2's match limit */
-  MOST_DEPTH = 1 << 20, /* nested backtracking points */
+  MOST_DEPTH = 1 << 20, /* PCRE2's depth limit: nested backtracking points */
   HEAP_KIB = 1 << 16,   /* memory for backtracking */
-  MOST_NESTED = 100,    /* parentheses */
+  MOST_NESTED = 100,    /* nested parentheses of a pattern */
 };
 
 struct tri_reward_pattern {
   pcre2_code *code;
-  atomic_int_fast64_t limits; /* matches that exceeded a limit */
+  atomic_int_fast64_t limits; /* number of matches that exceeded a limit */
 };
 
 tri_status tri_reward_pattern_compile(const char *kind, const char *pattern, bool whole, tri_reward_pattern **out) {
@@ -105,7 +105,8 @@ static tri_status match_utf8(tri_reward_pattern *pattern, const char *text, size
   return read_result(pattern, result, out);
 }
 
-/* Copies a text. Each sequence of bytes that are not UTF-8 becomes one U+FFFD. */
+/* Copies a text, and returns the number of bytes of the copy. Each sequence of bytes that are not UTF-8 becomes one
+ * U+FFFD. */
 static size_t copy_utf8(const char *text, size_t bytes, char *to) {
   size_t length = 0;
   for (size_t at = 0; at < bytes;) {

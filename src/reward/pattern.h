@@ -16,8 +16,8 @@
 
 typedef struct tri_reward_pattern tri_reward_pattern;
 
-/* Compiles a pattern. If `whole` is true, the pattern must match the whole text, and `.` matches line breaks.
- * TRI_BAD_CONFIG: the message begins with "reward KIND: pattern". Release with tri_reward_pattern_destroy. */
+/* Compiles a pattern. If `whole` is true, the pattern must match the whole text, and `.` matches line breaks. Fails
+ * with TRI_BAD_CONFIG; the message begins with "reward KIND: pattern". Release with tri_reward_pattern_destroy. */
 tri_status tri_reward_pattern_compile(const char *kind, const char *pattern, bool whole, tri_reward_pattern **out);
 void tri_reward_pattern_destroy(tri_reward_pattern *pattern);
 

@@ -1,3 +1,4 @@
+/* The error of a kind that cannot compare with the answer of a prompt (kind.h). */
 #include "reward/kind.h"
 #include "tokenizer/utf8.h"
 

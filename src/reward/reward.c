@@ -20,7 +20,7 @@ static const char *const names[] = {TRI_REWARD_KINDS(KIND_NAME)};
 
 static const struct {
   uint32_t bit;
-  const char *name, *advice; /* advice: what to write if the key is required */
+  const char *name, *advice; /* advice: text after "write" in the error message if a required key is missing */
 } keys[] = {
     {TRI_REWARD_WEIGHT, "weight", NULL},
     {TRI_REWARD_PATTERN, "pattern", "a regular expression"},
@@ -38,7 +38,7 @@ static const struct {
 
 enum { LIST_BYTES = 512 };
 
-/* Writes "a, b, c" of the keys in `bits`. */
+/* Writes the names of the keys in `bits` to `list`, separated by commas, and returns `list`. */
 static const char *list_keys(uint32_t bits, char list[LIST_BYTES]) {
   size_t length = 0;
   list[0] = '\0';

@@ -34,7 +34,7 @@ enum {
 
 enum { TRI_REWARD_TEXT_BYTES = 1024 };
 
-/* repetition: the elements of n-grams */
+/* The elements of the n-grams of `repetition`. */
 typedef enum tri_reward_unit { TRI_REWARD_WORDS, TRI_REWARD_TOKENS } tri_reward_unit;
 
 typedef struct tri_reward_settings {
@@ -70,16 +70,16 @@ typedef struct tri_scored_completion {
 
 typedef struct tri_reward tri_reward;
 
-/* Checks the settings and compiles the pattern. *out is NULL after a failure; release it with tri_reward_destroy.
- * TRI_BAD_CONFIG: the message begins with "reward NAME: KEY" for a key that is missing, not valid, or not taken by the
- * kind, and with "reward NAME" for an unknown kind. */
+/* Checks the settings and compiles the pattern. *out is NULL after a failure; release it with tri_reward_destroy. Fails
+ * with TRI_BAD_CONFIG: the message begins with "reward NAME: KEY" for a key that is missing, not valid, or not taken by
+ * the kind, and with "reward NAME" for an unknown kind. */
 tri_status tri_reward_create(const tri_reward_settings *settings, tri_reward **out);
 void tri_reward_destroy(tri_reward *reward);
 
-/* Sets *out to the reward of a completion, without the weight; NaN: no verdict. TRI_BAD_FILE, with the answer, for an
- * answer that the kind cannot compare with (a text without a number for `number`), whatever the completion is.
- * TRI_BAD_CONFIG for `length` if its `max` is 0 and its `buffer` is above max_tokens, and for a pattern that PCRE2
- * cannot match. */
+/* Sets *out to the reward of a completion, without the weight; NaN: no verdict. Fails with TRI_BAD_FILE, whatever the
+ * completion is, if the kind cannot compare with the answer (for `number`, a text without a number); the message has
+ * the answer. Fails with TRI_BAD_CONFIG for `length` if its `max` is 0 and its `buffer` is above max_tokens, and for a
+ * pattern that PCRE2 cannot match. */
 tri_status tri_reward_score(const tri_reward *reward, const tri_scored_completion *completion, double *out);
 
 /* Returns whether the reward has no verdict without an answer. */

@@ -15,15 +15,17 @@
 #include "model/policy_config.h"
 #include "rollout/completion.h"
 
-/* Facts about the rewards of a batch, for metrics. mean and std are NaN if no completion has a verdict. */
+/* Facts about the rewards of a batch, for metrics. A completion has a verdict if its reward is not NaN. mean and std
+ * are NaN if no completion has a verdict. */
 typedef struct tri_reward_facts {
   double mean, std;   /* mean and deviation of the rewards of all completions */
   double zero_std;    /* share of groups with at least two verdicts and deviation 0; TRL's frac_reward_zero_std */
-  double no_signal;   /* share of groups whose advantages are all 0: those, and groups with fewer than two verdicts */
+  double no_signal;   /* share of groups whose advantages are all 0: the groups of zero_std, and groups with fewer than
+                         two verdicts */
   int64_t no_verdict; /* number of completions without a verdict */
 } tri_reward_facts;
 
-/* Sets `reward` of every completion to the weighted sum of its rewards that are not NaN; NaN if all are, or if the
+/* Sets `reward` of every completion to the weighted sum of its rewards that are not NaN; NaN if all are NaN, or if the
  * completion has `failed`. weights: [num_rewards]. */
 void tri_rollout_weigh_rewards(tri_rollout_batch *batch, const double *weights, int64_t num_rewards);
 

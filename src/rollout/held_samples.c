@@ -26,7 +26,7 @@ static size_t sample_bytes(const tri_held_samples *s) {
   return bytes * (size_t)s->sequence;
 }
 
-/* Copies a sample between `rows` and a message: to the message, or from it. */
+/* Copies a sample to a message or from it. Returns the end of the sample in the message. */
 static char *pass_sample(const tri_sample *rows, int64_t sequence, bool to_message, char *message) {
 #define PASS(NAME, TYPE, ...)                                                                                          \
   if (rows->NAME != NULL) {                                                                                            \

@@ -7,12 +7,12 @@
 #include "data/feed.h"
 
 typedef struct tri_held_samples {
-  unsigned columns; /* TRI_COLUMN bits */
+  unsigned columns; /* set of the samples' columns (TRI_COLUMN_BIT) */
   int64_t sequence; /* tokens of a sample */
   int64_t room;     /* samples that this rank has memory for */
   int64_t count;    /* samples of the batch */
-  tri_sample rows;  /* [room * sequence]; all samples on the first rank, only the samples that this rank reads on other
-                       ranks, in order */
+  tri_sample rows;  /* [room * sequence]; on the first rank all samples; on other ranks the samples that the rank reads,
+                       in ascending order of their numbers */
   const tri_mesh *mesh;
   int64_t micro_batch; /* samples of a micro-batch */
 } tri_held_samples;

@@ -13,7 +13,7 @@ typedef struct tri_packed {
 } tri_packed;
 
 typedef struct tri_pack_request {
-  tri_rollout_completion *const *list; /* [count] */
+  tri_rollout_completion *const *list; /* [count], completions to pack */
   int64_t count;
   double *normalisers; /* [count], normaliser of the labels of each completion */
 } tri_pack_request;

@@ -113,8 +113,8 @@ static tri_status begin_completions(void *context, tri_sequence *prompt) {
   return tri_dispatcher_release(s->dispatcher, prompt);
 }
 
-/* Begins groups until twice as many completions are in progress as all replicas have slots. Not all are begun at once,
- * because a waiting completion keeps the pages of its prompt in use. */
+/* Begins groups until twice as many completions are in progress as all replicas have slots. The other groups are begun
+ * later, because a waiting completion keeps the pages of its prompt in use. */
 static tri_status begin_groups(rollout *r) {
   const tri_rollout_sampler *s = r->sampler;
   const int64_t most = 2 * s->slots * tri_dispatcher_replicas(s->dispatcher), size = r->batch->size;

@@ -16,11 +16,12 @@ typedef struct tri_rollout_sampler {
   int num_ends;
   const char *stops[TRI_ROLLOUT_MOST_STOPS]; /* [num_stops], strings that end a completion */
   int num_stops;
-  uint64_t seed;         /* seed of the random numbers (tri_sampling) */
-  tri_sampling sampling; /* temperature and candidates; the members of random numbers are set for each completion */
-  int64_t most;          /* largest number of tokens of a completion */
-  int64_t slots;         /* largest number of sequences that a replica runs at the same time */
-  bool stops_when_asked; /* a request to stop cancels the completions */
+  uint64_t seed; /* seed of the random numbers (tri_sampling) */
+  tri_sampling
+      sampling;  /* temperature and candidates; its members `seed`, `prompt` and `sample` are set for each completion */
+  int64_t most;  /* largest number of tokens of a completion */
+  int64_t slots; /* largest number of sequences that a replica runs at the same time */
+  bool stops_when_asked; /* whether a request to stop (tri_stop_asked) cancels the completions */
 } tri_rollout_sampler;
 
 /* LOCAL, on the dispatcher's first rank; the other ranks call tri_dispatcher_follow until it dismisses them. Samples

@@ -105,7 +105,7 @@ typedef struct sending {
   const int8_t *types; /* [num_tensors], type in which the receiver stores each tensor; -1: the receiver does not have
                           the tensor */
   tri_slice_extent window;
-  char *buffers[2]; /* MESSAGE_BYTES each */
+  char *buffers[2]; /* [MESSAGE_BYTES] each, elements that are sent */
   tri_request *requests[2];
 } sending;
 
@@ -170,8 +170,8 @@ typedef struct receiving {
   target_part *parts; /* [num_parts] */
   int64_t num_parts;
   int64_t *first;         /* [num_tensors]: first part of each tensor; -1: the receiver has no such tensor */
-  char *buffer;           /* MESSAGE_BYTES */
-  char *read_back;        /* MESSAGE_BYTES */
+  char *buffer;           /* [MESSAGE_BYTES], elements that are received */
+  char *read_back;        /* [MESSAGE_BYTES], elements read from the receiver's memory, for their checksum */
   uint64_t passed_sum;    /* checksum of the elements of the current slice that the receiver does not have */
   int64_t version;        /* highest version of the senders */
   tri_saved_error failed; /* error of the first slice that differs from the sent one; further slices are still
@@ -228,7 +228,7 @@ typedef struct piece {
   int64_t at;     /* index of the first element among those that visit_pieces visits */
   int64_t global; /* index of this element in the tensor */
   int64_t count;
-  target_part *part; /* NULL: the receiver does not have them */
+  target_part *part; /* NULL: the receiver does not have these elements */
   char *values;      /* address of the first element in the receiver's memory */
 } piece;
 
@@ -357,7 +357,7 @@ static tri_status copy_all(sending *s, receiving *r) {
 
 /* ---- both sides -------------------------------------------------------------------------------------------------- */
 
-/* The role of a rank in a move. */
+/* The role of a rank in a move. receives: 1 if the rank receives weights, else 0. */
 typedef struct role {
   int64_t num_tensors; /* -1: the rank sends nothing */
   int64_t version;
@@ -374,7 +374,8 @@ typedef struct moving {
   receiving receive;
 } moving;
 
-/* Gathers the roles and the names of the tensors. */
+/* Exchanges the roles of all ranks and the names of the tensors. Sets the number of tensors, and the version that is
+ * received. */
 static tri_status agree(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to,
                         moving *m) {
   const role own = {from == NULL ? -1 : from->num_tensors, from == NULL ? -1 : from->version, to != NULL};

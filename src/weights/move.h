@@ -3,8 +3,8 @@
  * The senders have slices of the model's tensors as a checkpoint has them: each element is in one slice of one sender,
  * whatever the layout. A receiver has a parameter table of its own, with all of the model's tensors or some of them, as
  * a whole or in slices. Each sender sends its slices of these tensors to each receiver, in messages of at most 4 MiB,
- * in the type in which the receiver stores the tensor: the sender's own, or bf16 if that is fp32. A rank copies its own
- * slices without messages. A receiver of slices passes over the elements that it does not have.
+ * in the type in which the receiver stores the tensor: the sender's type or, if that is fp32, bf16. A rank copies its
+ * own slices without messages. A receiver of slices passes over the elements that it does not have.
  *
  * Every slice is followed by its checksum (element_sum.h) and the version of the weights. The receiver recomputes the
  * sum from its own memory and the elements that it passed over. The move fails if a tensor is missing, swapped or
@@ -35,8 +35,8 @@ typedef struct tri_weights_target {
 
 /* COLLECTIVE over the group. `from` NULL: this rank sends nothing; `to` NULL: this rank receives nothing. The device's
  * queue must be finished on both sides, and the senders' values must not change meanwhile. Sets the version of the
- * received weights to that of the sent ones. Fails with the same status on all ranks: TRI_COMM if the received weights
- * differ from the sent ones. */
+ * received weights to the version of the sent ones. Fails with the same status on all ranks: TRI_COMM if the received
+ * weights differ from the sent ones. */
 tri_status tri_weights_move(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to);
 
 #endif

@@ -31,8 +31,9 @@ typedef struct tri_weights {
   int64_t version;                  /* tri_weights_version */
   const struct tri_weights *shared; /* weights whose memory these weights use; NULL: they have memory of their own */
   tri_device *device; /* device that has the memory; NULL before tri_weights_allocate or tri_weights_share */
-  char *memory; /* [plan.bytes], NULL in weights that use the memory of `shared`: this rank's shards of sharded buckets,
-                   buffers in which whole sharded buckets are gathered, and whole values of all other parameters */
+  char *memory;       /* [plan.bytes]: this rank's shards of sharded buckets, buffers in which whole sharded buckets are
+                         gathered, and whole values of all other parameters; NULL: not allocated yet, or the memory of
+                         `shared` is used */
   tri_weights_plan plan;         /* layout of `memory` */
   tri_weights_training training; /* {NULL} if no executor trains the weights */
   tri_run_parameter *parameters; /* [table->num_entries], addresses of the parameters' values, gradients and copies */
@@ -63,9 +64,9 @@ void tri_weights_share(tri_weights *weights, const tri_weights *from);
 /* Returns the version: the number of tri_weights_changed so far, unless tri_weights_set_version has set another one;
  * the version of `shared` if these weights use its memory. */
 int64_t tri_weights_version(const tri_weights *weights);
-/* Sets the version, after values of other weights with that version were copied. Invalidates the copies of parameters
- * (tri_run_copy). The caller marks the parameters that it has written as dense (tri_run_parameter.packed); others may
- * still be packed in place. */
+/* Sets the version, after the values of other weights that have this version were copied into these weights.
+ * Invalidates the copies of parameters (tri_run_copy). The caller marks the parameters that it has written as dense
+ * (tri_run_parameter.packed); others may still be packed in place. */
 void tri_weights_set_version(tri_weights *weights, int64_t version);
 /* Counts a change of the values: raises `version`, and invalidates all copies of parameters (tri_run_copy). Must be
  * called when parameters are about to change or have changed. Parameters that were packed in place count as dense
@@ -85,11 +86,11 @@ void *tri_weights_call_values(const tri_weights *weights, const tri_update_call 
 void *tri_weights_call_gradients(const tri_weights *weights, const tri_update_call *call);
 void *tri_weights_state(const tri_weights *weights, const tri_update_call *call, int64_t state);
 
-/* Returns the type of a parameter's values in memory; for one in 4 bits that of activations. */
+/* Returns the type of a parameter's values in memory; for a parameter in 4 bits the type of activations. */
 tri_dtype tri_weights_type(const tri_weights *weights, const tri_parameter *entry);
 
-/* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_... gives
- * an entry's range), and values of frozen parameters by stored type. */
+/* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_values and
+ * tri_element_range_of_gradients give an entry's range), and values of frozen parameters by stored type. */
 void *tri_weights_values(const tri_weights *weights);
 char *tri_weights_frozen(const tri_weights *weights, tri_stored stored);
 void *tri_weights_gradients(const tri_weights *weights);
@@ -99,7 +100,7 @@ void *tri_weights_gradients(const tri_weights *weights);
  */
 void *tri_weights_bucket_values(const tri_weights *weights, const tri_bucket *bucket);
 void *tri_weights_own_values(const tri_weights *weights, const tri_bucket *bucket);
-/* Return the same for the bucket's frozen parameters of one stored type. */
+/* Return the address of a bucket's whole frozen parameters of one stored type, and of this rank's shard of them. */
 void *tri_weights_bucket_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored);
 void *tri_weights_own_frozen(const tri_weights *weights, const tri_bucket *bucket, tri_stored stored);
 void *tri_weights_bucket_gradients(const tri_weights *weights, const tri_bucket *bucket);
