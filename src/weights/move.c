@@ -169,8 +169,10 @@ typedef struct receiving {
   const tri_weights_target *to;
   target_part *parts; /* [num_parts] */
   int64_t num_parts;
-  int64_t *first;         /* [num_tensors]: first part of each tensor; -1: the receiver has no such tensor */
-  char *buffer;           /* [MESSAGE_BYTES], elements that are received */
+  int64_t *first; /* [num_tensors]: first part of each tensor; -1: the receiver has no such tensor */
+  /* [MESSAGE_BYTES] each, received elements: a message is received while the one before it is written. */
+  char *buffers[2];
+  tri_request *requests[2];
   char *read_back;        /* [MESSAGE_BYTES], elements read from the receiver's memory, for their checksum */
   uint64_t passed_sum;    /* checksum of the elements of the current slice that the receiver does not have */
   int64_t version;        /* highest version of the senders */
@@ -315,20 +317,35 @@ static tri_status receive_now(const receiving *r, int from, size_t bytes, void *
   return tri_request_wait(&request);
 }
 
+/* Starts to receive the message with element `at` of a slice; does nothing behind the slice's last element. */
+static tri_status start_message(receiving *r, int from, const header *h, int64_t at, size_t element, int64_t turn) {
+  const int64_t most = MESSAGE_BYTES / (int64_t)element;
+  if (at >= h->count) return TRI_OK;
+  const int64_t count = h->count - at < most ? h->count - at : most;
+  return tri_receive_start(r->group, from, TAG, (size_t)count * element, r->buffers[turn], &r->requests[turn]);
+}
+
+static tri_status receive_elements(receiving *r, int from, const header *h, size_t element) {
+  const tri_checkpoint_slice slice = slice_of(h);
+  const int64_t most = MESSAGE_BYTES / (int64_t)element;
+  TRI_TRY(start_message(r, from, h, 0, element, 0));
+  for (int64_t at = 0, turn = 0; at < h->count; at += most, turn = 1 - turn) {
+    const int64_t count = h->count - at < most ? h->count - at : most;
+    TRI_TRY(tri_request_wait(&r->requests[turn]));
+    TRI_TRY(start_message(r, from, h, at + most, element, 1 - turn));
+    TRI_TRY(visit_pieces(r, &slice, at, count, element, write_piece, r->buffers[turn]));
+  }
+  return TRI_OK;
+}
+
 static tri_status receive_all(receiving *r, int from) {
   for (;;) {
     header h;
     trailer t;
     TRI_TRY(receive_now(r, from, sizeof h, &h));
     if (h.tensor == NO_TENSOR) return TRI_OK;
-    const tri_checkpoint_slice slice = slice_of(&h);
     const size_t element = tri_dtype_bytes(r->parts[r->first[h.tensor]].type);
-    const int64_t most = MESSAGE_BYTES / (int64_t)element;
-    for (int64_t at = 0; at < h.count; at += most) {
-      const int64_t count = h.count - at < most ? h.count - at : most;
-      TRI_TRY(receive_now(r, from, (size_t)count * element, r->buffer));
-      TRI_TRY(visit_pieces(r, &slice, at, count, element, write_piece, r->buffer));
-    }
+    TRI_TRY(receive_elements(r, from, &h, element));
     TRI_TRY(receive_now(r, from, sizeof t, &t));
     TRI_TRY(check_slice(r, &h, element, &t, from));
   }
@@ -346,8 +363,8 @@ static tri_status copy_all(sending *s, receiving *r) {
     trailer t = {.sum = sum_begin(h.name)};
     for (int64_t at = 0; at < slice->count; at += most) {
       const int64_t count = slice->count - at < most ? slice->count - at : most;
-      TRI_TRY(prepare_message(s, slice, at, count, r->buffer, &t.sum));
-      TRI_TRY(visit_pieces(r, slice, at, count, element, write_piece, r->buffer));
+      TRI_TRY(prepare_message(s, slice, at, count, r->buffers[0], &t.sum));
+      TRI_TRY(visit_pieces(r, slice, at, count, element, write_piece, r->buffers[0]));
     }
     t.version = s->from->version;
     TRI_TRY(check_slice(r, &h, element, &t, r->group->rank));
@@ -368,11 +385,22 @@ typedef struct moving {
   role *roles; /* [size] */
   int64_t num_tensors;
   char (*names)[NAME_BYTES]; /* [num_tensors] */
-  int8_t *types; /* [size, num_tensors], type in which each rank stores each tensor; -1: the rank does not have the
-                    tensor */
+  int8_t *types;     /* [size, num_tensors], type in which each rank stores each tensor; -1: the rank does not have the
+                        tensor */
+  int8_t *own_types; /* [num_tensors], types of this rank */
   sending send;
   receiving receive;
 } moving;
+
+/* Allocates the arrays whose sizes do not depend on the tensors. */
+static tri_status reserve(const tri_group *group, moving *m) {
+  TRI_TRY(tri_alloc("a move of weights", (size_t)group->size, sizeof *m->roles, &m->roles));
+  for (int i = 0; i < 2; i++) {
+    TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->send.buffers[i]));
+    TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->receive.buffers[i]));
+  }
+  return tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->receive.read_back);
+}
 
 /* Exchanges the roles of all ranks and the names of the tensors. Sets the number of tensors, and the version that is
  * received. */
@@ -381,7 +409,6 @@ static tri_status agree(const tri_group *group, const tri_weights_source *from, 
   const role own = {from == NULL ? -1 : from->num_tensors, from == NULL ? -1 : from->version, to != NULL};
   const size_t size = (size_t)group->size;
   int root = -1;
-  TRI_TRY(tri_alloc("a move of weights", size, sizeof *m->roles, &m->roles));
   TRI_TRY(tri_gather_bytes(group, sizeof own, &own, m->roles));
   m->num_tensors = -1;
   m->receive.version = -1;
@@ -397,8 +424,10 @@ static tri_status agree(const tri_group *group, const tri_weights_source *from, 
   }
   if (root < 0) return tri_fail_internal("no rank sends weights");
   const size_t tensors = (size_t)m->num_tensors;
-  TRI_TRY(tri_alloc("a move of weights", tensors, sizeof *m->names, &m->names));
-  TRI_TRY(tri_alloc("a move of weights", tensors * size, sizeof *m->types, &m->types));
+  tri_status status = tri_alloc("a move of weights", tensors, sizeof *m->names, &m->names);
+  if (status == TRI_OK) status = tri_alloc("a move of weights", tensors * size, sizeof *m->types, &m->types);
+  if (status == TRI_OK) status = tri_alloc("a move of weights", tensors, sizeof *m->own_types, &m->own_types);
+  TRI_TRY(tri_common_status(group, status));
   for (int64_t i = 0; from != NULL && group->rank == root && i < m->num_tensors; i++)
     snprintf(m->names[i], NAME_BYTES, "%s", from->tensors[i].name);
   return tri_broadcast(group, root, tensors * sizeof *m->names, m->names);
@@ -460,20 +489,13 @@ static tri_status list_parts(moving *m, const tri_weights *weights, int8_t *type
 
 static tri_status set_up(const tri_group *group, const tri_weights_source *from, const tri_weights_target *to,
                          moving *m) {
-  int8_t *own = NULL;
   m->send = (sending){.group = group, .from = from};
   m->receive = (receiving){.group = group, .to = to};
+  TRI_TRY(tri_common_status(group, reserve(group, m)));
   TRI_TRY(agree(group, from, to, m));
-  for (int i = 0; i < 2; i++) TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->send.buffers[i]));
-  TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->receive.buffer));
-  TRI_TRY(tri_alloc("a message of weights", MESSAGE_BYTES, 1, &m->receive.read_back));
-  TRI_TRY(tri_alloc("a move of weights", (size_t)m->num_tensors, sizeof *own, &own));
-  memset(own, -1, (size_t)m->num_tensors); /* sets each element to -1, whose bits are all 1 */
-  tri_status status = to == NULL ? TRI_OK : list_parts(m, to->weights, own);
-  status = tri_common_status(group, status);
-  if (status == TRI_OK) status = tri_gather_bytes(group, (size_t)m->num_tensors, own, m->types);
-  tri_free(own);
-  return status;
+  memset(m->own_types, -1, (size_t)m->num_tensors); /* sets each element to -1, whose bits are all 1 */
+  TRI_TRY(tri_common_status(group, to == NULL ? TRI_OK : list_parts(m, to->weights, m->own_types)));
+  return tri_gather_bytes(group, (size_t)m->num_tensors, m->own_types, m->types);
 }
 
 /* Checks that every element of the receiver's table has arrived. */
@@ -505,12 +527,15 @@ static tri_status move_pairs(const tri_group *group, moving *m) {
 }
 
 static void release(moving *m) {
-  for (int i = 0; i < 2; i++) tri_free(m->send.buffers[i]);
+  for (int i = 0; i < 2; i++) {
+    tri_free(m->send.buffers[i]);
+    tri_free(m->receive.buffers[i]);
+  }
   tri_slice_extent_release(&m->send.window);
-  tri_free(m->receive.buffer);
   tri_free(m->receive.read_back);
   tri_free(m->receive.first);
   tri_free(m->receive.parts);
+  tri_free(m->own_types);
   tri_free(m->types);
   tri_free(m->names);
   tri_free(m->roles);
