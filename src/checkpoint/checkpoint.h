@@ -1,7 +1,7 @@
 /* Checkpoints: folders that transformers loads unchanged and from which a run resumes.
  *
  *   ROOT/step-00000100/
- *     config.json             as Hugging Face has it
+ *     config.json             the model in Hugging Face's format
  *     model.safetensors       weights under Hugging Face's names, in their global shapes; if they are larger than
  *                             checkpoint.shard_bytes, model-0000i-of-0000N.safetensors and model.safetensors.index.json
  *     adapter_model.safetensors, adapter_config.json
@@ -65,7 +65,7 @@ typedef struct tri_checkpoint_memory {
 /* A slice of a tensor on one rank: elements [first, first + count) of its local part of a parameter (of the whole
  * tensor if `part` is NULL). In a save, the slices of all ranks together must have each element once. */
 typedef struct tri_checkpoint_slice {
-  int64_t tensor;            /* index of the tensor: first the weights, then the optimizer's tensors */
+  int64_t tensor;            /* index of the tensor: weights are counted first, then the optimizer's tensors */
   const tri_parameter *part; /* parameter with the local part; NULL: the whole tensor */
   bool own_tensor; /* whether `part` is saved as a tensor of its own, not as rows of a larger one (tri_parameter.within)
                     */
@@ -112,9 +112,8 @@ typedef struct tri_checkpoint_request {
  * to the files through the buffers; all ranks write at the same time. If one rank fails, all fail: nothing of the
  * checkpoint remains, and older ones are not changed. `path` (may be NULL) is set to the folder on the first rank, to
  * "" on others. A checkpoint of the same step is replaced. If old ones cannot be removed, that is a warning, not a
- * failure. The request must be equal on all ranks except for its slices; state, config and tokenizer are those of the
- * first rank.
- */
+ * failure. Fails with TRI_DIVERGED if an element is NaN or infinite. The request must be equal on all ranks except for
+ * the slices and the data of tensors; state, texts and copied files are only read on the first rank. */
 tri_status tri_checkpoint_save(const tri_checkpoint_request *request, char path[TRI_PATH_BYTES]);
 
 /* The following functions do the work of tri_checkpoint_save step by step, for a save in the background. The caller
@@ -143,9 +142,9 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
  * none is good, since only the user should decide to start over. All ranks get the same result. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
-/* COLLECTIVE over the group. As tri_checkpoint_newest, but finds the newest checkpoint for which `take`, which is
- * COLLECTIVE, succeeds, instead of verifying it. If `take` fails and sets *damaged, the checkpoint is at fault and the
- * next older one is tried; other failures are returned. */
+/* COLLECTIVE over the group, which must not be NULL. As tri_checkpoint_newest, but finds the newest checkpoint for
+ * which `take`, which is COLLECTIVE, succeeds, instead of verifying it. If `take` fails and sets *damaged, the
+ * checkpoint is at fault and the next older one is tried; other failures are returned. */
 typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *damaged);
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);
@@ -167,7 +166,9 @@ tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep);
 tri_status tri_checkpoint_disprove(const char *root, int64_t step);
 
 /* LOCAL, only for the one writer below root. Makes ROOT/best a link to the newest checkpoint that was marked as the
- * best when it was saved, which is the best of all; removes the link if there is none. Saves and removals call this. */
+ * best when it was saved, which is the best of all; removes the link if no checkpoint is marked. A file of that name
+ * that is not a link is left alone. If the link cannot be changed, that is a warning, not a failure. Saves and removals
+ * call this function. */
 tri_status tri_checkpoint_link_best(const char *root);
 
 /* LOCAL. Returns whether there is a complete checkpoint of that step below root. */
@@ -210,12 +211,13 @@ typedef struct tri_checkpoint_use {
   bool unverified; /* whether checksums are not compared, which is logged: for reading a damaged checkpoint */
 } tri_checkpoint_use;
 
-/* LOCAL. Compares the tokenizer.json at `path` with its checksum, if its folder is a checkpoint. */
+/* LOCAL. Compares the tokenizer.json at `path` with its checksum, if its folder is a checkpoint; fails with
+ * TRI_BAD_FILE if they differ. */
 tri_status tri_checkpoint_verify_file(const char *path);
 
 /* LOCAL. Finds the folder that `given`, a path or a name on the hub (files/hub.h), means: the folder itself if it is a
- * checkpoint or has a config.json or adapter_config.json; for a run's output or a folder of checkpoints, the newest
- * checkpoint that is good for `use`. */
+ * checkpoint or has a config.json or adapter_config.json, without reading it further; for a run's output or a folder of
+ * checkpoints, the newest checkpoint that is good for `use`. Fails with TRI_BAD_FILE if `given` is none of these. */
 tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]);
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -273,14 +275,15 @@ const struct tri_four_bits *tri_checkpoint_four_bits(const tri_checkpoint *check
 void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, const char *present);
 
 /* LOCAL. Reads a whole tensor as `type` (see tri_safetensors_read for the conversions) into dst, which is in `memory`
- * (NULL: host memory). TRI_BAD_FILE if the tensor is missing, or has another shape or a wrong checksum. A name with the
- * base model's prefix ("transformer.", "model.", "gpt_neox.") also finds the tensor without the prefix, as in files
- * that transformers saved from a base model; in an adapter every name also finds the tensor with PEFT's prefix. */
+ * (NULL: host memory). Fails with TRI_BAD_FILE if the tensor is missing, or has another shape or a wrong checksum. A
+ * name with the base model's prefix ("transformer.", "model.", "gpt_neox.") also finds the tensor without the prefix,
+ * as in files that transformers saved from a base model; in an adapter every name also finds the tensor with PEFT's
+ * prefix. */
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, const tri_checkpoint_memory *memory, void *dst);
 
-/* LOCAL. Sets *out to the first element of the slice's data, of type fp32, fp64 or bf16, that is NaN or infinite; -1 if
- * all are finite. */
+/* LOCAL. Sets *out to the index in slice->data of the first element that is NaN or infinite; -1 if all are finite.
+ * `type` is the type of the data: fp32, fp64 or bf16. */
 tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tri_dtype type, int64_t *out);
 
 /* LOCAL. As tri_checkpoint_read, but reads only the elements of a slice, into slice->data, and does not compare the
@@ -289,21 +292,21 @@ tri_status tri_checkpoint_read_slice(const tri_checkpoint *checkpoint, const cha
                                      const int64_t *shape, const tri_checkpoint_slice *slice);
 
 /* LOCAL. As tri_checkpoint_read_slice, and adds the slice's part of the tensor's checksum (element_sum.h) to *sum, if
- * checksums are compared. When all elements of the tensor have been read once, tri_checkpoint_compare checks the sum;
- * TRI_BAD_FILE if it is wrong. */
+ * checksums are compared. When all elements of the tensor have been read once, tri_checkpoint_compare checks the sum,
+ * and fails with TRI_BAD_FILE if it is wrong. */
 tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                     const int64_t *shape, const tri_checkpoint_slice *slice, uint64_t *sum);
 tri_status tri_checkpoint_compare(const tri_checkpoint *checkpoint, const char *name, uint64_t sum);
 
-/* LOCAL. Checks a slice of a parameter that has been read, of type fp32, fp64 or bf16: TRI_BAD_FILE, with the tensor's
- * name and the element, if an element is NaN or infinite. */
+/* LOCAL. Checks a slice of a parameter that has been read as `type` (fp32, fp64 or bf16): fails with TRI_BAD_FILE, with
+ * the tensor's name and the index of the element, if an element is NaN or infinite. */
 tri_status tri_checkpoint_check_finite(const tri_checkpoint *checkpoint, const tri_parameter *parameter, tri_dtype type,
                                        const tri_checkpoint_slice *slice);
 
 /* COLLECTIVE over the group. Compares tensors in memory with the checkpoint's checksums: after
  * tri_checkpoint_verify_frame and reading, this completes tri_checkpoint_verify without reading the tensors a second
  * time. The slices of all ranks must have each element once, as for a save (tri_checkpoint_request), in the types of
- * the file. TRI_BAD_FILE names a tensor that differs. */
+ * the file. Fails with TRI_BAD_FILE, with the name of a tensor that differs. */
 tri_status tri_checkpoint_verify_slices(const tri_group *group, const tri_checkpoint *checkpoint,
                                         const tri_checkpoint_tensor *weights, int64_t num_weights,
                                         const tri_checkpoint_tensor *optimizer, int64_t num_optimizer,

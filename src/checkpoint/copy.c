@@ -171,7 +171,8 @@ static bool is_quantised(const copying *c, const tri_parameter *parameter) {
   return c->quantiser != NULL && tri_trainable_can_quantise(parameter);
 }
 
-/* Reads a whole matrix in fp32, the input of the quantisation. */
+/* Reads a whole matrix in fp32, the input of the quantisation, merged with its factors. Compares its checksum, and
+ * refuses NaN and infinity. */
 static tri_status read_whole(copying *c, const tri_parameter *matrix, const tri_low_rank *factors, float *out) {
   const bool plain = tri_low_rank_is_plain(factors);
   const tri_dtype read_as = plain ? TRI_FP32 : TRI_FP64;
@@ -412,7 +413,8 @@ static double alpha_of_double(tri_scaling scaling) {
   return 2;
 }
 
-/* Makes the adapter_config.json of plain factors of twice the rank, with the same scale of the products. */
+/* Changes the adapter_config.json in *config to that of plain factors of twice the rank, with the same scale of the
+ * products. */
 static tri_status double_ranks(const tri_adapter *adapter, char **config) {
   static const char *const patterns[2] = {"rank_pattern", "alpha_pattern"};
   const double more[2] = {2, alpha_of_double(adapter->scaling)};
@@ -429,7 +431,8 @@ static tri_status double_ranks(const tri_adapter *adapter, char **config) {
   return replace_config(document, config);
 }
 
-/* Describes a tensor of the adapter as a parameter with our name. */
+/* Describes a tensor of the adapter as a parameter with our name. Fails if it is not a tensor of adapters, or if PEFT
+ * does not read it. */
 static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const char *file, tri_parameter *out) {
   const char *name = tri_peft_own_name(tensor->name);
   if (tensor->num_dims < 1 || tensor->num_dims > 2 || strlen(name) >= sizeof out->name) {

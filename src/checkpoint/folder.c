@@ -43,7 +43,8 @@ tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step,
   return tri_path_join(path, root, name);
 }
 
-/* Parses a decimal number and moves *text to its end; returns false unless the next character is `stop`. */
+/* Parses a decimal number without a sign, and moves *text to its end. Returns false if there is no number, if it does
+ * not fit, or if the next character is not `stop`. */
 static bool parse_number(const char **text, char stop, int64_t *out) {
   char *end = NULL;
   if (**text < '0' || **text > '9') return false;
@@ -226,8 +227,8 @@ tri_status tri_checkpoint_link_best(const char *root) {
   return TRI_OK;
 }
 
-/* Removes old checkpoints. A checkpoint that a diverging run saved just before its weights were found to be ruined must
- * not replace the last one that is known to be good. */
+/* Retires the complete checkpoints of `list` that tri_folder_keep does not keep. A checkpoint that a diverging run
+ * saved just before its weights were found to be ruined must not replace the last one that is known to be good. */
 static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t keep, const tri_folder *list,
                                  int64_t count) {
   const tri_folder *proven = newest_proven(root, list, count), *best = newest_best(root, list, count);

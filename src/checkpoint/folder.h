@@ -57,7 +57,8 @@ tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
 bool tri_folder_is_complete(const char *root, const tri_folder *folder);
 bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark);
 
-/* LOCAL. Writes an empty file named `mark` to the final folder of a step, and flushes it. */
+/* LOCAL. Writes an empty file named `mark` to the final folder of a step, and flushes it; does nothing if the file
+ * exists. */
 tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
 /* LOCAL. Updates ROOT/best, then removes all complete checkpoints but the newest `keep`, and all old folders. Three are

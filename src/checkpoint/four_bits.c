@@ -153,7 +153,8 @@ static tri_status read_state(const part *state, json_t **out) {
 
 /* ---- a matrix ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the numbers equal ours up to the rounding of fp32. */
+/* Returns whether numbers[TRI_DYNAMIC_CODES] are the values of our codes (tri_dynamic_number) up to the rounding of
+ * fp32. */
 static bool is_our_map(const float *numbers) {
   for (int32_t c = 0; c < TRI_DYNAMIC_CODES; c++) {
     const float ours = tri_dynamic_number(1, c);

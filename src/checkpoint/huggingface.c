@@ -191,7 +191,7 @@ static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *hf_k
   return TRI_OK;
 }
 
-/* Returns the file's name of our key ours[bytes]; NULL if that is not a key of ours, or not one with an integer. */
+/* Returns the file's name of our key ours[bytes]; NULL if we have no such key, or if its value is not an integer. */
 static const char *name_in_file(const tri_hf_keys *hf_keys, const char *ours, size_t bytes) {
   const tri_config_key *key = NULL;
   for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {

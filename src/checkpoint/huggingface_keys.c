@@ -155,8 +155,8 @@ static void note_pairs(const tri_json_reader *from, const tri_hf_keys *hf_keys) 
   }
 }
 
-/* Compares `key` of the file with the key `inner` of the object for rotary positions, whose value is used. Does nothing
- * if `key` is NULL. */
+/* Logs a difference between `key` of the file and the key `inner` of `object`, an object for rotary positions that the
+ * message calls `name`; the value in the object is used. Does nothing if `key` is NULL. */
 static void note_inner(const tri_json_reader *from, const char *key, const char *name, const json_t *object,
                        const char *inner) {
   char place[96];

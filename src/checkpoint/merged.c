@@ -47,7 +47,7 @@ static void mark(const tri_checkpoint *adapter, const char *name, bool *used) {
   if (index >= 0) used[index] = true;
 }
 
-/* Marks a tensor as used, and checks its shape. */
+/* If the adapter has the tensor, marks it as used, and checks its shape. */
 static tri_status mark_shaped(const tri_checkpoint *adapter, const char *name, int num_dims, const int64_t *shape,
                               bool *used) {
   if (tri_checkpoint_index_of(adapter, name) < 0) return TRI_OK;
@@ -67,7 +67,8 @@ static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter 
   return TRI_OK;
 }
 
-/* Marks all tensors of the adapter that belong to one tensor of the model. */
+/* Marks the tensors of the adapter that belong to one tensor of the model (itself, its factors and magnitudes), and
+ * checks their shapes. mark_all_experts marks the factors of experts. */
 static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
                               bool *used) {
   char name[TRI_PEFT_NAME_BYTES];
@@ -214,7 +215,8 @@ static tri_status load_models(const tri_merged *merged, bool verify, tri_model *
 
 /* Returns whether factors break the tie: one of two tied matrices has factors, or each has its own. With
  * ensure_weight_tying PEFT uses the same factors for both, and writes them twice; we write the embedding's. (If the
- * embedding is not called "embed_tokens", PEFT does not tie the factors even with the key, and writes them once.) */
+ * embedding is not called "embed_tokens", PEFT does not tie the factors even with the key, and writes them once.) A
+ * broken tie is logged, and removed from `model`. */
 static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const char *head, const char *embedding,
                              tri_model *model) {
   const bool of_head = has_factors(merged->named, head), of_embedding = has_factors(merged->named, embedding);

@@ -27,8 +27,8 @@ tri_status tri_merged_open(const char *given, const char *base, const tri_checkp
 void tri_merged_close(tri_merged *merged);
 
 /* LOCAL. Sets model->tuning to the adapter, without dropout, so that its factors stay beside the base, as in training;
- * does nothing without an adapter. TRI_UNSUPPORTED if the adapter's tensors are not those that its settings describe:
- * the message names --unmerged. */
+ * does nothing without an adapter. Fails with TRI_UNSUPPORTED if the adapter's tensors are not those that its settings
+ * describe; the message names --unmerged. */
 tri_status tri_merged_keep_factors(const tri_merged *merged, tri_model *model);
 
 /* The changes to a matrix of the base: scale * left right is added to the matrix, or to `whole`, which replaces it. */

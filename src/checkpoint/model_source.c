@@ -59,7 +59,7 @@ static void name_model(const char *folder, tri_model *model) {
   if (!tri_yaml_is_printable(model->name)) snprintf(model->name, sizeof model->name, "model");
 }
 
-/* Loads the model of a folder; sets `folder` to the folder with the config.json. */
+/* Loads the model of a folder, and names it (name_model); sets `folder` to the folder with the config.json. */
 static tri_status load_folder(const char *given, char folder[TRI_PATH_BYTES], tri_model *out) {
   TRI_TRY(tri_checkpoint_find(given, &(tri_checkpoint_use){.settings_only = true}, folder));
   TRI_TRY(tri_huggingface_load(folder, out));

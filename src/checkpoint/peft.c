@@ -355,7 +355,7 @@ static void append_word(const json_t *value, tri_trainable_words *out) {
   snprintf(out->words[out->count++].text, TRI_TRAINABLE_WORD_BYTES, "%s", word);
 }
 
-/* Reads a string or a list of strings. */
+/* Reads a string or a list of strings; words that are too long or too many for `out` are left out. */
 static tri_status read_words(const tri_json_reader *from, const char *key, tri_trainable_words *out) {
   const json_t *value = tri_reader_get(from, key), *word = NULL;
   size_t i;

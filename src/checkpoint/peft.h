@@ -45,7 +45,7 @@ tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_
 
 /* Returns the run file's word for a quantisation. */
 const char *tri_peft_quantise_word(tri_quantise quantise);
-/* Returns the words as a JSON list. */
+/* Returns the words as a new JSON list. */
 json_t *tri_peft_words_json(const tri_trainable_words *words);
 
 /* LOCAL. Reads FOLDER/adapter_config.json; if `verify` is true and the folder is a checkpoint, compares the file's

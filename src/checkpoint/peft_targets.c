@@ -94,7 +94,8 @@ static const char *left_out_by(const json_t *config, const char *module) {
                                                                                            : "layers_to_transform";
 }
 
-/* Returns whether factors belong to parameters of experts: `experts` itself, or the matrix of one expert. */
+/* Returns whether factors of a module belong to the stacked parameters of a layer's experts: the module is `experts` or
+ * its base layer, and `target_parameters` names one of these parameters. */
 static bool are_parameters(const json_t *config, const char *module) {
   static const char *const parameters[] = {"gate_up_proj", "down_proj"};
   const json_t *targets = json_object_get(config, "target_parameters");

@@ -86,7 +86,8 @@ tri_status tri_safetensors_parse(const char *path, const void *data, size_t held
                                  tri_safetensors_header *out);
 void tri_safetensors_header_destroy(tri_safetensors_header *header);
 
-/* Rebuilds by_name after names have changed. Fails with TRI_BAD_FILE if two tensors have the same name. */
+/* Rebuilds by_name after names have changed or tensors were removed. Fails with TRI_BAD_FILE if two tensors have the
+ * same name. */
 tri_status tri_safetensors_index(const char *path, tri_safetensors_header *header);
 
 /* Returns the tensor with that name; NULL if there is no such tensor. */
@@ -102,7 +103,8 @@ typedef struct tri_safetensors_file {
   tri_safetensors_header header;
 } tri_safetensors_file;
 
-/* LOCAL. Opens a file; fails with TRI_BAD_FILE if it is missing. Release with tri_safetensors_close. */
+/* LOCAL. Opens a file and reads its header; fails with TRI_BAD_FILE if the file is missing or the header is wrong.
+ * Release with tri_safetensors_close. */
 tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out);
 void tri_safetensors_close(tri_safetensors_file *file);
 

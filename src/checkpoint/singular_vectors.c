@@ -13,8 +13,8 @@
 
 /* ---- A A^T ------------------------------------------------------------------------------------------------------- */
 
-/* Columns of a block of the matrix that stays in a cache; rows and columns of a tile of the product; partial sums of
- * each element of the product, for SIMD. */
+/* COLUMNS: columns of a block of the matrix, which stays in a cache. PAIR: rows, and columns, of a tile of the product.
+ * LANES: partial sums of each element of the product, for SIMD. */
 enum { COLUMNS = 256, PAIR = 2, LANES = 4 };
 
 typedef struct product {
