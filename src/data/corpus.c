@@ -288,7 +288,7 @@ static tri_status check_preferences(const tri_corpus *corpus, const char *path) 
                                             : "has documents without tokens");
 }
 
-/* Opens mask and labels, and extends the corpus's fingerprint to all files. */
+/* Opens mask and labels, checks them against the record, and extends the corpus's fingerprint to all files. */
 static tri_status read_side_files(const char *prefix, tri_corpus *corpus) {
   char path[TRI_PATH_BYTES];
   const char *const all[] = {corpus->tokens_fingerprint, corpus->mask_fingerprint, corpus->labels_fingerprint};

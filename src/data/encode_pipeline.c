@@ -42,8 +42,8 @@ typedef struct ring {
   slot *slots;
   int64_t size;
   int64_t read, claimed, accepted;
-  bool ended;   /* the reader has reached the end of the input */
-  bool stopped; /* the caller has finished or failed, so the threads end */
+  bool ended;   /* whether the reader has reached the end of the input */
+  bool stopped; /* whether the caller has finished or failed, so that the threads end */
 } ring;
 
 typedef struct worker {
@@ -299,7 +299,7 @@ static tri_status encode_pipeline_start(worker *w, void *(*body)(void *)) {
   return status;
 }
 
-/* Runs the workers: workers[0] reads, the others encode. */
+/* Starts the workers (workers[0] reads, the others encode), accepts all blocks, and ends and releases the workers. */
 static tri_status run_workers(ring *r, worker *workers, int count) {
   tri_status status = TRI_OK;
   for (int i = 0; i < count; i++) {

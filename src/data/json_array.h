@@ -12,9 +12,9 @@
 /* Starts as {.path = ...}. */
 typedef struct tri_json_array {
   const char *path;    /* for messages */
-  bool opened, closed; /* opened: the opening bracket has been read; closed: the closing bracket has been read */
-  bool has_element;    /* an element has been read, and no comma after it */
-  bool has_comma;      /* a comma has been read, and no element after it */
+  bool opened, closed; /* whether the opening bracket, and the closing bracket, have been read */
+  bool has_element;    /* whether an element has been read, and no comma after it */
+  bool has_comma;      /* whether a comma has been read, and no element after it */
   int64_t lines;       /* number of newlines so far */
   int64_t elements;    /* number of elements so far */
 } tri_json_array;

@@ -19,7 +19,7 @@ typedef struct cursor {
 typedef struct span {
   const char *begin;
   size_t bytes;
-  bool escaped; /* has a backslash */
+  bool escaped; /* whether the string has a backslash */
 } span;
 
 static void skip_space(cursor *c) {

@@ -38,10 +38,10 @@ typedef struct tri_source {
   const tri_corpus *corpus;
   int64_t sequence;
   int64_t per_epoch; /* samples in one pass over the corpus, or over its first samples */
-  bool limited;      /* the source uses only its first samples, the same in every epoch */
+  bool limited;      /* whether the source uses only its first samples, the same in every epoch */
   int64_t vocab_size;
   uint64_t seed;
-  bool masked; /* documents do not attend to each other */
+  bool masked; /* whether documents do not attend to each other */
   tri_documents documents;
   tri_pieces pieces; /* {0} if samples are windows */
 } tri_source;

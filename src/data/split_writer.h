@@ -39,9 +39,9 @@ typedef struct tri_split_counts {
   tri_preferences preferences; /* kind of the documents */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
-  int64_t validation_bytes; /* part of text_bytes */
-  bool from_tail; /* the stream of tokens is divided at one position, and its end is for validation, because the hash
-                     chose no document for one of the corpora */
+  int64_t validation_bytes; /* part of text_bytes that is in the validation corpus; not counted with preferences */
+  bool from_tail; /* whether the stream of tokens is divided at one position, and its end is for validation, because the
+                     hash chose no document for one of the corpora */
 } tri_split_counts;
 
 void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out);

@@ -12,7 +12,7 @@
 /* Starts as {.path = path of the file, .json = ...}. */
 typedef struct tri_text_check {
   const char *path;
-  bool json;               /* check only the kind of the file, since a parser checks the rest */
+  bool json;               /* whether only the kind of the file is checked, since a parser checks the rest */
   int64_t bytes;           /* number of bytes so far */
   int64_t bad;             /* number of bytes that are not UTF-8 */
   int64_t first_bad;       /* offset of the first bad byte */

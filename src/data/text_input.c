@@ -45,16 +45,16 @@ struct tri_text_input {
   size_t carried, carry_capacity;
   int64_t lines; /* number of lines of the current file so far; in an array, line on which the last element begins. Not
                     for documents that are files or paragraphs */
-  bool is_array, form_known; /* JSON; is_array: the current file is an array of records, not lines; form_known: is_array
-                                was determined for this file */
+  bool is_array, form_known; /* for JSON; is_array: whether the current file is an array of records, not lines;
+                                form_known: whether is_array was determined for this file */
   tri_json_array array;
   int64_t documents;         /* number of complete documents so far */
   int64_t most_documents;    /* maximum number of documents; 0: no limit */
-  bool in_document;          /* the carried text continues a document */
+  bool in_document;          /* whether the carried text continues a document */
   int64_t finished_position; /* number of bytes of the files before the current one */
   int64_t rough_cuts;
-  bool binary,
-      leaves_bad; /* binary: files that are not text are read as bytes; leaves_bad: the caller skips bad documents */
+  bool binary, leaves_bad;  /* binary: whether files that are not text are read as bytes; leaves_bad: whether the caller
+                               skips bad documents */
   tri_text_check quality;   /* check of the current file */
   tri_text_cut_check check; /* NULL: none */
   void *check_context;
@@ -245,7 +245,7 @@ static bool is_blank(const char *text, size_t bytes) {
   return true;
 }
 
-/* Returns `end` without the newline before it. */
+/* Returns `end`, or if a line end (\n or \r\n) is before it, the offset at which that begins. */
 static size_t without_newline(const tri_text_block *block, size_t begin, size_t end) {
   if (end > begin && block->text[end - 1] == '\n') end--;
   if (end > begin && block->text[end - 1] == '\r') end--;

@@ -135,14 +135,14 @@ static tri_status begin_branch(const tri_loading *l, const char *path) {
   return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
-/* States that a checkpoint had. */
+/* The states that were read from a checkpoint, and those that it lacks. */
 typedef struct found_states {
-  bool optimizer;
-  bool missing[TRI_NUM_RUN_STATES]; /* states of the run */
+  bool optimizer;                   /* whether the optimizer's states were read */
+  bool missing[TRI_NUM_RUN_STATES]; /* whether the run keeps each state, and the checkpoint does not have it */
 } found_states;
 
 /* Loads a checkpoint, or the weights to begin with. Sets *found to whether it has loaded a checkpoint to resume from,
- * and `out` to the states that it has. */
+ * and `out` to the states that were read from it. */
 static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found,
                                     found_states *out) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
@@ -163,8 +163,9 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }
 
-/* COLLECTIVE. Loads the newest snapshot, and sets *found. Does not load it if a checkpoint is newer or the snapshot
- * is damaged. If `--resume` is not `auto`, removes all snapshots instead. */
+/* COLLECTIVE. Loads the newest snapshot, and sets *found to whether it was loaded. Does not load it if a checkpoint is
+ * newer, or if the snapshot is damaged or cannot be read, which is logged. If `--resume` is not `auto`, removes all
+ * snapshots instead. */
 static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *progress, bool *found) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   char root[TRI_PATH_BYTES];

@@ -7,7 +7,8 @@
 typedef struct tri_resume_request {
   tri_engine *engine;
   const tri_run_config *config;
-  /* Compared with that of the checkpoint, and updated if the run branches; NULL: not compared. */
+  /* Identity of the run, which is compared with that of the checkpoint, and updated if the run branches; NULL: nothing
+   * is compared. */
   tri_identity *identity;
   const char *from;         /* value of `--resume`: "auto", "never" or a folder */
   tri_snapshots *snapshots; /* NULL: the run takes no snapshots */

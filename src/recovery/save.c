@@ -75,8 +75,8 @@ struct tri_saver {
   atomic_bool thread_done;
   tri_saved_error thread_failure;
   int64_t step;
-  bool proven;             /* a good step or evaluation has followed the saved state */
-  bool saves_best;         /* the saved state is the best so far (checkpoint.best) */
+  bool proven;             /* whether a good step or evaluation has followed the saved state */
+  bool saves_best;         /* whether the saved state is the best so far (checkpoint.best) */
   double begun_s, pause_s; /* time when the save began (tri_clock_s); seconds that steps waited for it */
   /* Step of the newest complete checkpoint, which this run has saved or resumed from; -1 if it is proven, or if there
    * is no such checkpoint. */

@@ -189,8 +189,8 @@ static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank,
 
 /* ---- setup ------------------------------------------------------------------------------------------------------- */
 
-/* Hashes everything that the state depends on: the configuration of the run, its number of ranks, and the
- * fingerprints of its corpus and tokenizer. */
+/* Sets s->signature to a hash of everything that the state depends on: the configuration of the run, its number of
+ * ranks, and the fingerprints of its corpus and tokenizer. */
 static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
   char *text = NULL;
   TRI_TRY(tri_run_config_print(config, &text));

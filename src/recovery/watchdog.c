@@ -38,7 +38,7 @@ struct tri_watchdog {
 typedef struct answers {
   const tri_watchdog *watchdog;
   tri_flight_report *flights; /* report of each rank [world.size] */
-  bool *known;                /* the rank has answered this request [world.size] */
+  bool *known;                /* whether each rank has answered this request [world.size] */
 } answers;
 
 /* Returns the mesh with the position of another rank. Only the names of its groups are valid, since all ranks have
