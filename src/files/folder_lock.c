@@ -243,7 +243,8 @@ static tri_status busy(const tri_folder_lock *lock, const owner *other) {
 
 /* ---- making and taking ------------------------------------------------------------------------------------------- */
 
-/* Links a file with our text to LOCK. On a file system without links, LOCK is created exclusively. */
+/* Links a file with our text to LOCK. On a file system without links, LOCK is created exclusively. Sets *made to false
+ * if LOCK exists already. */
 static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   char temporary[TRI_PATH_BYTES], text[TEXT_BYTES];
   struct stat facts;

@@ -13,7 +13,8 @@
 enum { MOST_PART = 96, MOST_REVISION = 256, MOST_DEPTH = 8 };
 
 typedef struct hub_name {
-  char organisation[MOST_PART + 1], name[MOST_PART + 1], revision[MOST_REVISION + 1]; /* the part after @, or "" */
+  char organisation[MOST_PART + 1], name[MOST_PART + 1],
+      revision[MOST_REVISION + 1]; /* revision: the part after @, or "" */
 } hub_name;
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */

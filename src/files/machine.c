@@ -116,7 +116,8 @@ static void read_cores(const char *root, tri_machine *m) {
 /* ---- control groups ---------------------------------------------------------------------------------------------- */
 
 /* Finds the path of this process in the hierarchy of a controller, in the text of /proc/self/cgroup, whose lines are
- * "ID:CONTROLLERS:PATH". The line of version 2 has no controllers: `controller` is "". */
+ * "ID:CONTROLLERS:PATH". The line of version 2 has no controllers: `controller` is "". Returns false if there is no
+ * such line. */
 static bool group_path(const char *text, const char *controller, char *out, size_t out_bytes) {
   for (const char *line = text; *line != '\0';) {
     size_t length = strcspn(line, "\n");

@@ -31,7 +31,7 @@ static const char *text_at(const json_t *object, const char *key) {
 
 typedef struct changes {
   const tri_run_config *config;
-  char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2];
+  char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2]; /* differences that are not allowed, for the message; their keys */
   size_t text_length, keys_length;
   bool fits;          /* whether the weights have the run's shapes in spite of the differences */
   bool other_samples; /* whether a key that determines the order of the samples differs */
@@ -299,7 +299,8 @@ static void collect_key(void *context, const tri_config_difference *difference) 
   add_change(context, difference->key, difference->left, difference->right);
 }
 
-/* Compares the keys of the run file, except the keys of the model and keys with TRI_CHANGE_CONTENT. */
+/* Compares the keys of the run file, except the keys of the model and keys with TRI_CHANGE_CONTENT. Only warns if the
+ * checkpoint's run file cannot be read. */
 static void compare_keys(const char *folder, const tri_checkpoint_state *state, changes *c) {
   tri_run_config *there = config_there(state);
   if (there == NULL && state != NULL && state->run_config != NULL && state->run_config[0] != '\0')
@@ -352,8 +353,8 @@ int64_t tri_resume_next_sample(const tri_run_config *config, const tri_checkpoin
 
 /* The first key with a change after which validation results are not comparable. */
 typedef struct other_measure {
-  char *key; /* [TRI_RESUME_KEY_BYTES], "" until a key is found */
-  bool of_rewards;
+  char *key;       /* [TRI_RESUME_KEY_BYTES], "" until a key is found */
+  bool of_rewards; /* whether the results are rewards, which do not depend on the keys of the objective */
 } other_measure;
 
 static void copy_first_key(void *context, const tri_config_difference *difference) {
@@ -487,8 +488,7 @@ static tri_status compare_runs(const tri_identity *identity, const tri_run_confi
                   folder, there, config->output, identity->run, folder);
 }
 
-/* Warns of tensors that the run's model does not have, if it is allowed to differ. They are lost with the next
- * checkpoint. */
+/* Warns of tensors of the checkpoint that the run's model does not have. They are lost with the next checkpoint. */
 static tri_status warn_of_left_out(const tri_run_config *config, const tri_checkpoint *checkpoint) {
   tri_left_out left = {0};
   TRI_TRY(tri_checkpoint_find_left_out(checkpoint, &config->model, &left));

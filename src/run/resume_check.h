@@ -14,9 +14,9 @@ typedef enum tri_resume_kind {
 } tri_resume_kind;
 
 /* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. Fails with TRI_BAD_CONFIG if a key that changes
- * the function differs and `allow_change` does not name it, or if the run has made all of its steps and a key with
- * TRI_CHANGE_LEARNING differs, other than the number of steps and keys of evaluations; the message names all such keys.
- * Other differences are logged. */
+ * the function differs and `allow_change` does not name it, if the checkpoint is of another run (TRI_RESUME_RUN), or if
+ * the run has made all of its steps and a key with TRI_CHANGE_LEARNING differs, other than the number of steps and keys
+ * of evaluations; the message names all such keys. Other differences are logged. */
 tri_status tri_resume_check(const tri_identity *identity, const tri_run_config *config,
                             const tri_checkpoint *checkpoint, tri_resume_kind how);
 

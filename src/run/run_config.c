@@ -441,7 +441,8 @@ tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *ou
                   c->data.train[small].path, tri_status_message());
 }
 
-/* Finishes data.train. A single source has all samples and all labels, whatever its weights are. */
+/* Finishes the keys of preferences and rollouts, and checks and completes data.train. A single source has all samples
+ * and all labels, whatever its weights are. */
 static tri_status finish_sources(tri_run_config *c) {
   tri_train_source *train = c->data.train;
   tri_mixture_shares shares;
@@ -586,7 +587,7 @@ tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples, int64_
 }
 
 /* Adds the commit that the cache has now to names on the hub, so that config.yaml, resumed runs and adapters refer to
- * the same files later. */
+ * the same files later. Sets init_follows_main. */
 static tri_status pin_names(tri_run_config *c) {
   char *const names[] = {c->init, c->adapter_from, c->data.tokenizer};
   const bool revised = c->init[tri_hub_name_length(c->init)] == '@';

@@ -165,7 +165,7 @@ tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes
 /* Sets optimizer.epoch_samples to `samples` and, if optimizer.epochs is given, optimizer.steps. The run has made `step`
  * steps, which read `seen` samples; it continues until it has read epochs * `samples` samples, rounded up to whole
  * steps. A warm-up that is longer than the run is shortened by warmup_share. Fails with TRI_BAD_CONFIG if there are too
- * many steps. */
+ * many steps, or if the warm-up is longer than the run and warmup_share is 0. */
 tri_status tri_run_config_count_steps(tri_run_config *config, int64_t samples, int64_t step, int64_t seen);
 
 /* Prints the whole resolved configuration as YAML that tri_run_config_load reads back to the same values. Release *out

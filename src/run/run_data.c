@@ -82,7 +82,8 @@ static tri_status check_documents(const tri_run_config *config, const tri_source
   return source->masked ? tri_documents_check_lengths(&source->documents) : TRI_OK;
 }
 
-/* Refuses a corpus that is listed twice under different names, because an epoch would have its samples twice. */
+/* Refuses a corpus with another tokenizer than an earlier one, and a corpus that is listed twice under different names,
+ * because an epoch would have its samples twice. */
 static tri_status check_others(const tri_run_config *config, const tri_run_data *data, int64_t number) {
   const tri_corpus *corpus = data->train_corpora[number];
   for (int64_t k = 0; k < number; k++) {
