@@ -62,8 +62,8 @@ typedef struct tri_checkpoint_memory {
   tri_status (*write_codes)(void *context, const void *from_host, size_t bytes);
 } tri_checkpoint_memory;
 
-/* A slice of a tensor on one rank: elements [first, first + count) of its local part of a parameter (of the whole
- * tensor if `part` is NULL). In a save, the slices of all ranks together must have each element once. */
+/* A slice of a tensor on one rank: elements [first, first + count) of the rank's local part of a parameter (of the
+ * whole tensor if `part` is NULL). In a save, the slices of all ranks together must have each element once. */
 typedef struct tri_checkpoint_slice {
   int64_t tensor;            /* index of the tensor: weights are counted first, then the optimizer's tensors */
   const tri_parameter *part; /* parameter with the local part; NULL: the whole tensor */
@@ -82,7 +82,7 @@ typedef struct tri_checkpoint_state {
   json_t *progress;       /* JSON object with other values of the caller, which is not changed; NULL: no other values */
 } tri_checkpoint_state;
 
-/* Size of tri_checkpoint_request.buffers. */
+/* Size of tri_checkpoint_request.buffers, in bytes. */
 enum { TRI_CHECKPOINT_BUFFER_BYTES = (8 << 20) + 4096 };
 
 typedef struct tri_checkpoint_request {
@@ -98,7 +98,7 @@ typedef struct tri_checkpoint_request {
   int64_t num_slices;
   int64_t shard_bytes;        /* largest size of a file with several tensors, in bytes; 0: no limit */
   const char *model_config;   /* the text of config.json; NULL: no such file */
-  const char *stem;           /* begin of the names of the weights' files; NULL: "model" */
+  const char *stem;           /* beginning of the names of the weights' files; NULL: "model" */
   const char *adapter_config; /* text of adapter_config.json: weights get PEFT's names in files; NULL: not an adapter */
   const char *tokenizer;      /* path of a tokenizer.json to copy; NULL: none */
   const char *extra_files;    /* folder whose extra files (extra_files.h) are copied; NULL: none */
@@ -108,9 +108,10 @@ typedef struct tri_checkpoint_request {
   bool best;     /* whether to mark this checkpoint as the best so far: it is kept until a better one is saved */
 } tri_checkpoint_request;
 
-/* COLLECTIVE over the group. Saves, then removes old checkpoints by `keep`. Tensors are copied from the caller's memory
- * to the files through the buffers; all ranks write at the same time. If one rank fails, all fail: nothing of the
- * checkpoint remains, and older ones are not changed. `path` (may be NULL) is set to the folder on the first rank, to
+/* COLLECTIVE over the group. Saves, then removes the checkpoints that are older than the newest `keep`
+ * (tri_folder_keep). Tensors are copied from the caller's memory to the files through the buffers; all ranks write at
+ * the same time. If one rank fails, all fail: nothing of the checkpoint remains, and older ones are not changed. `path`
+ * (may be NULL) is set to the folder on the first rank, to
  * "" on others. A checkpoint of the same step is replaced. If old ones cannot be removed, that is a warning, not a
  * failure. Fails with TRI_DIVERGED if an element is NaN or infinite. The request must be equal on all ranks except for
  * the slices and the data of tensors; state, texts and copied files are only read on the first rank. */

@@ -25,7 +25,7 @@ enum { PIECE_ELEMENTS = 4 << 20, CONFIG_LIMIT_BYTES = 1 << 24 };
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
-/* Converts fp32 or fp64 to a narrower type. */
+/* Converts in[count] of type `from`, fp32 or fp64, to the narrower `type`. */
 static void narrow(tri_dtype from, const void *in, int64_t count, tri_dtype type, void *out) {
   const float *singles = in;
   const double *doubles = in;
@@ -216,7 +216,8 @@ static tri_status copy_all(copying *c, const tri_parameter *parameters, int64_t 
   return tri_checkpoint_save_publish(c->saving);
 }
 
-/* Describes the parameters as tensors of a save, and returns the number of tensors. */
+/* Describes the parameters as tensors of a save in `tensors`, and returns their number. Writes the names of tensors in
+ * 4 bits to `names`, to which the descriptions point. */
 static int64_t describe_all(const copying *c, const tri_parameter *parameters, int64_t count,
                             char (*names)[TRI_QUANTISED_NAME_BYTES], tri_checkpoint_tensor *tensors) {
   int64_t number = 0;
@@ -352,7 +353,8 @@ static tri_status rename_text(const char *text, char **out) {
   return TRI_OK;
 }
 
-/* Renames modules in a key's value: a pattern, a list of names, or an object whose keys are patterns. */
+/* Sets *out to a copy of a key's value with renamed modules, which the caller releases: the value is a pattern, a list
+ * of names, or an object whose keys are patterns. Sets *out to NULL for any other value. */
 static tri_status rename_value(const json_t *value, json_t **out) {
   json_t *entry = NULL, *renamed = json_is_object(value) ? json_object() : json_is_array(value) ? json_array() : NULL;
   const char *key = NULL;

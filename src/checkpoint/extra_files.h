@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /* LOCAL. Calls `visit` for each extra file of a folder, with its name in the folder ("tokenizer_config.json",
- * "additional_chat_templates/tool_use.jinja"); tokenizer.json and config.json are not extra files. Ends with the
- * first failure. */
+ * "additional_chat_templates/tool_use.jinja"); tokenizer.json and config.json are not extra files. If `visit` fails,
+ * returns its failure without visiting the other files. */
 typedef tri_status tri_extra_file_visit(void *context, const char *name);
 tri_status tri_extra_files_walk(const char *folder, tri_extra_file_visit *visit, void *context);
 
@@ -28,8 +28,8 @@ tri_status tri_extra_texts_make(const char *folder, const char *tokenizer, int32
 void tri_extra_texts_release(tri_extra_texts *texts);
 
 /* LOCAL. Copies the extra files and the config.json of a folder to a new folder `to`. `template`: source of a chat
- * template that replaces those in the folder's files; NULL: they are copied. Does nothing if `to` exists, or if the
- * folder has none of these files. */
+ * template that replaces those in the folder's files; NULL: the folder's templates are copied. Does nothing if `to`
+ * exists, or if the folder has none of these files. */
 tri_status tri_extra_files_keep(const char *from, const char *to, const char *template);
 
 /* LOCAL. Copies the ids of special tokens from FOLDER/config.json, if there is one, to another config.json. */

@@ -63,7 +63,8 @@ tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
 /* LOCAL. Updates ROOT/best, then removes all complete checkpoints but the newest `keep`, and all old folders. Three are
  * always kept, even if they are older: the one of `newest_step`, which counts as the first of the `keep`, the newest
- * proven one, and the newest one that is marked as the best. Other disproved ones are removed. keep 0 keeps all. */
+ * proven one, and the newest one that is marked as the best. All others that are disproved are removed. keep 0 keeps
+ * all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

@@ -76,7 +76,7 @@ static tri_status read_activation(const tri_json_reader *from, const char *key, 
   return unknown_activation(from, key, name);
 }
 
-/* Returns whether a value equals a JSON text; 1 equals 1.0. */
+/* Returns whether a value equals the value of a JSON text; 1 equals 1.0. */
 static bool is_value(const json_t *value, const char *text) {
   json_t *wanted = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
   bool same = wanted != NULL && json_equal(value, wanted) != 0;
@@ -90,7 +90,7 @@ static tri_status require(const tri_json_reader *from, const tri_hf_key *row) {
   const json_t *value = tri_reader_get(from, row->key);
   if (value == NULL || is_value(value, row->value) || is_value(value, row->other_value)) return TRI_OK;
   char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *text = given;
-  if (json_is_string(value)) { /* backquotes instead of quotes */
+  if (json_is_string(value)) { /* the message has the string in backquotes, not in quotes */
     for (char *c = text; *c != '\0'; c++) *c = (char)(*c == '"' ? '`' : *c);
   }
   int length = row->value[0] == '"' ? (int)strlen(row->value) - 2 : (int)strlen(row->value);

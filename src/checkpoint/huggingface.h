@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads the text of a config.json; `path` is for messages. The result has passed tri_model_complete. */
+/* Reads the text of a config.json; `path` is for messages. The result has passed tri_model_complete. Fails with
+ * TRI_UNSUPPORTED for a model_type, a key or a value that is not supported; after a failure *out is unchanged. */
 tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out);
 
 /* LOCAL. Reads FOLDER/config.json, and compares it with its checksum if the folder is a checkpoint. */

@@ -11,8 +11,8 @@
 #define TRI_HUGGINGFACE_THETA "rope_theta"
 #define TRI_HUGGINGFACE_FRACTION "partial_rotary_factor"
 
-/* The key of the object with the scaling of rotary embeddings: "rope_scaling" or "rope_parameters". If the file has
- * both, the first is used unless it is empty, as in transformers (convert_rope_params_to_dict). */
+/* Returns the key of the object with the scaling of rotary embeddings: "rope_scaling" or "rope_parameters". If the file
+ * has both, the first is used unless it is empty, as in transformers (convert_rope_params_to_dict). */
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
 /* Returns the object with the scaling for layers without a window: the object that tri_huggingface_rope_key names, or,
  * for models whose kinds of layers have their own bases, the entry full_attention of `rope_parameters`. NULL if the

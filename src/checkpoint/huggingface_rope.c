@@ -9,7 +9,8 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the rotated fraction of each head from a key. */
+/* Reads the rotated fraction of each head from a key. If the file does not have the key, the fraction stays as it is,
+ * or becomes 1 if it is 0. */
 static tri_status read_fraction(const tri_json_reader *from, const char *key, tri_model *out) {
   double rotated = out->rotary_fraction == 0 ? 1 : out->rotary_fraction;
   TRI_TRY(tri_reader_positive(from, key, rotated, &rotated));

@@ -49,7 +49,7 @@ struct tri_checkpoint {
   char path[TRI_PATH_BYTES];
   json_t *document; /* content of state.json; NULL: the folder is a Hugging Face folder */
   bool unverified;  /* whether checksums are not compared */
-  bool adapter;     /* whether its weights are those of an adapter */
+  bool adapter;     /* whether the folder's weights are those of an adapter */
   bool average;     /* whether the average of each weight that has one is read instead of the weight */
   char absent[TRI_PARAMETER_NAME_BYTES];  /* tensor of a tied pair that the files lack (ties.h); "": none */
   char present[TRI_PARAMETER_NAME_BYTES]; /* tensor that is read instead of `absent` */
@@ -60,7 +60,7 @@ struct tri_checkpoint {
   int64_t num_files, num_tensors;     /* num_tensors: number of tensors in all files except those from which only
                                          averages are read */
   int64_t num_misplaced;              /* number of ignored tensors that the index places in another file */
-  char misplaced[2 * TRI_PATH_BYTES]; /* name and file of the first ignored tensor */
+  char misplaced[2 * TRI_PATH_BYTES]; /* name of the first ignored tensor, and its file, as text for a warning */
 };
 
 enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
@@ -72,7 +72,8 @@ static bool wants_optimizer(const tri_checkpoint_use *use) { return use->optimiz
 
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out);
 
-/* Tests whether a folder is good for a use by one process (`context`, a tri_checkpoint_use). */
+/* Tests whether a folder is good for a use by one process (`context`, a tri_checkpoint_use). Sets *damaged to whether
+ * it is not good because of its content. */
 static tri_status try_use(void *context, const char *path, bool *damaged) {
   const tri_checkpoint_use *use = context;
   tri_checkpoint *checkpoint = NULL;
@@ -101,8 +102,8 @@ static tri_status find_newest(const char *root, const tri_checkpoint_use *use, c
   return status;
 }
 
-/* Returns whether a path is a model's folder itself: it has one of the files below. Others that are missing are
- * reported when they are needed. */
+/* Returns whether a path is a model's folder itself: it has one of the files below. A file that is missing is reported
+ * when it is needed. */
 static bool is_a_model(const char *folder) {
   static const char *const marks[] = {TRI_FILE_CONFIG, TRI_FILE_ADAPTER_CONFIG, TRI_FILE_STATE, TRI_FILE_COMPLETE};
   char path[TRI_PATH_BYTES];
@@ -258,7 +259,8 @@ drop_seen:
   return status;
 }
 
-/* Adds STEM.safetensors, or the shards of STEM.safetensors.index.json; *found: one of them exists. */
+/* Adds STEM.safetensors, or the shards of STEM.safetensors.index.json; sets *found to whether one of these two files
+ * exists. */
 static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *found) {
   char name[64], path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -402,7 +404,8 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }
 
-/* Opens a folder. frame: verify sizes, headers and files without tensors, and log warnings about the folder. */
+/* Opens a folder. `frame`: whether to verify sizes, headers and files without tensors, and to log warnings about the
+ * folder. */
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out) {
   tri_checkpoint *checkpoint = NULL;
   TRI_TRY(tri_alloc("an open checkpoint", 1, sizeof *checkpoint, &checkpoint));

@@ -24,7 +24,8 @@
 
 /* ---- the adapter's tensors --------------------------------------------------------------------------------------- */
 
-/* Writes the name of a factor of a matrix to `out`; returns false if the matrix is not a module's weight. */
+/* Writes the name of factor `which` ('A' or 'B') of a matrix to `out`; returns false if the matrix is not a module's
+ * weight. */
 static bool factor_name(const tri_parameter *matrix, char which, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(matrix->name), tail = strlen(ending);
@@ -121,14 +122,14 @@ static bool has_factors(const tri_checkpoint *adapter, const char *weight) {
   return false;
 }
 
-/* Returns whether a tensor belongs to the module of a weight: the weight itself, or a factor. */
+/* Returns whether a tensor belongs to the module of a weight: the weight itself, a bias, a factor or magnitudes. */
 static bool is_of(const char *name, const char *weight) {
   const size_t length = (size_t)tri_trainable_module_length(weight);
   return strncmp(name, weight, length) == 0 && name[length] == '.';
 }
 
-/* Marks the tensors of a tied output projection as used: the model's list has only the embedding, to which they belong.
- */
+/* Marks the embedding and the tensors of a tied output projection as used: the model's list has only the embedding, to
+ * which the projection's tensors belong. Does nothing if the model is not tied. */
 static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, bool *used) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   if (!tri_ties_names(model, head, embedding)) return;
@@ -138,7 +139,8 @@ static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, boo
   }
 }
 
-/* Checks that every tensor of the adapter belongs to a tensor of the model. */
+/* Checks that every tensor of the adapter belongs to a tensor of the model, and has the shape that this tensor
+ * requires. */
 static tri_status check_adapter(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_model *model) {
   tri_parameter_table *table = NULL;
   tri_tensor_list list = {0};

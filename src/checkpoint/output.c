@@ -29,7 +29,7 @@
 
 enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20, SECTOR_BYTES = 512 };
 
-/* Computes the bytes that a file can have: those that it has already, and the free bytes of the disk. Returns false if
+/* Computes the largest size that a file can reach: its present bytes and the free bytes of the disk. Returns false if
  * the system does not report them. */
 static bool free_bytes(const char *path, double *out) {
   struct statvfs disk;

@@ -17,9 +17,9 @@
  * the whole name of another module, and ignores factors of dense layers and shared experts. */
 bool tri_peft_is_parameter(const tri_parameter *entry);
 
-/* Returns `target_parameters` of adapter_config.json: the targets that name experts, with the matching names instead of
- * a pattern, and in models with experts the targeted matrices that tri_peft_is_parameter accepts; NULL if there are
- * none. */
+/* Returns a new list, `target_parameters` of adapter_config.json: the targets that name experts, with the matching
+ * names instead of a pattern, and in models with experts the targeted matrices that tri_peft_is_parameter accepts; NULL
+ * if there are none. */
 json_t *tri_peft_target_parameters(const tri_adapter *adapter, const tri_parameter_table *table);
 
 /* Returns whether a name is that of a factor of one expert's matrix: "...experts.3.gate_proj.lora_A.weight". */

@@ -58,14 +58,14 @@ typedef struct tri_safetensors_tensor {
   tri_safetensors_type type;
   int num_dims;
   int64_t shape[TRI_SAFETENSORS_DIMS];
-  uint64_t offset; /* offset of its first byte in the file */
+  uint64_t offset; /* offset of the tensor's first byte in the file */
   uint64_t bytes;
   const struct tri_four_bits *four_bits; /* description of a matrix in 4 bits (four_bits.h): the bytes are codes, type
                                             and shape are those of the dequantised matrix; NULL: plain values */
   bool hidden; /* whether four_bits.c is about to remove the tensor from the header; false at all other times */
 } tri_safetensors_tensor;
 
-/* Writes "[768, 2304]". Returns text. */
+/* Writes a shape, such as "[768, 2304]", to `text`, and returns `text`. */
 const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char text[TRI_SAFETENSORS_SHAPE_BYTES]);
 
 /* ---- headers ----------------------------------------------------------------------------------------------------- */

@@ -39,7 +39,7 @@ enum { PIECE_BYTES = 1 << 18 };
 /* A file with tensors of the save. */
 typedef struct stored_file {
   char name[64];
-  int64_t first, end; /* numbers of its tensors: [first, end) */
+  int64_t first, end; /* the file has the tensors [first, end) of the save */
   char *header;       /* [header_bytes]: length and JSON text, as they are in the file */
   size_t header_bytes;
   uint64_t file_bytes;

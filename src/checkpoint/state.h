@@ -32,8 +32,8 @@ tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpo
 /* The part of a checkpoint that a rank verifies. */
 typedef struct tri_state_scope {
   int rank, ranks; /* the rank reads part `rank` of `ranks` nearly equal parts of the bytes, and all headers */
-  bool tensors;    /* whether to read the tensors; if not, only the sizes and headers of their files are compared */
-  bool optimizer;  /* whether to verify the optimizer's files as well; if not, these may be missing */
+  bool tensors; /* whether to read the tensors; if not, only the sizes and headers of the tensors' files are compared */
+  bool optimizer; /* whether to verify the optimizer's files as well; if not, these may be missing */
 } tri_state_scope;
 
 /* LOCAL. Compares the files of the folder with the document of its state. Fails with TRI_BAD_FILE if one differs, or if
