@@ -102,7 +102,8 @@ static tri_status add_group(tri_packing *p, rooms *r, group g, int64_t room) {
   return TRI_OK;
 }
 
-/* Adds e.times pieces to each of the first `count` sequences of a group, which become a group with less room. */
+/* Adds the pieces of `e` to each of the first `count` sequences of the group `before`, which has `room` left; these
+ * become a group with less room. */
 static tri_status add_pieces_to_sequences(tri_packing *p, rooms *r, group before, int64_t count, entry e,
                                           int64_t room) {
   TRI_TRY(tri_grow("packing", sizeof *p->entries, p->num_entries, &p->entries_room, &p->entries));

@@ -248,7 +248,8 @@ tri_status tri_prepare_log_messages(const tri_prepare_options *options, const tr
   return TRI_OK;
 }
 
-/* Checks the kind of a file with conversations or preferences. Logs how the first record of a plain file is read. */
+/* Refuses an input of conversations or preferences that is a table, a file of another kind, or not named as a file of
+ * JSON. Logs how the first record of a plain file is read. */
 static tri_status check_records(const tri_prepare_options *options, const char *path) {
   char advice[TRI_ADVICE_BYTES];
   const char *what = options->preferences ? "preferences" : "conversations";

@@ -28,7 +28,8 @@ typedef struct reading {
 
 /* ---- a line ------------------------------------------------------------------------------------------------------ */
 
-/* Renders a list of messages. The text is valid until the next rendering. */
+/* Renders a list of messages. Opens the chat template first if this is the first list, and notes in the source the text
+ * that ends a turn. The text is valid until the next rendering. */
 static tri_status render(reading *r, const json_t *messages, const char **text, size_t *bytes) {
   const tri_chat_format_options options = {.tokenizer = r->options->tokenizer_file,
                                            .asked = true,

@@ -231,7 +231,8 @@ static tri_status split_file(tri_text_input *input, tri_text_block *block, bool 
   return block->bytes > 0 ? add_piece(input, block, 0, block->bytes, true) : TRI_OK;
 }
 
-/* Returns the end of the line at `at`, after its newline; 0 if the line does not end in the text. */
+/* Returns the end of the line at `at`, after its newline; without a newline, the end of the text if the file has
+ * `ended`, else 0. */
 static size_t find_line_end(const tri_text_block *block, size_t at, bool ended) {
   const char *newline = memchr(block->text + at, '\n', block->bytes - at);
   if (newline != NULL) return (size_t)(newline - block->text) + 1;
@@ -359,7 +360,8 @@ static tri_status line_too_long(const tri_text_input *input, const tri_text_bloc
                   block->path, input->lines + 1, tri_format_bytes(LINE_BYTES, limit, sizeof limit));
 }
 
-/* Reads one block of the current file. The block may have no pieces (blank lines, an empty file). */
+/* Reads one block of the current file, and closes the file after its last block. The block may have no pieces (blank
+ * lines, an empty file). */
 static tri_status read_block(tri_text_input *input, tri_text_block *block) {
   size_t consumed = 0;
   bool ended = false;

@@ -308,7 +308,8 @@ typedef struct watch {
       said;       /* whether the wait has been logged */
 } watch;
 
-/* Judges whether the owner is alive or dead; sets neither *alive nor *dead while that is unknown. */
+/* Judges whether the owner is alive or dead; sets *alive and *dead to false while that is unknown. Updates `seen`, what
+ * is known from earlier looks, and the pause until the next one. */
 static tri_status look(const tri_folder_lock *lock, const owner *other, struct timespec touched, watch *seen,
                        bool *alive, bool *dead) {
   double silent = 0, now_s = tri_clock_s();

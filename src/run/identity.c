@@ -143,8 +143,8 @@ static tri_status find_base_path(const char *init, const char *folder, char out[
   return TRI_OK;
 }
 
-/* LOCAL, on the first rank. Opens the base, finds its path, and decides whether its tensors must be read. Fails with
- * TRI_BAD_CONFIG if it is an adapter. */
+/* LOCAL, on the first rank. Opens the base, loads its model, sets identity->base to its path, and decides whether its
+ * tensors must be read. Fails with TRI_BAD_CONFIG if it is an adapter. */
 static tri_status begin_signing(const tri_run_config *config, tri_identity *identity, open_base *base) {
   const tri_checkpoint_use use = {.optimizer = false};
   TRI_TRY(tri_checkpoint_find(config->init, &use, base->folder));
@@ -166,7 +166,8 @@ static tri_status begin_signing(const tri_run_config *config, tri_identity *iden
   return TRI_OK;
 }
 
-/* COLLECTIVE. Computes the checksums of the base's tensors; each rank reads some of them. */
+/* COLLECTIVE. Opens the base on the ranks that have not done so, and computes the checksums of its tensors; each rank
+ * reads some of them. */
 static tri_status sum_base(const tri_group *world, open_base *base) {
   tri_status status = base->checkpoint == NULL ? tri_checkpoint_open(base->folder, &base->checkpoint) : TRI_OK;
   const int64_t count = status == TRI_OK ? tri_checkpoint_num_tensors(base->checkpoint) : 0;

@@ -35,8 +35,9 @@ static tri_status move(const char *from, const char *to) {
   return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, tri_write_fault(errno));
 }
 
-/* Moves all checkpoints aside, with the metrics and samples of the run. These are first moved into the folder of the
- * checkpoints, so that a single rename moves everything. */
+/* Moves all checkpoints aside, with the metrics and samples of the run. Does nothing if the output has no folder of
+ * checkpoints. The metrics and samples are first moved into the folder of the checkpoints, so that a single rename
+ * moves everything. */
 static tri_status move_all_aside(const char *output, const char *root) {
   static const char *const courses[] = {METRICS, SAMPLES};
   char to[TRI_PATH_BYTES], course[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];

@@ -220,8 +220,8 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
 
 /* ---- the run file ------------------------------------------------------------------------------------------------ */
 
-/* Returns the resolved run file that a checkpoint was saved under; NULL if it cannot be read. The caller frees it with
- * tri_free. */
+/* Returns the resolved run file that a checkpoint was saved under, with the number of its steps also if it has epochs;
+ * NULL if it cannot be read. The caller frees it with tri_free. */
 static tri_run_config *config_there(const tri_checkpoint_state *state) {
   tri_run_config *there = NULL;
   if (state == NULL || state->run_config == NULL || state->run_config[0] == '\0') return NULL;
@@ -322,7 +322,8 @@ static void log_epochs(const tri_run_config *there, const tri_run_config *here, 
           seen, epochs * (double)here->optimizer.epoch_samples);
 }
 
-/* Logs each difference in what the run learns, the number of its steps and the learning rate. */
+/* Logs each difference in a key that changes how the run learns (log_difference), in the number of steps of its epochs
+ * and in the learning rate; with another batch, also the next sample. */
 static void log_differences(const tri_checkpoint_state *state, const tri_run_config *config) {
   tri_run_config *there = config_there(state), *here = NULL;
   if (there == NULL) return; /* a folder without a state, or a run file that cannot be read */
@@ -433,7 +434,7 @@ static void compare_optimizers(const json_t *said, changes *c) {
   add_change(c, "optimizer.name", before, now);
 }
 
-/* Compares the bases. Factors can only be used with the base that they were trained on. */
+/* Compares the bases, and adds a difference. Factors can only be used with the base that they were trained on. */
 static void compare_bases(const tri_identity *identity, const json_t *said, changes *c) {
   const json_t *base = json_object_get(said, "base");
   tri_base_signature signature;
@@ -460,7 +461,8 @@ static bool factors_fit(const tri_checkpoint_state *state, const tri_run_config 
   return strcmp(before, now) == 0;
 }
 
-/* Compares which parameters are trained, because parameters that were not trained have no optimizer states. */
+/* Compares which parameters are trained, because parameters that were not trained have no optimizer states. Adds the
+ * differences, and sets other_factors. */
 static void compare_trained(const tri_checkpoint_state *state, const json_t *said, changes *c) {
   const json_t *there = json_object_get(said, "trained");
   const char *freeze = text_at(there, "freeze"), *adapter = text_at(there, "adapter");
@@ -499,7 +501,8 @@ static tri_status warn_of_left_out(const tri_run_config *config, const tri_check
   return TRI_OK;
 }
 
-/* Checks a folder that is named as the initial weights and has an adapter instead of a whole model. */
+/* Checks a folder that is named as the initial weights and has an adapter instead of a whole model: its factors must
+ * fit the run's adapter. Fails with TRI_BAD_CONFIG if the run has none. */
 static tri_status check_adapter(const tri_identity *identity, const tri_run_config *config, const char *folder) {
   const tri_adapter *adapter = &config->model.tuning.adapter;
   if (adapter->rank > 0) return tri_peft_check_from(folder, adapter, &identity->signature);
@@ -509,8 +512,8 @@ static tri_status check_adapter(const tri_identity *identity, const tri_run_conf
                   folder);
 }
 
-/* Checks that a Hugging Face folder has all tensors of its model. It has no checksums that show whether its files
- * belong together. */
+/* Checks that a Hugging Face folder with a whole model has exactly the tensors of that model
+ * (tri_checkpoint_check_model). It has no checksums that show whether its files belong together. */
 static tri_status check_folder(const tri_checkpoint *checkpoint) {
   tri_model model;
   if (tri_checkpoint_get_state(checkpoint) != NULL || tri_checkpoint_is_adapter(checkpoint)) return TRI_OK;
@@ -536,7 +539,8 @@ static void compare_all(const tri_identity *identity, const char *folder, const 
   compare_trained(state, said, c);
 }
 
-/* Refuses differences that are not allowed. `samples`: text of describe_samples. */
+/* Fails with TRI_BAD_CONFIG because of differences that are not allowed; the message tells what to do. `samples`: text
+ * of describe_samples. */
 static tri_status refuse(const changes *c, const char *folder, const char *samples) {
   if (!c->fits) {
     return tri_fail(TRI_BAD_CONFIG,

@@ -281,7 +281,7 @@ static tri_status check_rates(const tri_run_config *c) {
   return TRI_OK;
 }
 
-/* Checks that products of counts do not overflow later. */
+/* Checks that the layout has at most MOST_RANKS ranks, and that the number of tokens of the run does not overflow. */
 static tri_status check_sizes(const tri_run_config *c) {
   int64_t ranks = 1;
   int64_t tokens = 0;
@@ -371,8 +371,9 @@ static tri_status check_evaluation(const tri_run_config *c) {
   return tri_fail(TRI_BAD_CONFIG, "`%s` needs %s, and evaluation.every is 0, which is never: try 100", key, needs);
 }
 
-/* Sets the number of sequences of an evaluation. From then on it does not depend on the layout, which an elastic run
- * changes. */
+/* Sets the number of sequences of an evaluation, from evaluation.batches if an older file has that. Fails with
+ * TRI_BAD_CONFIG if the file has both, or if there are too many sequences. From then on it does not depend on the
+ * layout, which an elastic run changes. */
 static tri_status finish_evaluation(tri_run_config *c) {
   const int64_t batches = c->evaluation.batches, micro_batch = c->layout.micro_batch;
   if (batches > 0 && c->evaluation.sequences > 0) {
@@ -506,8 +507,8 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
 
 /* ---- whole files ------------------------------------------------------------------------------------------------- */
 
-/* Expands the model `name` to the mapping *out, and replaces the keys that `said` has, too. Moves the nodes of `said`
- * to *out. */
+/* Expands the model `name` to the mapping *out, and replaces the values of those keys that are also in `said`. Moves
+ * the nodes of `said` to *out. */
 static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {
   TRI_TRY(tri_model_source_expand(tree, name, out));
   for (tri_yaml *key = said->first, *next = NULL; key != NULL; key = next) {
@@ -519,7 +520,7 @@ static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *
 }
 
 /* Sets `model` of a run with `init` to the model in that folder, and then the keys that the run file has under `model`.
- * Does nothing if `model` is a name, or a whole model, which has a family. */
+ * Does nothing if `model` is a name, or a whole model, which has a family. Fails if `init` names no folder. */
 static tri_status set_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *name = NULL, *model = NULL;
   if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read reports this */
@@ -626,8 +627,8 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   return tri_config_blame(root, check_run(out));
 }
 
-/* Refuses a path that is a folder, a corpus, or a file of records; the message names the key of a run file for such a
- * path. */
+/* Refuses a path that is a folder, a corpus, or a file of records or text; the message names the key of a run file for
+ * such a path. */
 static tri_status check_file(const char *path) {
   static const char *const records[] = {".jsonl", ".jsonl.zst", ".csv", ".tsv", ".parquet", ".txt"};
   char index[TRI_PATH_BYTES];

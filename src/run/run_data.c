@@ -74,7 +74,8 @@ static tri_status create_sampler(const opening *o, tri_corpus *const *corpora, c
   return tri_sampler_create((const tri_corpus *const *)corpora, shares, &options, sampler);
 }
 
-/* Checks the training documents. Validation text is not checked, because it may be a single document. */
+/* Checks that the training corpus is divided into documents if they are packed or masked, and, if masked, that one of
+ * them is long enough to have a label. Validation text is not checked, because it may be a single document. */
 static tri_status check_documents(const tri_run_config *config, const tri_source *source) {
   bool plain = config->data.documents == TRI_DOCUMENTS_JOINED && config->data.packing == TRI_PACKING_WINDOWS;
   if (plain) return TRI_OK;
