@@ -61,8 +61,8 @@ static uint32_t magnitude(float value) {
   return bits & 0x7fffffffU;
 }
 
-/* Returns the k-th largest magnitude, k >= 1: finds, bit by bit from the highest, the largest bound that at least
- * k magnitudes reach. */
+/* Returns the bits of the k-th largest magnitude, k >= 1: finds, bit by bit from the highest, the largest bound that at
+ * least k magnitudes reach. */
 static uint32_t kth_magnitude(const float *values, int64_t count, int64_t k) {
   uint32_t found = 0;
   for (int bit = 30; bit >= 0; bit--) {

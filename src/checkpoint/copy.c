@@ -338,7 +338,7 @@ static tri_status replace_config(json_t *document, char **config) {
   return TRI_OK;
 }
 
-/* Sets a key of adapter_config.json to true. */
+/* Sets a key to true in the adapter_config.json in *config. */
 static tri_status set_true(const char *key, char **config) {
   json_t *document = NULL;
   TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
@@ -381,8 +381,8 @@ static tri_status rename_value(const json_t *value, json_t **out) {
   return status;
 }
 
-/* Renames modules to transformers 5's names, which the written tensors have as well (tri_peft_name): an older adapter
- * may have names of transformers 4. */
+/* Renames modules in the adapter_config.json in *config to transformers 5's names, which the written tensors have as
+ * well (tri_peft_name): an older adapter may have names of transformers 4. */
 static tri_status rename_modules(char **config) {
   static const char *const keys[] = {"alpha_pattern", "exclude_modules", "modules_to_save", "rank_pattern",
                                      "target_modules"};
@@ -415,8 +415,8 @@ static double alpha_of_double(tri_scaling scaling) {
   return 2;
 }
 
-/* Changes the adapter_config.json in *config to that of plain factors of twice the rank, with the same scale of the
- * products. */
+/* Changes the adapter_config.json in *config to that of plain factors of twice the rank, whose initial values are not
+ * subtracted, with the same scale of the products. */
 static tri_status double_ranks(const tri_adapter *adapter, char **config) {
   static const char *const patterns[2] = {"rank_pattern", "alpha_pattern"};
   const double more[2] = {2, alpha_of_double(adapter->scaling)};
@@ -453,7 +453,8 @@ static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const ch
 }
 
 /* Copies the adapter's tensors, and `also`, a tensor that the checkpoint reads as another one ("": none). `parameters`
- * has room for all of them. */
+ * has room for all of them. With request->with_base the written factors have twice the rank; then fails with
+ * TRI_UNSUPPORTED for factors of an embedding. */
 static tri_status copy_described(const tri_copy_adapter_request *request, const char *config, const char *also,
                                  tri_parameter *parameters) {
   int64_t count = tri_checkpoint_num_tensors(request->from);

@@ -63,7 +63,7 @@ static tri_status unknown_activation(const tri_json_reader *from, const char *ke
   return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; %s are supported", from->path, key, name, known);
 }
 
-/* Reads the activation; *out is not changed if the key is missing. */
+/* Reads the activation; *out is not changed if the key is missing. Fails for an unknown name. */
 static tri_status read_activation(const tri_json_reader *from, const char *key, tri_activation *out) {
   const char *name = NULL;
   TRI_TRY(tri_reader_word(from, key, NULL, &name));
@@ -208,7 +208,7 @@ static const char *name_in_file(const tri_hf_keys *hf_keys, const char *ours, si
   return NULL;
 }
 
-/* Fails with the current error message, in which the file's keys replace ours. */
+/* Fails with TRI_BAD_FILE and the current error message, in which the file's keys replace ours. */
 static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
   char said[1024], translated[2048] = "";
@@ -224,7 +224,7 @@ static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *h
 }
 
 /* Reads `model_type`: *said as written, *type without the prefix of types that transformers does not have
- * (TRI_OWN_MODEL_TYPE). */
+ * (TRI_OWN_MODEL_TYPE). Fails with TRI_BAD_FILE if the file is not an object or does not have the key. */
 static tri_status read_type(const tri_json_reader *from, const char **said, const char **type) {
   if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not a JSON object", from->path);
   TRI_TRY(tri_reader_word(from, "model_type", NULL, said));

@@ -26,8 +26,8 @@ static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys
   return read_fraction(from, rope->fraction == NULL ? TRI_HUGGINGFACE_FRACTION : rope->fraction, out);
 }
 
-/* Checks the fraction in families that rotate whole heads: transformers ignores the key if positions are not scaled,
- * and fails if they are. */
+/* Checks the fraction in families that rotate whole heads. If positions are not scaled, transformers ignores the key,
+ * so the fraction is set to 1; if they are, transformers fails, and so does this function. */
 static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
   const double rotated = out->rotary_fraction;
   if (hf_keys->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;
@@ -78,7 +78,8 @@ static tri_status read_llama3(const rope_reader *rope, tri_rope_scaling *out) {
   return tri_reader_positive(&rope->from, "high_freq_factor", 4, &out->high_freq_factor);
 }
 
-/* Reads an optional number, 0 if absent. transformers also treats 0 as absent, except for attention_factor. */
+/* Reads an optional number, 0 if absent; fails if it is below 0. transformers also treats 0 as absent, except for
+ * attention_factor. */
 static tri_status get_optional_number(const tri_json_reader *from, const char *key, double *out) {
   TRI_TRY(tri_reader_number(from, key, 0, out));
   return *out >= 0 ? TRI_OK : tri_reader_wrong(from, key, "a number above 0");
@@ -181,7 +182,8 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
   return TRI_OK;
 }
 
-/* Reads the base of layers with a window, which are not scaled. */
+/* Reads the base of layers with a window, if the table has a key for it. Fails with TRI_UNSUPPORTED if these layers are
+ * scaled. */
 static tri_status read_local(const tri_json_reader *from, const tri_hf_keys *hf_keys, const json_t *parameters,
                              tri_model *out) {
   const tri_json_reader own = {.path = from->path, .object = json_object_get(parameters, "sliding_attention")};
@@ -276,7 +278,8 @@ static json_t *longrope_json(const tri_rope_scaling *s) {
   return out;
 }
 
-/* Returns the object in the form of version 4, which later versions read as well. */
+/* Returns the object in the form of version 4, which later versions read as well; JSON null if positions are not
+ * scaled. */
 static json_t *rope_json(const tri_rope_scaling *scaling) {
   const char *type = rope_types_word(scaling->type);
   if (tri_rope_is_plain(scaling)) return json_null();

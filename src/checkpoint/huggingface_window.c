@@ -27,7 +27,8 @@ static tri_status check_layer_types(const tri_json_reader *from, const json_t *t
   return TRI_OK;
 }
 
-/* Reads ["full_attention", "sliding_attention", ...], one entry for each layer. */
+/* Sets out->window_layers from ["full_attention", "sliding_attention", ...]. Fails with TRI_BAD_FILE unless that is a
+ * list with one entry for each layer. */
 static tri_status read_layer_types(const tri_json_reader *from, const json_t *types, tri_model *out) {
   bool *windowed = NULL;
   if (!json_is_array(types) || json_array_size(types) != (size_t)out->num_layers) {

@@ -285,8 +285,8 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
   return status;
 }
 
-/* Loads the state of a folder whose checksums are not compared. A damaged state.json is ignored, with a warning if
- * `say`. */
+/* Loads the state of a folder whose checksums are not compared. A damaged state.json is ignored. `say`: whether to warn
+ * of that, and that checksums are not compared. */
 static tri_status load_unverified(tri_checkpoint *checkpoint, bool say) {
   if (say) tri_warn("%s is not compared with its checksums (--no-verify)", checkpoint->path);
   tri_status status = tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state);
@@ -313,7 +313,8 @@ static bool has_averages(const tri_safetensors_file *file) {
   return false;
 }
 
-/* Adds the optimizer's files for reading averages by name. Their tensors do not count among the checkpoint's. */
+/* Adds the optimizer's files for reading averages by name; fails with TRI_BAD_FILE if they have none. Their tensors do
+ * not count among the checkpoint's. */
 static tri_status add_averages(tri_checkpoint *checkpoint) {
   const int64_t first = checkpoint->num_files, tensors = checkpoint->num_tensors;
   TRI_TRY(add_stem(checkpoint, "optimizer", &checkpoint->average));
@@ -327,7 +328,7 @@ static tri_status add_averages(tri_checkpoint *checkpoint) {
                   checkpoint->path);
 }
 
-/* Removes the parts that PyTorch's wrappers add to names, in folders of other programs. */
+/* Removes the parts that PyTorch's wrappers add to names, in folders of other programs; `say`: whether to log this. */
 static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   const char *taken = NULL;
   int64_t tensors = 0;
@@ -360,8 +361,8 @@ static void warn_of_misplaced(const tri_checkpoint *checkpoint) {
            checkpoint->path, checkpoint->misplaced, checkpoint->num_misplaced > 1 ? " and others" : "");
 }
 
-/* Handles a tied model with the output projection alone in its file, as safetensors' save_model may write it. An
- * unreadable config.json is reported later, when it is needed. */
+/* If the model is tied and its files have the output projection alone, as safetensors' save_model may write them, lets
+ * readers of the embedding get the projection. An unreadable config.json is reported later, when it is needed. */
 static void link_tied(tri_checkpoint *checkpoint) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES], path[TRI_PATH_BYTES];
   tri_model model;
@@ -626,7 +627,8 @@ static tri_status read_run(const tri_safetensors_file *file, const tri_safetenso
   return TRI_OK;
 }
 
-/* Passes the codes of a matrix in 4 bits unchanged to memory that stores codes. */
+/* Passes the codes of a matrix in 4 bits unchanged to memory that stores codes. Fails with TRI_UNSUPPORTED for codes of
+ * another kind. */
 static tri_status hand_over(const tri_safetensors_tensor *tensor, const tri_checkpoint_slice *slice) {
   const size_t bytes = tri_nf4_bytes(slice->count);
   void *codes = NULL;

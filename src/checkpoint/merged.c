@@ -200,7 +200,8 @@ static tri_status check_signature(const tri_merged *merged, const tri_peft *peft
   return TRI_OK;
 }
 
-/* Loads the models of the base and of the adapter. A run's own config.json also has settings that the run changed. */
+/* Loads the models of the base and of the adapter. The adapter's model is the base's, unless its folder has a
+ * config.json: that of a run also has the settings that the run changed. */
 static tri_status load_models(const tri_merged *merged, bool verify, tri_model *base, tri_model *out) {
   char path[TRI_PATH_BYTES];
   const char *folder = tri_checkpoint_path(merged->named);
@@ -232,8 +233,9 @@ static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const cha
   return true;
 }
 
-/* Handles an adapter that trains one of two tensors that the base ties. In PEFT the other tensor keeps the base's
- * values, except in two cases (tests/oracle/test_peft_ties.py):
+/* Handles an adapter that trains one of two tensors that the base ties: sets model->tied to false and logs this if the
+ * two then differ, or lets readers of one tensor get the other one. In PEFT the other tensor keeps the base's values,
+ * except in two cases (tests/oracle/test_peft_ties.py):
  * - adapter_config.json has ensure_weight_tying. PEFT ignores this key, and writes one tensor, if no module to save is
  *   called embed_tokens or lm_head;
  * - modules_to_save does not name the trained tensor. Both tensors are then the base's tensor, which PEFT overwrites
@@ -340,7 +342,7 @@ const tri_checkpoint *tri_merged_source(const tri_merged *merged, const char *na
   return merged->base == NULL || tri_checkpoint_has(merged->named, name) ? merged->named : merged->base;
 }
 
-/* Reads a whole factor as fp64, transposed if `transposed`. */
+/* Reads a whole factor as fp64, transposed if `transposed`. Refuses NaN and infinity. */
 static tri_status read_factor(const tri_merged *merged, const char *name, const int64_t shape[2], bool transposed,
                               double **out) {
   double *values = NULL, *turned = NULL;
@@ -426,7 +428,8 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
                    : TRI_OK; /* PEFT's PiSSA does not apply to embeddings */
 }
 
-/* Reads the magnitudes of a matrix, (*out)[outputs]; sets *out to NULL if the adapter does not have them. */
+/* Reads the magnitudes of a matrix, (*out)[outputs]; sets *out to NULL if the adapter does not have them. Refuses NaN
+ * and infinity. */
 static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter *tensor, double **out) {
   char name[TRI_PEFT_NAME_BYTES];
   double *values = NULL;

@@ -42,7 +42,7 @@ static void drop_derived(tri_yaml *mapping, const tri_model *m) {
   }
 }
 
-/* Names a model after its folder if config.json has no name. */
+/* Names a model after its folder if config.json has no name. A name that YAML cannot print becomes "model". */
 static void name_model(const char *folder, tri_model *model) {
   char path[TRI_PATH_BYTES];
   if (strcmp(model->name, "inline") == 0) {

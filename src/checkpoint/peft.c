@@ -156,7 +156,8 @@ static json_t *init_json(tri_adapter_init init) {
   return json_true();
 }
 
-/* Returns the patterns in their order, because the first match counts. */
+/* Returns the patterns with their ranks (with their alphas if `alphas`), in their order, because the first match
+ * counts. */
 static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
   json_t *out = json_object();
   for (int64_t i = 0; i < patterns->count; i++) {

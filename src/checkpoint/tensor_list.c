@@ -88,7 +88,8 @@ bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
 
 /* ---- optimizer states -------------------------------------------------------------------------------------------- */
 
-/* Returns whether a name is "NAME.exp_avg", or "NAME.PART.exp_avg" for a part of a tensor, with a NAME of the model. */
+/* Returns whether a name is, for the suffix ".exp_avg", "NAME.exp_avg", or "NAME.PART.exp_avg" for a part of a tensor,
+ * with a NAME of the model. Returns false if `suffix` is NULL. */
 static bool is_of(const tri_tensor_list *list, const char *name, const char *suffix) {
   char own[TRI_PARAMETER_NAME_BYTES + 64];
   const size_t length = strlen(name);
