@@ -138,9 +138,10 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 /* COLLECTIVE over the group (NULL: only this rank). Finds the newest checkpoint below root that is complete and
- * verified (every size and checksum; each rank reads a share). Logs a line with the reason for each newer checkpoint
- * that is not good. Sets path to "" if there is no checkpoint. Fails with TRI_BAD_FILE if there are checkpoints but
- * none is good, since only the user should decide to start over. All ranks get the same result. */
+ * verified (every size and checksum; each rank reads a share). A checkpoint that is marked as disproved is not good.
+ * Logs a line with the reason for each newer checkpoint that is not good. Sets path to "" if there is no checkpoint.
+ * Fails with TRI_BAD_FILE if there are checkpoints but none is good, since only the user should decide to start over.
+ * All ranks get the same result. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
 /* COLLECTIVE over the group, which must not be NULL. As tri_checkpoint_newest, but finds the newest checkpoint for
@@ -161,8 +162,8 @@ tri_status tri_checkpoint_clear(const char *root);
  * step that was computed from it, or an evaluation of it, was finite; removal of old checkpoints keeps the newest
  * proven one. A checkpoint from which every step was bad is disproved: searches for the newest checkpoint ignore it. */
 
-/* LOCAL. tri_checkpoint_prove marks the checkpoint of that step below root as proven, and then removes old checkpoints
- * by `keep`; tri_checkpoint_disprove marks it as disproved. */
+/* LOCAL. tri_checkpoint_prove marks the checkpoint of that step below root as proven, and then removes the checkpoints
+ * that are older than the newest `keep` (tri_folder_keep); tri_checkpoint_disprove marks it as disproved. */
 tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep);
 tri_status tri_checkpoint_disprove(const char *root, int64_t step);
 
@@ -213,7 +214,7 @@ typedef struct tri_checkpoint_use {
 } tri_checkpoint_use;
 
 /* LOCAL. Compares the tokenizer.json at `path` with its checksum, if its folder is a checkpoint; fails with
- * TRI_BAD_FILE if they differ. */
+ * TRI_BAD_FILE if they differ. Does nothing for a file of another name. */
 tri_status tri_checkpoint_verify_file(const char *path);
 
 /* LOCAL. Finds the folder that `given`, a path or a name on the hub (files/hub.h), means: the folder itself if it is a
@@ -265,7 +266,7 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 /* LOCAL. Fails with TRI_BAD_FILE, with both shapes, if the tensor is missing or has another shape; does not read it. */
 tri_status tri_checkpoint_check_shape(const tri_checkpoint *checkpoint, const char *name, int num_dims,
                                       const int64_t *shape);
-/* Returns whether both names read tensors, and these are different tensors. */
+/* Returns whether both names of a tied pair read tensors, and these are different tensors. */
 bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other);
 
 /* Returns the matrix in 4 bits (four_bits.h) that this name reads; NULL if there is no such tensor, or it is not in 4

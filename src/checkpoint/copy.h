@@ -39,7 +39,8 @@ typedef struct tri_copy_adapter_request {
 tri_status tri_checkpoint_copy(const tri_copy_request *request);
 
 /* LOCAL. Copies an adapter by itself: writes a PEFT folder without a config.json. Its adapter_config.json is that of
- * `from` with the notes added and the modules named as in transformers 5. Fails with TRI_BAD_USAGE if request->to
+ * `from` with the notes added and the modules named as in transformers 5; if the adapter trains a tied embedding, also
+ * with ensure_weight_tying, and the embedding is written under both names. Fails with TRI_BAD_USAGE if request->to
  * exists, and with TRI_UNSUPPORTED for tensors that PEFT cannot read by itself. With `with_base` the written factors
  * have twice the rank, A above A0 and B with -B0 to its right, so that they are plain LoRA over the unchanged base. */
 tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request);

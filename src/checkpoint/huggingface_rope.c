@@ -18,7 +18,8 @@ static tri_status read_fraction(const tri_json_reader *from, const char *key, tr
   return TRI_OK;
 }
 
-/* Reads keys at the top of the file. If the table has its own names, transformers ignores the usual ones. */
+/* Reads the base and the rotated fraction of each head from keys at the top of the file. If the table has its own
+ * names, transformers ignores the usual ones. */
 static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
   const tri_hf_keys_rope *rope = &hf_keys->rope;
   const char *theta = rope->theta == NULL ? TRI_HUGGINGFACE_THETA : rope->theta;
@@ -121,7 +122,8 @@ static tri_status read_factors(const tri_json_reader *from, const char *key, dou
   return TRI_OK;
 }
 
-/* Reads LongRoPE. Phi-3 has no factor; it follows from the longest sequence. */
+/* Reads LongRoPE. A file without a factor, such as Phi-3's, has the ratio of the longest to the original sequence as
+ * factor, but at least 1. */
 static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *config, const tri_model *model,
                                 tri_rope_scaling *out) {
   static const char *const asked[] = {"short_factor", "long_factor", NULL};

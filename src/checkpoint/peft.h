@@ -58,8 +58,8 @@ bool tri_peft_is_folder(const char *folder);
 
 /* LOCAL. For a run that starts from the factors in a folder: checks that they have the run's rank, alpha, scaling,
  * patterns, magnitudes and kind of initial values. Also checks that their base has the signature `base`, if both
- * signatures are known; NULL: the base is not checked. Fails with TRI_BAD_CONFIG if they differ. The message begins
- * with `adapter.from`. */
+ * signatures are known; NULL: the base is not checked. Fails with TRI_BAD_CONFIG if they differ, or if the folder has
+ * no adapter_config.json. The message begins with `adapter.from`. */
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base);
 
 #endif

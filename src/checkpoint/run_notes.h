@@ -31,7 +31,8 @@ typedef struct tri_run_notes {
                                      "fp16"; "": no such weights */
 } tri_run_notes;
 
-/* LOCAL. Reads the notes of open weights; for an adapter without notes, those of its base. */
+/* LOCAL. Reads the notes of open weights; for an adapter without notes, those of its base. For every adapter, base_type
+ * is the type of its base. */
 tri_status tri_run_notes_of(const tri_merged *weights, tri_run_notes *out);
 /* LOCAL. Reads the notes of one checkpoint, or of an adapter without its base. */
 tri_status tri_run_notes_read(const tri_checkpoint *checkpoint, tri_run_notes *out);

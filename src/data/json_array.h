@@ -24,8 +24,8 @@ typedef struct tri_json_element {
   int64_t line;      /* line on which the element begins, from 1 */
 } tri_json_element;
 
-/* Finds the next element of text[*at, bytes), and moves *at to its end. `ended`: the text reaches to the end of the
- * file. *found is false at the end of the array, or if the text ends before the end of the next element; then the
+/* Finds the next element of text[*at, bytes), and moves *at to its end. `ended`: whether the text reaches to the end of
+ * the file. *found is false at the end of the array, or if the text ends before the end of the next element; then the
  * caller must call again with this *at and more text. Fails with TRI_BAD_FILE if the array does not end, if a comma is
  * missing between elements, or if text follows the array. */
 tri_status tri_json_array_next(tri_json_array *array, const char *text, size_t bytes, bool ended, size_t *at,

@@ -12,7 +12,7 @@
 typedef struct tri_split_writer tri_split_writer;
 
 /* Creates a writer of DIRECTORY/train.* and, if validation > 0 (a fraction below 1), DIRECTORY/validation.*. `masked`:
- * blocks and corpora have masks; then documents are never cut. */
+ * whether blocks and corpora have masks; documents are then never cut. */
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
                                    bool masked, tri_split_writer **out);
 /* Removes files that were not committed, and releases the writer. */

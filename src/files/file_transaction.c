@@ -213,7 +213,7 @@ static tri_status move_in_place(const char *folder, int *moved) {
   TRI_TRY(remove_others(folder, members));
   TRI_TRY(tri_directory_sync(folder)); /* the list is removed only after the moves are on the disk */
   if (unlink(list) != 0 && errno != ENOENT) return fail_step(folder, "removing", WHOLE "/" MEMBERS);
-  rmdir(whole); /* if that fails, the folder is empty and has no effect */
+  rmdir(whole); /* if that fails, the folder has no list, and so no effect */
   return tri_directory_sync(folder);
 }
 

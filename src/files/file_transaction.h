@@ -37,9 +37,10 @@ tri_status tri_file_transaction_commit(tri_file_transaction *generation);
  * and it is empty. NULL is ignored. */
 void tri_file_transaction_destroy(tri_file_transaction *generation);
 
-/* Finishes, for a reader, the moves of a generation in FOLDER whose writer was killed. If that is impossible (a
- * read-only file system), FOLDER has files of two generations, and the error message has advice. A writer that is
- * moving files is awaited, 30 s at most; then fails with TRI_BAD_FILE. Several processes may call this at once. */
+/* Finishes, for a reader, the moves of a generation in FOLDER whose writer was killed. Fails with TRI_IO_FAILED if that
+ * is impossible (a read-only file system); FOLDER then has files of two generations, and the message has advice. A
+ * writer that is moving files is awaited, 30 s at most; then fails with TRI_BAD_FILE. Several processes may call this
+ * at once. */
 tri_status tri_file_transaction_finish(const char *folder);
 
 /* Calls tri_file_transaction_finish for the folder of `path`, if the last part of `path` with `suffix` after it is the

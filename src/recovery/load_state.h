@@ -29,8 +29,9 @@ typedef struct tri_loading {
  * the checkpoint with the run. Fails if a value is not finite. *damaged tells whether the checkpoint is at fault, so
  * that an older one should be tried. After a failure the state of the engine is undefined.
  *
- * Sets loading->has_states and loading->missing. After all parameters are set, the caller must call
- * tri_engine_begin_states for the states that were not read. */
+ * Sets loading->has_states and loading->missing, and, unless only weights are read, *loading->progress: the progress of
+ * the checkpoint, with the next sample of this run, and with zeros for states that begin anew. After all parameters are
+ * set, the caller must call tri_engine_begin_states for the states that were not read. */
 tri_status tri_load_state(void *loading, const char *path, bool *damaged);
 
 #endif

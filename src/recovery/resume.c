@@ -205,7 +205,7 @@ static tri_status begin_of_base(tri_engine *engine, const char *folder,
 }
 
 /* COLLECTIVE. Computes the initial magnitudes (DoRA) from the base model, unless the run begins with the factors of an
- * adapter. Called if the run does not resume. */
+ * adapter. Does nothing for an adapter without magnitudes. Called if the run does not resume. */
 static tri_status begin_magnitudes(const tri_resume_request *r) {
   char path[TRI_PATH_BYTES] = "";
   const tri_checkpoint_use use = {.settings_only = false};

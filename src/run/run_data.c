@@ -205,7 +205,7 @@ static tri_status open_prompts(const opening *o, tri_identity *identity, tri_run
 }
 
 struct tri_run_data_kind {
-  /* Opens the corpora, and creates their samplers or sources. */
+  /* Opens the corpora or the files of prompts, and creates the samplers or sources of corpora. */
   tri_status (*open)(const opening *o, tri_identity *identity, tri_run_data *out);
 };
 
