@@ -12,7 +12,7 @@
  *     state.json              progress; sizes and checksums of all of the above and of the extra files (extra_files.h)
  *     COMPLETE                written last; size and checksum of state.json
  *     PROVEN, DISPROVED       empty marks, at most one of them: the result of later steps (below)
- *     BEST                    empty mark, written with the checkpoint: no validation loss was as low before
+ *     BEST                    empty mark, written with the checkpoint: no evaluation was better before
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so that a folder
  * with the final name is complete however the process ends. Removal is the reverse: rename to

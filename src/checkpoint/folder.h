@@ -19,7 +19,7 @@
 #define TRI_FILE_STATE "state.json"
 #define TRI_FILE_COMPLETE "COMPLETE"
 #define TRI_FILE_PROVEN "PROVEN"       /* empty file: a later step, or an evaluation, from this state was finite */
-#define TRI_FILE_BEST "BEST"           /* empty file: no earlier checkpoint had such a low validation loss */
+#define TRI_FILE_BEST "BEST"           /* empty file: no earlier checkpoint was better by evaluation.metric */
 #define TRI_LINK_BEST "best"           /* link below the root, to the newest folder that is marked BEST */
 #define TRI_FILE_DISPROVED "DISPROVED" /* empty file: every step from this state was bad, until the run gave up */
 

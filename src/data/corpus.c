@@ -34,9 +34,9 @@ struct tri_corpus {
   mapped_file mask, labels; /* empty: no such file */
   char *name;               /* prefix with which the corpus was opened */
   tri_corpus_index index;
-  int64_t *starts;                         /* number of tokens before each sequence [sequences]; NULL if contiguous */
-  int64_t num_learnt;                      /* number of tokens whose mask is 1; without a mask, number of all tokens */
-  char fingerprint[TRI_FINGERPRINT_BYTES]; /* over all files */
+  int64_t *starts;    /* number of tokens before each sequence [sequences]; NULL if the sequences are contiguous */
+  int64_t num_learnt; /* number of tokens whose mask is 1; without a mask, number of all tokens */
+  char fingerprint[TRI_FINGERPRINT_BYTES]; /* fingerprint of all files of the corpus */
   char tokens_fingerprint[TRI_FINGERPRINT_BYTES], mask_fingerprint[TRI_FINGERPRINT_BYTES];
   char labels_fingerprint[TRI_FINGERPRINT_BYTES];
   tri_corpus_record record; /* {0} if the corpus has no record */

@@ -49,7 +49,7 @@ typedef struct ring {
 typedef struct worker {
   ring *ring;
   tri_encoder *encoder;
-  tri_chat_session *session; /* for conversations */
+  tri_chat_session *session; /* only used for conversations */
   tri_preference_encoder *preferences;
   tri_token_ends ends;
   pthread_t thread;

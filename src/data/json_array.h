@@ -11,7 +11,7 @@
 
 /* Starts as {.path = ...}. */
 typedef struct tri_json_array {
-  const char *path;    /* for messages */
+  const char *path;    /* path of the file, for messages */
   bool opened, closed; /* whether the opening bracket, and the closing bracket, have been read */
   bool has_element;    /* whether an element has been read, and no comma after it */
   bool has_comma;      /* whether a comma has been read, and no element after it */

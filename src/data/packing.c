@@ -35,7 +35,7 @@ struct tri_packing {
   int64_t sequence, tokens;
   entry *entries;
   int64_t num_entries, entries_room;
-  group *groups; /* count 0: unused */
+  group *groups; /* a group with count 0 is unused */
   int64_t num_groups, groups_room;
   int64_t *ends; /* [num_groups]: number of sequences in all groups up to and including this one */
 };

@@ -14,8 +14,8 @@ typedef struct tri_prepare_options {
   const char *out;       /* the folder of the corpus */
   const char *const *inputs;
   int num_inputs;
-  const char *key;  /* key of the text in JSON records, never NULL; with `chat`, key of the messages of a conversation,
-                       NULL: the key of the form */
+  const char *key;  /* without `chat`: key of the text in JSON records, not NULL. With `chat`: key of the messages of a
+                       conversation; NULL: the key of the form */
   const char *form; /* form of conversations (chat/forms.h); NULL: the form is recognised from the records */
   int64_t max_records; /* number of documents to read, the first of all inputs; 0: all */
   tri_document_rule documents;

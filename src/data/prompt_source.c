@@ -106,7 +106,7 @@ static tri_status encode(reading *r, const char *text, size_t bytes, bool render
   if (!rendered) TRI_TRY(tri_encoder_encode_text(r->encoder, text, bytes, 1, &r->ids));
   if (r->ids.count > 0) return TRI_OK;
   if (end < 0) return tri_fail(TRI_BAD_FILE, "`prompt` has no tokens; write a text");
-  return tri_token_list_append(&r->ids, end); /* as if another text had ended before */
+  return tri_token_list_append(&r->ids, end); /* an empty prompt follows the end of another text */
 }
 
 static tri_status add_prompt(reading *r, const json_t *line, tri_rollout_prompt *to) {

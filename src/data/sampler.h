@@ -39,7 +39,7 @@ tri_feed tri_sampler_feed(const tri_sampler *sampler);
 /* A feed of `count` samples in order (tri_sampler_read_in_order), spread evenly over all sources. */
 typedef struct tri_sampler_spread {
   const tri_sampler *sampler;
-  int64_t count; /* <= per_epoch */
+  int64_t count; /* number of samples, at most sampler->per_epoch */
 } tri_sampler_spread;
 tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread);
 

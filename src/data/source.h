@@ -16,7 +16,7 @@ typedef enum tri_document_use {
 typedef enum tri_packing_use {
   TRI_PACKING_WINDOWS,
   TRI_PACKING_DOCUMENTS,
-  TRI_PACKING_AUTO, /* as TRI_DOCUMENTS_AUTO */
+  TRI_PACKING_AUTO, /* not decided yet, like TRI_DOCUMENTS_AUTO */
 } tri_packing_use;
 
 typedef struct tri_source_options {
@@ -25,7 +25,7 @@ typedef struct tri_source_options {
   uint64_t seed;
   tri_document_use documents;
   tri_packing_use packing;
-  tri_too_long too_long; /* with TRI_PACKING_DOCUMENTS */
+  tri_too_long too_long; /* only used with TRI_PACKING_DOCUMENTS */
   int64_t max_samples;   /* number of samples to use, the first in order, in every epoch; 0: all */
   int32_t end_of_text;   /* the tokenizer's id, or -1; used if the index has only one document (documents.h) */
 } tri_source_options;

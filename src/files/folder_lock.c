@@ -372,7 +372,7 @@ static bool is_empty(const char *folder) {
   if (directory == NULL) return false;
   while (names <= 2 && readdir(directory) != NULL) names++;
   closedir(directory);
-  return names == 2; /* "." and ".." */
+  return names == 2; /* an empty folder has only "." and ".." */
 }
 
 bool tri_folder_lock_is_left(const char *folder) {

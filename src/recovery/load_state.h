@@ -30,8 +30,9 @@ typedef struct tri_loading {
  * that an older one should be tried. After a failure the state of the engine is undefined.
  *
  * Sets loading->has_states and loading->missing, and, unless only weights are read, *loading->progress: the progress of
- * the checkpoint, with the next sample of this run, and with zeros for states that begin anew. After all parameters are
- * set, the caller must call tri_engine_begin_states for the states that were not read. */
+ * the checkpoint, with the next sample of this run, and with zeros for the states that do not continue those of the
+ * checkpoint. After all parameters are set, the caller must call tri_engine_begin_states for the states that were not
+ * read. */
 tri_status tri_load_state(void *loading, const char *path, bool *damaged);
 
 #endif

@@ -230,7 +230,8 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) {
     tri_run_resolve_auto_older(there);
     const json_t *steps = json_object_get(json_object_get(state->progress, "identity"), "steps");
-    if (there->optimizer.steps == 0) there->optimizer.steps = json_integer_value(steps); /* it has epochs */
+    if (there->optimizer.steps == 0)
+      there->optimizer.steps = json_integer_value(steps); /* the run file has epochs instead */
     return there;
   }
   tri_free(there);

@@ -55,7 +55,12 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 #define TABLE(NAME, KEYS)                                                                                              \
   static const tri_config_table NAME = {.noun = "run file", .keys = KEYS, .num_keys = sizeof(KEYS) / sizeof *(KEYS)}
 
-enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30, USUAL_LOOK = 64 /* sequences */ };
+enum {
+  MOST_RANKS = 1 << 24,
+  MOST_SEQUENCES = 1 << 24,
+  MOST_STEPS = 1 << 30,
+  USUAL_LOOK = 64 /* sequences of an evaluation if the file has no number */
+};
 
 static const tri_config_key optimizer_keys[] = {
     {COUNT("global_batch", optimizer.global_batch, 1, MOST_SEQUENCES), .example = "32",
@@ -372,8 +377,8 @@ static tri_status check_evaluation(const tri_run_config *c) {
 }
 
 /* Sets the number of sequences of an evaluation, from evaluation.batches if an older file has that. Fails with
- * TRI_BAD_CONFIG if the file has both, or if there are too many sequences. From then on it does not depend on the
- * layout, which an elastic run changes. */
+ * TRI_BAD_CONFIG if the file has both, or if there are too many sequences. After this call the number of sequences does
+ * not depend on the layout, which an elastic run changes. */
 static tri_status finish_evaluation(tri_run_config *c) {
   const int64_t batches = c->evaluation.batches, micro_batch = c->layout.micro_batch;
   if (batches > 0 && c->evaluation.sequences > 0) {
