@@ -250,7 +250,7 @@ const tri_checkpoint_state *tri_checkpoint_get_state(const tri_checkpoint *check
 int64_t tri_checkpoint_num_tensors(const tri_checkpoint *checkpoint);
 typedef struct tri_checkpoint_entry {
   const tri_safetensors_tensor *tensor;
-  const char *file;  /* path */
+  const char *file;  /* path of the tensor's file */
   bool has_checksum; /* whether state.json has the tensor's checksum: false in a plain Hugging Face folder */
   uint64_t checksum;
 } tri_checkpoint_entry;

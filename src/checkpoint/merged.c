@@ -269,7 +269,7 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
                             tri_model *model) {
   char path[TRI_PATH_BYTES];
   const bool verify = !use->unverified;
-  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* the base has no averages */
+  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* use->average is for the adapter alone */
   tri_model own;
   TRI_TRY(find_base(merged->named, peft, given, &itself, path));
   TRI_TRY(tri_checkpoint_open_verified(path, &itself, &merged->base));

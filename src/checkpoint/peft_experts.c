@@ -80,7 +80,7 @@ static bool is_gate_or_up(const tri_parameter *tensor) { return tensor->stacked.
 
 static bool has(const tri_checkpoint *from, const char *name) { return tri_checkpoint_index_of(from, name) >= 0; }
 
-/* Writes the names of a module's factors; returns whether the adapter has one of them. */
+/* Returns whether the adapter has a factor of a module. If so, writes the names of both factors to `out`, else "". */
 static bool set_names(const tri_checkpoint *from, const char *module, int length, tri_peft_expert_pair *out) {
   snprintf(out->a, sizeof out->a, "%.*s.lora_A.weight", length, module);
   snprintf(out->b, sizeof out->b, "%.*s.lora_B.weight", length, module);

@@ -39,9 +39,10 @@ typedef struct tri_preference_source {
                               followed by as many for mismatched answers. NULL: samples have zeros */
 } tri_preference_source;
 
-/* Creates a source. Fails with TRI_BAD_CONFIG if pairs are needed and the corpus has labels, if a unit is too long and
- * too_long is TRI_TOO_LONG_REFUSE, or if no unit is left, and with TRI_BAD_FILE if the corpus has no preferences, or a
- * text has no prompt or no answer. Release with tri_preference_source_destroy; the corpus must outlive *out. */
+/* Creates a source. Fails with TRI_BAD_CONFIG if pairs are needed and the corpus has labels instead, if a unit is too
+ * long and too_long is TRI_TOO_LONG_REFUSE, or if no unit is left, and with TRI_BAD_FILE if the corpus has no
+ * preferences, or a text has no prompt or no answer. Release with tri_preference_source_destroy; the corpus must
+ * outlive *out. */
 tri_status tri_preference_source_create(const tri_corpus *corpus, const tri_preference_source_options *options,
                                         tri_preference_source *out);
 void tri_preference_source_destroy(tri_preference_source *source);

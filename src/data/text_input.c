@@ -305,7 +305,7 @@ static tri_status split_paragraphs(tri_text_input *input, tri_text_block *block,
     at = end;
     if (blank) *consumed = end;
   }
-  if (!open) begin = at; /* the text may end in an incomplete line */
+  if (!open) begin = at; /* no run is open, so the next one may begin with the incomplete line at the end */
   if (ended) {
     *consumed = block->bytes;
     return open ? add_piece(input, block, begin, without_newline(block, begin, block->bytes), true) : TRI_OK;

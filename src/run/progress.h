@@ -10,7 +10,7 @@
 typedef struct tri_progress {
   int64_t step;                       /* steps made, skipped ones included */
   int64_t samples;                    /* samples read so far, which is also the number of the next sample */
-  int64_t batches;                    /* reinforcement learning: batches of completions that are trained on */
+  int64_t batches;                    /* reinforcement learning: number of finished batches of completions */
   int64_t groups;                     /* reinforcement learning: number of the next group of completions */
   int64_t updates;                    /* steps that changed the parameters */
   int64_t tokens;                     /* tokens of all steps, padding and skipped steps included */

@@ -73,7 +73,8 @@ typedef struct tri_run_config {
     bool skip_long; /* whether prompts that are too long are left out */
     tri_chat_variable chat_set[TRI_MOST_CHAT_VARIABLES];
     int64_t num_chat_set;
-    char tokenizer[TRI_PATH_BYTES]; /* path of tokenizer.json; "": the one next to `train`, if it exists */
+    char tokenizer[TRI_PATH_BYTES]; /* path of tokenizer.json; "": with prompts the one of `init`, else the one next to
+                                       the first corpus that has one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1: unused */
     int64_t max_samples;  /* number of samples to train on, the first of the corpus; 0: all */
@@ -87,9 +88,10 @@ typedef struct tri_run_config {
   tri_layout layout;
   struct {
     int64_t global_batch;
-    double batch_follows;  /* 1: global_batch follows from the keys of `rollout`, and is not printed; else 0 */
-    int64_t steps;         /* 0 until tri_run_config_count_steps if epochs are given */
-    double epochs;         /* passes over the samples of the only corpus; 0: `steps` is given */
+    double batch_follows; /* 1: global_batch follows from the keys of `rollout`, and is not printed; else 0 */
+    int64_t steps;        /* 0 until tri_run_config_count_steps if epochs are given */
+    double epochs;        /* passes over the samples of the only corpus, or of all corpora if they are mixed by size; 0:
+                             `steps` is given */
     int64_t epoch_samples; /* number of samples of an epoch; 0 until tri_run_config_count_steps */
     double lr, min_lr;
     double min_lr_ratio; /* min_lr / lr as given; 0: min_lr is given */
@@ -128,7 +130,7 @@ typedef struct tri_run_config {
     bool async;             /* whether checkpoints are written while training continues */
     bool best; /* whether a checkpoint is saved after each evaluation that is the best so far; the newest of these is
                   kept */
-    int64_t shard_bytes; /* maximum size of one file of tensors */
+    int64_t shard_bytes; /* largest size of a file with several tensors, in bytes */
   } checkpoint;
   struct {
     tri_sample_prompt prompts[TRI_MOST_SAMPLES];

@@ -118,7 +118,7 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
   TRI_TRY(create_sampler(o, out->train_corpora, &shares, config->data.max_samples, &out->train));
   TRI_TRY(weigh_labels(config, &out->train));
   for (int64_t k = 0; k < config->data.num_train; k++) TRI_TRY(check_documents(config, &out->train.sources[k]));
-  bool said = false; /* logged once, because all corpora have the same tokenizer */
+  bool said = false; /* whether a line has been logged; one is enough, because all corpora have the same tokenizer */
   for (int64_t k = 0; k < config->data.num_train && !said; k++) {
     said = tri_corpus_log_vocabulary(out->train_corpora[k], config->model.vocab_size);
   }
