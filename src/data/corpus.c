@@ -39,7 +39,7 @@ struct tri_corpus {
   char fingerprint[TRI_FINGERPRINT_BYTES]; /* fingerprint of all files of the corpus */
   char tokens_fingerprint[TRI_FINGERPRINT_BYTES], mask_fingerprint[TRI_FINGERPRINT_BYTES];
   char labels_fingerprint[TRI_FINGERPRINT_BYTES];
-  tri_corpus_record record; /* {0} if the corpus has no record */
+  tri_corpus_record record; /* if the corpus has no record, as tri_corpus_record_read sets it for a missing file */
 };
 
 static tri_status make_path(const char *prefix, const char *suffix, char **out) {

@@ -123,7 +123,7 @@ static bool is_message(const json_t *value) {
   return json_object_get(value, "role") != NULL || json_object_get(value, "from") != NULL;
 }
 
-/* Adds the keys of messages that `format` does not read. */
+/* Removes the null members of messages, and adds the keys of messages that `format` does not read to `out`. */
 static void find_in_messages(json_t *list, const tri_chat_format *format, unread_keys *out) {
   size_t index = 0;
   json_t *message = NULL, *value = NULL;

@@ -92,9 +92,9 @@ static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint,
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
 
-/* COLLECTIVE. Reads all slices. If that fails, verifies the checksums to find out whether the checkpoint is damaged,
- * and sets *damaged to that. If it is intact (it belongs to another model, for example), returns the failure of the
- * read. */
+/* COLLECTIVE. Reads all slices. If that fails and the checkpoint has a state (`has_state`), verifies the checksums to
+ * find out whether the checkpoint is damaged, and sets *damaged to that. If it is intact (it belongs to another model,
+ * for example), returns the failure of the read. */
 static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
