@@ -142,7 +142,8 @@ static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *
 }
 
 /* Reads dynamic scaling, after its factor. In transformers the config's longest sequence is the original one, beyond
- * which frequencies change; the longest text has no key there, so we write one of our own, max_sequence. */
+ * which frequencies change. transformers has no key for the longest text, so we write one of our own, max_sequence;
+ * without it, the longest text is `factor` times the original sequence. */
 static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) {
   tri_rope_scaling *scaling = &model->rope_scaling;
   scaling->original_max_sequence = model->max_sequence;

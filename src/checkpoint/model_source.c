@@ -67,7 +67,7 @@ static tri_status load_folder(const char *given, char folder[TRI_PATH_BYTES], tr
   return TRI_OK;
 }
 
-/* Returns whether this process is a rank of a job, whose launcher logs instead. */
+/* Returns whether this process is a rank of a job. Ranks log nothing here, because their launcher has done so. */
 static bool is_a_rank(void) { return getenv(TRI_LAUNCHED) != NULL; }
 
 static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, tri_yaml **out_mapping) {

@@ -40,7 +40,7 @@ typedef struct tri_peft {
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out);
 
 /* Reads the text of an adapter_config.json; `path` is for messages. A key that changes the model's function and is
- * not supported is refused by name (TRI_UNSUPPORTED). */
+ * not supported is refused by name (TRI_UNSUPPORTED). Fails with TRI_BAD_FILE for a text that is not valid. */
 tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_peft *out);
 
 /* Returns the run file's word for a quantisation. */
@@ -49,7 +49,7 @@ const char *tri_peft_quantise_word(tri_quantise quantise);
 json_t *tri_peft_words_json(const tri_trainable_words *words);
 
 /* LOCAL. Reads FOLDER/adapter_config.json; if `verify` is true and the folder is a checkpoint, compares the file's
- * checksum. */
+ * checksum. Fails with TRI_BAD_FILE if the file is missing or damaged, and as tri_peft_parse does. */
 tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out);
 
 /* LOCAL. Returns whether a folder is PEFT's or a checkpoint with an adapter. tri_checkpoint_open then finds its factors

@@ -226,7 +226,8 @@ static tri_status create_file(saving *s, const stored_file *file) {
       json_pack("{s:I, s:o}", "bytes", (json_int_t)file->file_bytes, "header", tri_state_checksum(header_sum)));
 }
 
-/* Writes the index of the tensors in files [first_file, end_file), in transformers' format. */
+/* Writes STEM.safetensors.index.json, the index of the tensors in files [first_file, end_file), in transformers'
+ * format. */
 static tri_status write_index(saving *s, const char *stem, int64_t first_file, int64_t end_file) {
   char name[64];
   uint64_t total = 0;

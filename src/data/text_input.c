@@ -266,7 +266,7 @@ static tri_status split_lines(tri_text_input *input, tri_text_block *block, bool
   return TRI_OK;
 }
 
-/* Adds the elements of an array as pieces. */
+/* Adds those elements of an array that end in the block as pieces; *consumed is set to the end of the last one. */
 static tri_status split_array(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
   for (bool found = true; found;) {
     tri_json_element element = {0};

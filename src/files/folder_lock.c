@@ -385,7 +385,7 @@ bool tri_folder_lock_is_left(const char *folder) {
   if (tri_path_join(lock.path, folder, LOCK_NAME) != TRI_OK || find_self(&lock.self) != TRI_OK) return false;
   const int reason = try_lock(lock.path, &other, &touched);
   if (reason == ENOENT && is_empty(folder) && stat(folder, &facts) == 0) {
-    touched = facts.st_mtim; /* the folder may be new */
+    touched = facts.st_mtim; /* the folder may be new, and its owner about to make the lock */
   } else if (reason != 0 || other.mark[0] == '\0') {
     return false;
   }

@@ -88,8 +88,8 @@ static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   return TRI_OK;
 }
 
-/* Removes the snapshots in `folder` of all runs except `name` (NULL: of all runs, and the folder itself). A failure is
- * only logged. No process uses them, since this run holds the lock of the output. */
+/* Removes the snapshots in `folder` of all runs except `name` (NULL: of all runs, and the folder itself). No process
+ * uses these snapshots, since this run holds the lock of the output. A failure is only logged. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];
   struct stat facts;
