@@ -129,7 +129,8 @@ tri_status tri_checkpoint_save_begin(const tri_checkpoint_request *request,
  * tensors, and the headers of the others, but not yet state.json. */
 const char *tri_checkpoint_save_folder(const tri_checkpoint_saving *saving);
 tri_status tri_checkpoint_save_write(tri_checkpoint_saving *saving); /* LOCAL */
-/* LOCAL, between begin and write: saves a slice that is not in the request. */
+/* LOCAL, between begin and write: saves a slice that is not in the request. Fails with TRI_DIVERGED if an element is
+ * NaN or infinite. */
 tri_status tri_checkpoint_save_slice(tri_checkpoint_saving *saving, const tri_checkpoint_slice *slice);
 tri_status tri_checkpoint_save_join(tri_checkpoint_saving *saving, tri_status written); /* COLLECTIVE */
 tri_status tri_checkpoint_save_publish(tri_checkpoint_saving *saving);                  /* LOCAL */

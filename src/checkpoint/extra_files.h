@@ -20,10 +20,10 @@ typedef struct tri_extra_texts {
   int32_t end_of_text;                        /* id for config.json; -1: none */
 } tri_extra_texts;
 
-/* LOCAL. Makes the texts from the extra files in `folder` (may be NULL) and the tokenizer.json at `tokenizer` (NULL:
- * all are empty). These tokens end a text: the one that ends a turn of the chat template; `document_end` (-1: none),
- * which separated the documents of the training corpus; and those that the folder names. Release with
- * tri_extra_texts_release. */
+/* LOCAL. Makes the texts from the extra files in `folder` (may be NULL) and the tokenizer.json at `tokenizer` (NULL or
+ * "": no text is made). Fails if the tokenizer cannot be read. These tokens end a text: the one that ends a turn of the
+ * chat template; `document_end` (-1: none), which separated the documents of the training corpus; and those that the
+ * folder names. Release with tri_extra_texts_release. */
 tri_status tri_extra_texts_make(const char *folder, const char *tokenizer, int32_t document_end, tri_extra_texts *out);
 void tri_extra_texts_release(tri_extra_texts *texts);
 

@@ -23,11 +23,14 @@ const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri
  * have their own bases. */
 bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *hf_keys);
 
-/* Reads `rope_theta` and `rope_scaling`, or `rope_parameters`; max_sequence and windows must have been read before. */
+/* Reads `rope_theta` and `rope_scaling`, or `rope_parameters`; max_sequence and windows must have been read before.
+ * Fails with TRI_UNSUPPORTED for a scaling that is not supported, and with TRI_BAD_FILE for a wrong or missing value.
+ */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out);
 void tri_huggingface_write_rope(const tri_model *model, const tri_hf_keys *hf_keys, json_t *to);
 
-/* Reads `sliding_window` and related keys; num_layers must have been read before. */
+/* Reads `sliding_window` and related keys; num_layers must have been read before. Fails with TRI_UNSUPPORTED for kinds
+ * of layers that are not supported, and with TRI_BAD_FILE for a wrong value, or if the keys contradict each other. */
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out);
 void tri_huggingface_write_window(const tri_model *model, const tri_hf_keys *hf_keys, json_t *to);
 

@@ -46,7 +46,8 @@ static inline bool tri_low_rank_is_plain(const tri_low_rank *factors) {
   return factors->left == NULL && factors->whole == NULL;
 }
 
-/* LOCAL. Reads the changes to a tensor of the model, in host memory. Release with tri_low_rank_release. */
+/* LOCAL. Reads the changes to a tensor of the model into host memory. Without an adapter, and for a tensor that is not
+ * a matrix, *out has no changes (tri_low_rank_is_plain). Release with tri_low_rank_release. */
 tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out);
 void tri_low_rank_release(tri_low_rank *factors);
 

@@ -28,7 +28,8 @@ tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
                                         int64_t count);
 
-/* Makes the writer also write PREFIX.labels, with a byte for each document. Must be called before the first token. */
+/* Makes the writer also write PREFIX.labels, with a byte for each document: 1 if its answer is desirable, else 0. Must
+ * be called before the first token. */
 tri_status tri_corpus_writer_begin_labels(tri_corpus_writer *writer);
 /* Ends the current document of a corpus with labels, with the label of its answer. */
 tri_status tri_corpus_writer_end_labelled(tri_corpus_writer *writer, bool desirable);

@@ -31,7 +31,7 @@ void tri_sampler_destroy(tri_sampler *sampler);
 /* Sets the weight of the labels of each source, weights[num_sources], for samples that tri_sampler_read reads later. */
 tri_status tri_sampler_weigh(tri_sampler *sampler, const double *weights);
 
-/* Reads sample `index` of the shuffled order. */
+/* Reads sample `index` of the shuffled order. Fails as tri_source_read does. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
 /* Returns a feed of the shuffled samples. */

@@ -52,7 +52,8 @@ typedef struct tri_source {
 tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options *options, tri_source *out);
 void tri_source_destroy(tri_source *source);
 
-/* Reads sample `index` of the shuffled order. */
+/* Reads sample `index` of the shuffled order. Fails with TRI_BAD_FILE, as tri_corpus_read does, for an id that is not
+ * below vocab_size. */
 tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sample *out);
 
 /* Reads sample `index` < per_epoch without shuffling, for evaluation: windows in the order of the text, or packed

@@ -22,7 +22,8 @@ typedef enum tri_resumed {
 
 /* COLLECTIVE, at every start, before anything else is loaded. Loads the state to resume from, or the weights to
  * begin with, into the engine. Sets *progress to the progress of that state; leaves it unchanged for
- * TRI_RESUMED_NOTHING. */
+ * TRI_RESUMED_NOTHING. Fails with TRI_BAD_FILE if a folder that `--resume`, `init` or `adapter.from` names is missing
+ * or damaged, or if all checkpoints of the output are, and as tri_resume_check does. */
 tri_status tri_resume(const tri_resume_request *request, tri_progress *progress, tri_resumed *out);
 
 #endif
