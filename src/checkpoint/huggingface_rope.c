@@ -86,8 +86,8 @@ static tri_status get_optional_number(const tri_json_reader *from, const char *k
   return *out >= 0 ? TRI_OK : tri_reader_wrong(from, key, "a number above 0");
 }
 
-/* Reads YaRN. The default factor is the ratio of the longest to the original sequence. If kinds of layers have their
- * own objects, transformers does not read `truncate` in them. */
+/* Reads YaRN. The default factor is the ratio of the longest to the original sequence; if these are equal, the file
+ * must have a factor. If kinds of layers have their own objects, transformers does not read `truncate` in them. */
 static tri_status read_yarn(const rope_reader *rope, const tri_hf_keys *hf_keys, const tri_model *model,
                             tri_rope_scaling *out) {
   const tri_json_reader *from = &rope->from;
@@ -122,8 +122,8 @@ static tri_status read_factors(const tri_json_reader *from, const char *key, dou
   return TRI_OK;
 }
 
-/* Reads LongRoPE. A file without a factor, such as Phi-3's, has the ratio of the longest to the original sequence as
- * factor, but at least 1. */
+/* Reads LongRoPE. For a file without a factor, such as Phi-3's, the factor is the ratio of the longest to the original
+ * sequence. Fails with TRI_BAD_FILE if a list of factors is missing, or if the original sequence is 1. */
 static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *config, const tri_model *model,
                                 tri_rope_scaling *out) {
   static const char *const asked[] = {"short_factor", "long_factor", NULL};

@@ -225,7 +225,8 @@ static tri_status leave_out_misplaced(tri_checkpoint *checkpoint, const char *fi
   return tri_safetensors_index(shard->input.path, header);
 }
 
-/* Adds each file of the index once. Each must be in this folder, and have the tensors that the index places in it. */
+/* Adds each file of the index once. Each must be in this folder, and have the tensors that the index places in it;
+ * its tensors that the index places elsewhere are ignored (leave_out_misplaced). */
 static tri_status add_shards(tri_checkpoint *checkpoint, const char *path, const json_t *index) {
   json_t *map = json_object_get(index, "weight_map"), *value = NULL, *seen = NULL;
   const char *name = NULL;

@@ -311,8 +311,8 @@ static tri_status check_word(const tri_json_reader *from, const char *key, const
 }
 
 /* Reads init_lora_weights. Some initialisations also change the base's weights, and their factors belong to the changed
- * weights: of these only pissa is supported. pissa_niter_N subtracts a random approximation that no other program can
- * reproduce. */
+ * weights: of these only pissa is supported, and all others fail with TRI_UNSUPPORTED. pissa_niter_N subtracts a random
+ * approximation that no other program can reproduce. */
 static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) {
   static const char key[] = "init_lora_weights";
   const json_t *value = tri_reader_get(from, key);

@@ -380,7 +380,8 @@ static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor,
   return TRI_OK;
 }
 
-/* Prints the header: the length, the JSON, and blanks up to the alignment. */
+/* Prints the header: the length, the JSON, and blanks up to the alignment. Fails with TRI_UNSUPPORTED if it is longer
+ * than the format allows. */
 static tri_status print_header(const json_t *document, char **out, size_t *out_bytes) {
   uint64_t used = json_dumpb(document, NULL, 0, JSON_COMPACT);
   uint64_t length = (used + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;

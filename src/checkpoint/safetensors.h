@@ -133,7 +133,8 @@ tri_status tri_safetensors_sum(const tri_safetensors_file *file, const tri_safet
 /* Lays out a new file: sets offset and bytes of each tensor (wider types first, which keeps every element aligned;
  * otherwise in the given order) and makes the header, with its length in front. The result depends only on names, types
  * and shapes, so that every rank can compute it and write its own slices. `format` is the metadata that transformers
- * expects ("pt"); NULL: none. Release *header with tri_free. */
+ * expects ("pt"); NULL: none. Fails with TRI_UNSUPPORTED if the header is longer than the format allows. Release
+ * *header with tri_free. */
 tri_status tri_safetensors_layout(tri_safetensors_tensor *tensors, int64_t count, const char *format, char **header,
                                   size_t *header_bytes, uint64_t *file_bytes);
 

@@ -80,7 +80,8 @@ static tri_status read_answer(const json_t *line, tri_rollout_prompt *to) {
   return copy_text(number, to->answer_bytes, &to->answer);
 }
 
-/* Finds the text of a prompt, and whether a template made it. */
+/* Finds the text of a prompt, and sets *rendered to whether a template made it of messages. Fails with TRI_BAD_FILE if
+ * the line has neither a string nor a list of messages. */
 static tri_status find_text(reading *r, const json_t *line, const char **text, size_t *bytes, bool *rendered) {
   json_t *prompt = json_object_get(line, "prompt");
   if (prompt == NULL) prompt = json_object_get(line, "messages");

@@ -241,7 +241,7 @@ static int64_t documents_of_a_record(tri_preferences preferences) {
 }
 
 /* Moves the last record (a conversation, a pair, or an answer with a label) to the corpus that has no documents. A
- * record cannot be divided; fails with TRI_BAD_FILE if there is only one. */
+ * record cannot be divided; fails with TRI_BAD_FILE if there is only one. Logs what was moved. */
 static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
   tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
   tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;

@@ -217,7 +217,8 @@ static tri_status move_in_place(const char *folder, int *moved) {
   return tri_directory_sync(folder);
 }
 
-/* Finishes the transaction of a killed process. The caller has the lock, or the file system has no locks. */
+/* Finishes the transaction of a killed process, if there are files to move, and logs this. The caller has the lock, or
+ * the file system has no locks. */
 static tri_status finish_locked(const char *folder) {
   int moved = 0;
   TRI_TRY(move_in_place(folder, &moved));

@@ -227,7 +227,8 @@ static void log_unused_average(const tri_checkpoint *checkpoint) {
 }
 
 /* Resets the best evaluation so far, and the number of evaluations since, if the run has other validation data or
- * another objective or reward than the checkpoint: old and new results cannot be compared. */
+ * another objective or reward than the checkpoint: old and new results cannot be compared. Logs this if the checkpoint
+ * has a best evaluation. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
   char key[TRI_RESUME_KEY_BYTES];

@@ -144,7 +144,7 @@ static tri_status find_base_path(const char *init, const char *folder, char out[
 }
 
 /* LOCAL, on the first rank. Opens the base, loads its model, sets identity->base to its path, and decides whether its
- * tensors must be read. Fails with TRI_BAD_CONFIG if it is an adapter. */
+ * tensors must be read; if so, logs this. Fails with TRI_BAD_CONFIG if it is an adapter. */
 static tri_status begin_signing(const tri_run_config *config, tri_identity *identity, open_base *base) {
   const tri_checkpoint_use use = {.optimizer = false};
   TRI_TRY(tri_checkpoint_find(config->init, &use, base->folder));
