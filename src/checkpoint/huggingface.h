@@ -18,7 +18,8 @@
  * not a valid config.json; after a failure *out is unchanged. */
 tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out);
 
-/* LOCAL. Reads FOLDER/config.json, and compares it with its checksum if the folder is a checkpoint. */
+/* LOCAL. Reads FOLDER/config.json, and compares it with its checksum if the folder is a checkpoint. Fails with
+ * TRI_BAD_FILE if the file is missing or damaged, and as tri_huggingface_parse does. */
 tri_status tri_huggingface_load(const char *folder, tri_model *out);
 /* LOCAL. Reads FOLDER/config.json without comparing its checksum, for commands with --no-verify. */
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);

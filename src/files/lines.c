@@ -93,7 +93,8 @@ static tri_status find_end(tri_lines *l, size_t *bytes, bool *newline) {
   }
 }
 
-/* Skips the rest of a line that is too long, but keeps its begin. Sets *skipped to the number of bytes skipped. */
+/* Skips the rest of a line that is too long, but keeps its first l->longest bytes. Sets *skipped to the number of bytes
+ * skipped, and *newline to whether a newline ends the line. */
 static tri_status skip_rest(tri_lines *l, bool *newline, int64_t *skipped) {
   const size_t kept = l->longest;
   size_t rest = 0;

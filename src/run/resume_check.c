@@ -401,8 +401,9 @@ static const char *describe_samples(const changes *c, const tri_checkpoint_state
   return out;
 }
 
-/* Returns the name of the first parameter group whose optimizer differs; "" if all are the same. Checkpoints of
- * versions without this key used AdamW. */
+/* Returns the name of the first parameter group whose optimizer differs, and sets *there and *here to the optimizer's
+ * names in the checkpoint and in the run; "" if all are the same. Checkpoints of versions without this key used AdamW.
+ */
 static const char *differing_optimizer(const tri_run_config *config, const json_t *said, const char **there,
                                        const char **here) {
   const json_t *optimizers = json_object_get(said, "optimizers");
