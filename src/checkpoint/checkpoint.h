@@ -231,8 +231,9 @@ typedef struct tri_checkpoint tri_checkpoint;
  * model.safetensors.index.json names, or if these are missing adapter_model.safetensors; and optimizer.safetensors, or
  * the shards of its index. Checks every header, and that COMPLETE and state.json, if the folder has them, match and
  * list every file. Checksums are compared for state.json and the indexes only (see tri_checkpoint_verify). A folder
- * that has only one of COMPLETE and state.json is a damaged checkpoint, not a Hugging Face folder. Release with
- * tri_checkpoint_close. */
+ * that has only one of COMPLETE and state.json is a damaged checkpoint, not a Hugging Face folder. Fails with
+ * TRI_BAD_FILE if a file is missing or damaged, and with TRI_UNSUPPORTED for another version of the format. Release
+ * with tri_checkpoint_close. */
 tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out);
 
 /* LOCAL. As tri_checkpoint_open, for one process that reads alone: opens the optimizer's files only if `use` needs

@@ -10,7 +10,8 @@
 
 /* LOCAL. Loads the model of an open checkpoint from its config.json (whose checksum is compared if `verify`), with
  * `tied` false if the weights contradict it; `say`: whether to log that, and the notes of tri_huggingface_note. The
- * weights of a run's own checkpoint are not examined, and nothing is logged for it. */
+ * weights of a run's own checkpoint are not examined, and nothing is logged for it. Fails as tri_huggingface_load does.
+ */
 tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool say, tri_model *out);
 
 /* LOCAL. Returns whether the weights that `given` means (tri_checkpoint_find) have both tensors of a tied model, with

@@ -47,14 +47,16 @@ typedef struct tri_save_moment {
 } tri_save_moment;
 
 /* COLLECTIVE, after each step. Saves a checkpoint if one is due, else takes a snapshot if one is due (`snapshots`
- * may be NULL). Saves nothing before the first update, after a step with moment->inside, and after a bad step: its
- * state may be ruined and would replace a good one. */
+ * may be NULL). Saves nothing before the first update, after a step with moment->inside, and after a bad step, whose
+ * state may be ruined and would replace a good one; a checkpoint that is due is then postponed
+ * (pending->checkpoint_due). Continues a save in the background, and after the last step waits for its end. Returns the
+ * failure of a save or snapshot; fails with TRI_BUSY if another process has taken over the output. */
 tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const tri_save_moment *moment,
                                tri_save_pending *pending);
 
 /* COLLECTIVE, between two steps. Waits for an earlier save, and saves the state. Without checkpoint.async the
  * checkpoint is complete when the function returns. With checkpoint.async the function copies the state, and a thread
- * of each rank then writes the copy. */
+ * of each rank then writes the copy. Returns the failure of either save. */
 tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);
 
 /* COLLECTIVE, between steps. Begins the next phase of a save in the background (save.c) if the threads of the phase

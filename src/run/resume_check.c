@@ -523,8 +523,8 @@ static tri_status check_folder(const tri_checkpoint *checkpoint) {
   return tri_checkpoint_check_model(checkpoint, &model);
 }
 
-/* Returns the number of updates since the run began if the reference of its preferences, which is the model at that
- * time, is no longer available; else 0. */
+/* Returns the number of updates that the run has made if it is on preferences and its reference, the model before these
+ * updates, is no longer available; else 0. */
 static int64_t updates_of_reference(const tri_run_config *config, const tri_checkpoint_state *state) {
   if (state == NULL || !of_preferences(config) || tri_preferences_keep_reference(config)) return 0;
   return (int64_t)json_integer_value(json_object_get(state->progress, "updates"));

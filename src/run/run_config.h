@@ -156,8 +156,8 @@ typedef struct tri_run_config {
 } tri_run_config;
 
 /* Reads a run file, applies `--set key=value` overrides in order, and checks the result. `model:` may be a preset's
- * name (configs/models), a YAML file, a folder that holds a model, or inline. Messages name file, line, key and the
- * nearest legal word. */
+ * name (configs/models), a YAML file, a folder that holds a model, or inline. Fails with TRI_BAD_CONFIG for wrong keys
+ * and values; messages name file, line, key and the nearest legal word. */
 tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
                                tri_run_config *out);
 /* Parses a run file from `text`, as tri_run_config_load does; `name` stands for the file in messages. */
