@@ -61,8 +61,8 @@ static uint32_t magnitude(float value) {
   return bits & 0x7fffffffU;
 }
 
-/* Returns the k-th largest magnitude, k >= 1: finds, bit by bit from the highest, the largest bound that at least
- * k magnitudes reach. */
+/* Returns the bits of the k-th largest magnitude, k >= 1: finds, bit by bit from the highest, the largest bound that at
+ * least k magnitudes reach. */
 static uint32_t kth_magnitude(const float *values, int64_t count, int64_t k) {
   uint32_t found = 0;
   for (int bit = 30; bit >= 0; bit--) {
@@ -89,8 +89,9 @@ static void trim(float *values, int64_t count, double density) {
   }
 }
 
-/* TIES (Yadav et al. 2023): trims the differences from the base, elects the sign of their weighted sum, and averages
- * the differences of that sign by their weights. */
+/* TIES (Yadav et al. 2023): trims each model's differences from the base and elects, for each element, the sign of
+ * their weighted sum; then adds to the base `scale` times the weighted mean of the differences whose weighted values
+ * have that sign. */
 static void combine_ties(const tri_combine_settings *s, int models, int64_t count, float *const *values,
                          const float *base, float *out) {
   for (int m = 0; m < models; m++) {

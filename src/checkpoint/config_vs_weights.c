@@ -77,9 +77,9 @@ static bool differs_with(json_t *config, const char *key, json_t *value, const q
   return look(config, q->name, &other) && is_answered_otherwise(q, &other);
 }
 
-/* Returns whether the answer depends on a key. Tries twice and half the number, which change products and divide
- * evenly, then the adjacent numbers and 1, which change whether a layer exists, until the answer changes; a boolean is
- * inverted. */
+/* Returns whether the answer depends on a key. Tries other values until the answer changes: twice and half the number,
+ * with which divisions mostly still have no remainder, then the adjacent numbers and 1, which change whether a layer
+ * exists. A boolean is inverted. Leaves `config` as it was. */
 static bool depends(json_t *config, const char *key, const question *q) {
   json_t *held = json_incref(json_object_get(config, key));
   const json_int_t value = json_integer_value(held);
@@ -116,8 +116,8 @@ static void try_keys(const json_t *config, question *q, char keys[KEYS_BYTES]) {
   json_decref(tried);
 }
 
-/* Writes " (hidden_size 64)": the keys that change the answer, or model_type if no single key does; "" if config.json
- * cannot be read. */
+/* Writes the keys of FOLDER/config.json that change the answer, with their values, as " (hidden_size 64)"; model_type
+ * if no single key does; "" if config.json cannot be read. Sets q->now. */
 static void find_keys(const char *folder, question *q, char keys[KEYS_BYTES]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;

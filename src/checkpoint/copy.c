@@ -25,7 +25,7 @@ enum { PIECE_ELEMENTS = 4 << 20, CONFIG_LIMIT_BYTES = 1 << 24 };
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
-/* Converts fp32 or fp64 to a narrower type. */
+/* Converts in[count] of type `from`, fp32 or fp64, to the narrower `type`. */
 static void narrow(tri_dtype from, const void *in, int64_t count, tri_dtype type, void *out) {
   const float *singles = in;
   const double *doubles = in;
@@ -171,7 +171,8 @@ static bool is_quantised(const copying *c, const tri_parameter *parameter) {
   return c->quantiser != NULL && tri_trainable_can_quantise(parameter);
 }
 
-/* Reads a whole matrix in fp32, the input of the quantisation. */
+/* Reads a whole matrix in fp32, the input of the quantisation, merged with its factors. Compares its checksum, and
+ * refuses NaN and infinity. */
 static tri_status read_whole(copying *c, const tri_parameter *matrix, const tri_low_rank *factors, float *out) {
   const bool plain = tri_low_rank_is_plain(factors);
   const tri_dtype read_as = plain ? TRI_FP32 : TRI_FP64;
@@ -215,7 +216,8 @@ static tri_status copy_all(copying *c, const tri_parameter *parameters, int64_t 
   return tri_checkpoint_save_publish(c->saving);
 }
 
-/* Describes the parameters as tensors of a save, and returns the number of tensors. */
+/* Describes the parameters as tensors of a save in `tensors`, and returns their number. Writes the names of tensors in
+ * 4 bits to `names`, to which the descriptions point. */
 static int64_t describe_all(const copying *c, const tri_parameter *parameters, int64_t count,
                             char (*names)[TRI_QUANTISED_NAME_BYTES], tri_checkpoint_tensor *tensors) {
   int64_t number = 0;
@@ -336,7 +338,7 @@ static tri_status replace_config(json_t *document, char **config) {
   return TRI_OK;
 }
 
-/* Sets a key of adapter_config.json to true. */
+/* Sets a key to true in the adapter_config.json in *config. */
 static tri_status set_true(const char *key, char **config) {
   json_t *document = NULL;
   TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
@@ -351,7 +353,8 @@ static tri_status rename_text(const char *text, char **out) {
   return TRI_OK;
 }
 
-/* Renames modules in a key's value: a pattern, a list of names, or an object whose keys are patterns. */
+/* Sets *out to a copy of a key's value with renamed modules, which the caller releases: the value is a pattern, a list
+ * of names, or an object whose keys are patterns. Sets *out to NULL for any other value. */
 static tri_status rename_value(const json_t *value, json_t **out) {
   json_t *entry = NULL, *renamed = json_is_object(value) ? json_object() : json_is_array(value) ? json_array() : NULL;
   const char *key = NULL;
@@ -378,8 +381,8 @@ static tri_status rename_value(const json_t *value, json_t **out) {
   return status;
 }
 
-/* Renames modules to transformers 5's names, which the written tensors have as well (tri_peft_name): an older adapter
- * may have names of transformers 4. */
+/* Renames modules in the adapter_config.json in *config to transformers 5's names, which the written tensors have as
+ * well (tri_peft_name): an older adapter may have names of transformers 4. */
 static tri_status rename_modules(char **config) {
   static const char *const keys[] = {"alpha_pattern", "exclude_modules", "modules_to_save", "rank_pattern",
                                      "target_modules"};
@@ -412,7 +415,8 @@ static double alpha_of_double(tri_scaling scaling) {
   return 2;
 }
 
-/* Makes the adapter_config.json of plain factors of twice the rank, with the same scale of the products. */
+/* Changes the adapter_config.json in *config to that of plain factors of twice the rank, whose initial values are not
+ * subtracted, with the same scale of the products. */
 static tri_status double_ranks(const tri_adapter *adapter, char **config) {
   static const char *const patterns[2] = {"rank_pattern", "alpha_pattern"};
   const double more[2] = {2, alpha_of_double(adapter->scaling)};
@@ -429,7 +433,8 @@ static tri_status double_ranks(const tri_adapter *adapter, char **config) {
   return replace_config(document, config);
 }
 
-/* Describes a tensor of the adapter as a parameter with our name. */
+/* Describes a tensor of the adapter as a parameter with our name. Fails if it is not a tensor of adapters, or if PEFT
+ * does not read it. */
 static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const char *file, tri_parameter *out) {
   const char *name = tri_peft_own_name(tensor->name);
   if (tensor->num_dims < 1 || tensor->num_dims > 2 || strlen(name) >= sizeof out->name) {
@@ -448,7 +453,8 @@ static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const ch
 }
 
 /* Copies the adapter's tensors, and `also`, a tensor that the checkpoint reads as another one ("": none). `parameters`
- * has room for all of them. */
+ * has room for all of them. With request->with_base the written factors have twice the rank; then fails with
+ * TRI_UNSUPPORTED for factors of an embedding. */
 static tri_status copy_described(const tri_copy_adapter_request *request, const char *config, const char *also,
                                  tri_parameter *parameters) {
   int64_t count = tri_checkpoint_num_tensors(request->from);

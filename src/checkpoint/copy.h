@@ -31,14 +31,18 @@ typedef struct tri_copy_adapter_request {
   const tri_model *model;      /* the model of `with_base` */
 } tri_copy_adapter_request;
 
-/* LOCAL. Copies tensor by tensor, in pieces of some megabytes; tri_merged_open has checked that the weights are those
- * of the model. Data are compared with their checksums (tri_checkpoint_open_verified). Fails with TRI_BAD_FILE if a
- * weight is NaN or infinite in the file, or becomes so as `type`. After a failure the new folder does not exist. */
+/* LOCAL. Copies tensor by tensor, in pieces of some megabytes (whole matrices if they are quantised); tri_merged_open
+ * has checked that the weights are those of the model. Data are compared with their checksums
+ * (tri_checkpoint_open_verified). Fails with TRI_BAD_USAGE if request->to exists, and with TRI_BAD_FILE if a weight is
+ * NaN or infinite in the file, or becomes so when it is converted to `type`. After a failure the new folder does not
+ * exist. */
 tri_status tri_checkpoint_copy(const tri_copy_request *request);
 
-/* LOCAL. Copies an adapter by itself: writes a PEFT folder with the same adapter_config.json, and without a
- * config.json. With `with_base` the written factors have twice the rank, A above A0 and B with -B0 to its right, so
- * that they are plain LoRA over the unchanged base. */
+/* LOCAL. Copies an adapter by itself: writes a PEFT folder without a config.json. Its adapter_config.json is that of
+ * `from` with the notes added and the modules named as in transformers 5; if the adapter trains a tied embedding, also
+ * with ensure_weight_tying, and the embedding is written under both names. Fails with TRI_BAD_USAGE if request->to
+ * exists, and with TRI_UNSUPPORTED for tensors that PEFT cannot read by itself. With `with_base` the written factors
+ * have twice the rank, A above A0 and B with -B0 to its right, so that they are plain LoRA over the unchanged base. */
 tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request);
 
 #endif

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Size of the JSON text, padded with blanks, so that the file's layout does not depend on the numbers in the
+/* Size of the JSON text in bytes, padded with blanks, so that the file's layout does not depend on the numbers in the
  * text. */
 enum { STATE_BYTES = 256 };
 

@@ -7,11 +7,11 @@
 #include "checkpoint/merged.h"
 #include "checkpoint/tensor_list.h"
 
-/* Number of tensors of one matrix. */
+/* Number of tensors of one matrix in 4 bits, and the longest name of such a tensor, in bytes. */
 enum { TRI_QUANTISED_TENSORS = 6, TRI_QUANTISED_NAME_BYTES = TRI_PARAMETER_NAME_BYTES + 48 };
 
-/* Refuses matrices whose 4-bit form transformers would not load, or not with the same values, and matrices that are in
- * 4 bits already. */
+/* LOCAL. Checks the matrices of `list` that would be quantised. Fails with TRI_UNSUPPORTED if transformers would not
+ * load one of them in 4 bits, or would load other values, and with TRI_BAD_USAGE if one is in 4 bits already. */
 tri_status tri_copy_quantised_check(const tri_merged *from, const tri_tensor_list *list);
 
 /* Describes the TRI_QUANTISED_TENSORS tensors of a matrix in 4 bits; writes their names, to which `out` points, to

@@ -15,7 +15,7 @@
 /* Returns the part of the sum for the elements [first, first + count) in `data`; element_bytes is 1, 2, 4 or 8. */
 uint64_t tri_element_sum(size_t element_bytes, int64_t first, int64_t count, const void *data);
 
-/* Computes the sum of tri_element_sum with all threads. */
+/* Returns the same number as tri_element_sum, computed by all threads. */
 uint64_t tri_element_sum_parallel(size_t element_bytes, int64_t first, int64_t count, const void *data);
 
 #endif

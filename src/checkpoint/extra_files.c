@@ -67,7 +67,8 @@ typedef struct keeping {
   int64_t count;
 } keeping;
 
-/* Copies an extra file from the folder `from` to the folder `to` of `context`, a keeping. */
+/* Copies an extra file from the folder `from` to the folder `to` of `context`, a keeping; skips the chat templates if
+ * another one replaces them. */
 static tri_status keep_one(void *context, const char *name) {
   const keeping *k = context;
   char source[TRI_PATH_BYTES], target[TRI_PATH_BYTES];

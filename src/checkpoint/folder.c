@@ -43,7 +43,8 @@ tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step,
   return tri_path_join(path, root, name);
 }
 
-/* Parses a decimal number and moves *text to its end; returns false unless the next character is `stop`. */
+/* Parses a decimal number without a sign, and moves *text to its end. Returns false if there is no number, if it does
+ * not fit, or if the next character is not `stop`. */
 static bool parse_number(const char **text, char stop, int64_t *out) {
   char *end = NULL;
   if (**text < '0' || **text > '9') return false;
@@ -180,7 +181,7 @@ tri_status tri_folder_clear(const char *root, tri_folder_kind kind) { return rem
 
 tri_status tri_checkpoint_clear(const char *root) {
   TRI_TRY(remove_folders(root, NULL));
-  return tri_checkpoint_link_best(root); /* a run may have been killed before it did this */
+  return tri_checkpoint_link_best(root); /* a run may have been killed before it made the link */
 }
 
 /* Returns the newest complete folder of the list that is proven; NULL: none. */
@@ -199,8 +200,9 @@ static const tri_folder *newest_best(const char *root, const tri_folder *list, i
   return NULL;
 }
 
-/* Makes ROOT/best a link to the best checkpoint, for users; the mark decides which checkpoint that is. The link is
- * replaced by a rename, so that it exists at all times. */
+/* Makes ROOT/best a link to `best`, the best checkpoint, for users; the mark decides which checkpoint that is. Removes
+ * the link if `best` is NULL. The link is replaced by a rename, so that it exists at all times. A file or folder of
+ * that name that is not a link is not changed. */
 static tri_status link_best(const char *root, const tri_folder *best) {
   char path[TRI_PATH_BYTES], beside[TRI_PATH_BYTES], now[64] = "";
   TRI_TRY(tri_path_join(path, root, TRI_LINK_BEST));
@@ -226,8 +228,9 @@ tri_status tri_checkpoint_link_best(const char *root) {
   return TRI_OK;
 }
 
-/* Removes old checkpoints. A checkpoint that a diverging run saved just before its weights were found to be ruined must
- * not replace the last one that is known to be good. */
+/* Retires the complete checkpoints of `list` that tri_folder_keep does not keep. The newest proven one is kept because
+ * a checkpoint that a diverging run saved just before its weights were found to be ruined must not replace the last one
+ * that is known to be good. */
 static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t keep, const tri_folder *list,
                                  int64_t count) {
   const tri_folder *proven = newest_proven(root, list, count), *best = newest_best(root, list, count);
@@ -250,7 +253,7 @@ static tri_status retire_all_but(const char *root, int64_t newest_step, int64_t 
 }
 
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep) {
-  TRI_TRY(tri_checkpoint_link_best(root)); /* before its target is removed */
+  TRI_TRY(tri_checkpoint_link_best(root)); /* the link is changed before the checkpoint to which it points is removed */
   if (keep > 0) {
     tri_folder *list = NULL;
     int64_t count = 0;

@@ -19,7 +19,7 @@
 #define TRI_FILE_STATE "state.json"
 #define TRI_FILE_COMPLETE "COMPLETE"
 #define TRI_FILE_PROVEN "PROVEN"       /* empty file: a later step, or an evaluation, from this state was finite */
-#define TRI_FILE_BEST "BEST"           /* empty file: no earlier checkpoint had such a low validation loss */
+#define TRI_FILE_BEST "BEST"           /* empty file: no earlier checkpoint was better by evaluation.metric */
 #define TRI_LINK_BEST "best"           /* link below the root, to the newest folder that is marked BEST */
 #define TRI_FILE_DISPROVED "DISPROVED" /* empty file: every step from this state was bad, until the run gave up */
 
@@ -57,12 +57,14 @@ tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
 bool tri_folder_is_complete(const char *root, const tri_folder *folder);
 bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark);
 
-/* LOCAL. Writes an empty file named `mark` to the final folder of a step, and flushes it. */
+/* LOCAL. Writes an empty file named `mark` to the final folder of a step, and flushes it; does nothing if the file
+ * exists. */
 tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
 /* LOCAL. Updates ROOT/best, then removes all complete checkpoints but the newest `keep`, and all old folders. Three are
  * always kept, even if they are older: the one of `newest_step`, which counts as the first of the `keep`, the newest
- * proven one, and the newest one that is marked as the best. Other disproved ones are removed. keep 0 keeps all. */
+ * proven one, and the newest one that is marked as the best. All others that are disproved are removed. keep 0 keeps
+ * all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

@@ -123,8 +123,9 @@ static tri_status parse_block(const part *state, const json_t *document, const c
   return refuse(state, text);
 }
 
-/* Sets the sizes in `m` to those in the JSON text `document`, and the shape and type of `tensor` to those of the
- * dequantised matrix. */
+/* Sets kind, count, block, nested, offset and group of `m` from the JSON text `document` of `state`, and the shape and
+ * type of `tensor` to those of the dequantised matrix. Fails if a value is missing or wrong, or if `kind` is unknown.
+ */
 static tri_status parse_state(const part *state, const char *kind, const json_t *document, tri_four_bits *m,
                               tri_safetensors_tensor *tensor) {
   const char *said = json_string_value(json_object_get(document, "quant_type"));
@@ -153,7 +154,8 @@ static tri_status read_state(const part *state, json_t **out) {
 
 /* ---- a matrix ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the numbers equal ours up to the rounding of fp32. */
+/* Returns whether numbers[TRI_DYNAMIC_CODES] are the values of our codes (tri_dynamic_number) up to the rounding of
+ * fp32. */
 static bool is_our_map(const float *numbers) {
   for (int32_t c = 0; c < TRI_DYNAMIC_CODES; c++) {
     const float ours = tri_dynamic_number(1, c);

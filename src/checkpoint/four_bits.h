@@ -31,8 +31,8 @@
 typedef struct tri_four_bits tri_four_bits;
 
 /* LOCAL. Combines the tensors of each matrix in 4 bits, in any of the files, into one tensor. Fails with TRI_BAD_FILE
- * if parts are missing or contradict each other, with TRI_UNSUPPORTED if the kind is not read. The tensors then point
- * into (*out)[*count]; release it with tri_free after closing the files. */
+ * if parts are missing or contradict each other, with TRI_UNSUPPORTED if the kind is neither nf4 nor fp4. The tensors
+ * then point into (*out)[*count]; release it with tri_free after closing the files. */
 tri_status tri_four_bits_find(tri_safetensors_file *files, int64_t num_files, tri_four_bits **out, int64_t *count);
 
 /* LOCAL. Reads the dequantised elements [first, first + count) as `type`: fp32, bf16 or fp64. */
@@ -48,7 +48,8 @@ tri_status tri_four_bits_check_kind(const tri_four_bits *matrix);
  * (tri_nf4_layout_of). */
 tri_status tri_four_bits_read_codes(const tri_four_bits *matrix, void *out);
 
-/* Refuses a config.json whose `quantization_config` is not bitsandbytes' in 4 bits: GPTQ, AWQ, weights in 8 bits. */
+/* Fails with TRI_UNSUPPORTED for a config.json whose `quantization_config` is not bitsandbytes' in 4 bits: GPTQ, AWQ,
+ * weights in 8 bits. */
 tri_status tri_four_bits_check_config(const tri_json_reader *from);
 
 #endif

@@ -63,7 +63,7 @@ static tri_status unknown_activation(const tri_json_reader *from, const char *ke
   return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; %s are supported", from->path, key, name, known);
 }
 
-/* Reads the activation; *out is not changed if the key is missing. */
+/* Reads the activation; *out is not changed if the key is missing. Fails for an unknown name. */
 static tri_status read_activation(const tri_json_reader *from, const char *key, tri_activation *out) {
   const char *name = NULL;
   TRI_TRY(tri_reader_word(from, key, NULL, &name));
@@ -76,7 +76,7 @@ static tri_status read_activation(const tri_json_reader *from, const char *key, 
   return unknown_activation(from, key, name);
 }
 
-/* Returns whether a value equals a JSON text; 1 equals 1.0. */
+/* Returns whether a value equals the value of a JSON text; 1 equals 1.0. */
 static bool is_value(const json_t *value, const char *text) {
   json_t *wanted = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
   bool same = wanted != NULL && json_equal(value, wanted) != 0;
@@ -90,7 +90,7 @@ static tri_status require(const tri_json_reader *from, const tri_hf_key *row) {
   const json_t *value = tri_reader_get(from, row->key);
   if (value == NULL || is_value(value, row->value) || is_value(value, row->other_value)) return TRI_OK;
   char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *text = given;
-  if (json_is_string(value)) { /* backquotes instead of quotes */
+  if (json_is_string(value)) { /* the message has the string in backquotes, not in quotes */
     for (char *c = text; *c != '\0'; c++) *c = (char)(*c == '"' ? '`' : *c);
   }
   int length = row->value[0] == '"' ? (int)strlen(row->value) - 2 : (int)strlen(row->value);
@@ -191,7 +191,7 @@ static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *hf_k
   return TRI_OK;
 }
 
-/* Returns the file's name of our key ours[bytes]; NULL if that is not a key of ours, or not one with an integer. */
+/* Returns the file's name of our key ours[bytes]; NULL if we have no such key, or if its value is not an integer. */
 static const char *name_in_file(const tri_hf_keys *hf_keys, const char *ours, size_t bytes) {
   const tri_config_key *key = NULL;
   for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {
@@ -208,7 +208,7 @@ static const char *name_in_file(const tri_hf_keys *hf_keys, const char *ours, si
   return NULL;
 }
 
-/* Fails with the current error message, in which the file's keys replace ours. */
+/* Fails with TRI_BAD_FILE and the current error message, in which the file's keys replace ours. */
 static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
   char said[1024], translated[2048] = "";
@@ -224,7 +224,7 @@ static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *h
 }
 
 /* Reads `model_type`: *said as written, *type without the prefix of types that transformers does not have
- * (TRI_OWN_MODEL_TYPE). */
+ * (TRI_OWN_MODEL_TYPE). Fails with TRI_BAD_FILE if the file is not an object or does not have the key. */
 static tri_status read_type(const tri_json_reader *from, const char **said, const char **type) {
   if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not a JSON object", from->path);
   TRI_TRY(tri_reader_word(from, "model_type", NULL, said));

@@ -13,10 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads the text of a config.json; `path` is for messages. The result has passed tri_model_complete. */
+/* Reads the text of a config.json; `path` is for messages. The result has passed tri_model_complete. Fails with
+ * TRI_UNSUPPORTED for a model_type, a key or a value that is not supported, and with TRI_BAD_FILE for a text that is
+ * not a valid config.json; after a failure *out is unchanged. */
 tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out);
 
-/* LOCAL. Reads FOLDER/config.json, and compares it with its checksum if the folder is a checkpoint. */
+/* LOCAL. Reads FOLDER/config.json, and compares it with its checksum if the folder is a checkpoint. Fails with
+ * TRI_BAD_FILE if the file is missing or damaged, and as tri_huggingface_parse does. */
 tri_status tri_huggingface_load(const char *folder, tri_model *out);
 /* LOCAL. Reads FOLDER/config.json without comparing its checksum, for commands with --no-verify. */
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
@@ -29,10 +32,9 @@ void tri_huggingface_note(const char *folder, bool training);
 /* Returns PyTorch's name of a type: "bfloat16". */
 const char *tri_huggingface_type_name(tri_dtype type);
 
-/* Prints the config.json of a model whose weights are saved in the type `weights`. end_of_text is the id of the
- * tokenizer's token, or -1. Ids of special tokens in the config.json of the folder `like` (NULL: no folder) take
- * precedence.
- * Release *out with tri_free. */
+/* Prints the config.json of a model whose weights are saved in the type `weights`. Fails if transformers cannot
+ * represent the model (tri_hf_keys.check). end_of_text is the id of the tokenizer's token, or -1. Ids of special tokens
+ * in the config.json of the folder `like` (NULL: no folder) take precedence. Release *out with tri_free. */
 tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, const char *like,
                                  char **out);
 

@@ -155,8 +155,8 @@ static void note_pairs(const tri_json_reader *from, const tri_hf_keys *hf_keys) 
   }
 }
 
-/* Compares `key` of the file with the key `inner` of the object for rotary positions, whose value is used. Does nothing
- * if `key` is NULL. */
+/* Logs a difference between `key` of the file and the key `inner` of `object`, an object for rotary positions that the
+ * message calls `name`; the value in the object is used. Does nothing if `key` is NULL. */
 static void note_inner(const tri_json_reader *from, const char *key, const char *name, const json_t *object,
                        const char *inner) {
   char place[96];
@@ -165,7 +165,8 @@ static void note_inner(const tri_json_reader *from, const char *key, const char 
   note_pair(from, key, tri_reader_get(from, key), place, json_object_get(object, inner));
 }
 
-/* Logs keys that transformers does not read for model types whose kinds of layers have their own objects. */
+/* Logs a key in the objects for rotary positions, and one at the top of the file, that transformers does not read for
+ * model types whose kinds of layers have their own objects. */
 static void note_passed_over(const tri_json_reader *from, const tri_hf_keys *hf_keys, const char *key,
                              const json_t *all, const json_t *object) {
   static const char original[] = "original_max_position_embeddings";
@@ -199,7 +200,8 @@ static void note_own_name(const tri_json_reader *from, const tri_hf_keys *hf_key
   free(text);
 }
 
-/* Compares the keys of rotary positions: bases, rotated fraction of each head, scaling. */
+/* Logs the keys of rotary positions (bases, rotated fraction of each head, scaling) that contradict each other or are
+ * ignored. */
 static void note_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   static const char scaling[] = "rope_scaling", parameters[] = "rope_parameters";
   const tri_hf_keys_rope *rope = &hf_keys->rope;

@@ -9,11 +9,13 @@
 
 #define TRI_OWN_MODEL_TYPE "trireme_"
 
-/* Adds the settings in which `model` differs from `said`, the model that `to` describes so far; model_type: without
- * "trireme_". */
+/* Adds the settings in which `model` differs from `said`, the model that `to` describes so far. If one of them changes
+ * the model's function, also replaces `model_type` and `architectures` in `to` by our own; the parameter model_type is
+ * the type without "trireme_". */
 void tri_huggingface_write_own(const tri_model *model, const tri_model *said, const char *model_type, json_t *to);
 
-/* Sets members of a complete model to the values of the object `trireme`, if the file has one. */
+/* Sets members of a complete model to the values of the object `trireme`, if the file has one. Fails with TRI_BAD_FILE
+ * for an unknown key or a wrong value. */
 tri_status tri_huggingface_read_own(const tri_json_reader *from, tri_model *model);
 
 #endif

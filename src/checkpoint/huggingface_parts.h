@@ -11,8 +11,8 @@
 #define TRI_HUGGINGFACE_THETA "rope_theta"
 #define TRI_HUGGINGFACE_FRACTION "partial_rotary_factor"
 
-/* The key of the object with the scaling of rotary embeddings: "rope_scaling" or "rope_parameters". If the file has
- * both, the first is used unless it is empty, as in transformers (convert_rope_params_to_dict). */
+/* Returns the key of the object with the scaling of rotary embeddings: "rope_scaling" or "rope_parameters". If the file
+ * has both, the first is used unless it is empty, as in transformers (convert_rope_params_to_dict). */
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
 /* Returns the object with the scaling for layers without a window: the object that tri_huggingface_rope_key names, or,
  * for models whose kinds of layers have their own bases, the entry full_attention of `rope_parameters`. NULL if the
@@ -23,11 +23,14 @@ const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri
  * have their own bases. */
 bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *hf_keys);
 
-/* Reads `rope_theta` and `rope_scaling`, or `rope_parameters`; max_sequence and windows must have been read before. */
+/* Reads `rope_theta` and `rope_scaling`, or `rope_parameters`; max_sequence and windows must have been read before.
+ * Fails with TRI_UNSUPPORTED for a scaling that is not supported, and with TRI_BAD_FILE for a wrong or missing value.
+ */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out);
 void tri_huggingface_write_rope(const tri_model *model, const tri_hf_keys *hf_keys, json_t *to);
 
-/* Reads `sliding_window` and related keys; num_layers must have been read before. */
+/* Reads `sliding_window` and related keys; num_layers must have been read before. Fails with TRI_UNSUPPORTED for kinds
+ * of layers that are not supported, and with TRI_BAD_FILE for a wrong value, or if the keys contradict each other. */
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out);
 void tri_huggingface_write_window(const tri_model *model, const tri_hf_keys *hf_keys, json_t *to);
 

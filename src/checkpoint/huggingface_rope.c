@@ -9,7 +9,8 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the rotated fraction of each head from a key. */
+/* Reads the rotated fraction of each head from a key. If the file does not have the key, the fraction stays as it is,
+ * or becomes 1 if it is 0. */
 static tri_status read_fraction(const tri_json_reader *from, const char *key, tri_model *out) {
   double rotated = out->rotary_fraction == 0 ? 1 : out->rotary_fraction;
   TRI_TRY(tri_reader_positive(from, key, rotated, &rotated));
@@ -17,7 +18,8 @@ static tri_status read_fraction(const tri_json_reader *from, const char *key, tr
   return TRI_OK;
 }
 
-/* Reads keys at the top of the file. If the table has its own names, transformers ignores the usual ones. */
+/* Reads the base and the rotated fraction of each head from keys at the top of the file. If the table has its own
+ * names, transformers ignores the usual ones. */
 static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
   const tri_hf_keys_rope *rope = &hf_keys->rope;
   const char *theta = rope->theta == NULL ? TRI_HUGGINGFACE_THETA : rope->theta;
@@ -25,8 +27,8 @@ static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys
   return read_fraction(from, rope->fraction == NULL ? TRI_HUGGINGFACE_FRACTION : rope->fraction, out);
 }
 
-/* Checks the fraction in families that rotate whole heads: transformers ignores the key if positions are not scaled,
- * and fails if they are. */
+/* Checks the fraction in families that rotate whole heads. If positions are not scaled, transformers ignores the key,
+ * so the fraction is set to 1; if they are, transformers fails, and so does this function. */
 static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *hf_keys, tri_model *out) {
   const double rotated = out->rotary_fraction;
   if (hf_keys->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;
@@ -77,14 +79,15 @@ static tri_status read_llama3(const rope_reader *rope, tri_rope_scaling *out) {
   return tri_reader_positive(&rope->from, "high_freq_factor", 4, &out->high_freq_factor);
 }
 
-/* Reads an optional number, 0 if absent. transformers also treats 0 as absent, except for attention_factor. */
+/* Reads an optional number, 0 if absent; fails if it is below 0. transformers also treats 0 as absent, except for
+ * attention_factor. */
 static tri_status get_optional_number(const tri_json_reader *from, const char *key, double *out) {
   TRI_TRY(tri_reader_number(from, key, 0, out));
   return *out >= 0 ? TRI_OK : tri_reader_wrong(from, key, "a number above 0");
 }
 
-/* Reads YaRN. The default factor is the ratio of the longest to the original sequence. If kinds of layers have their
- * own objects, transformers does not read `truncate` in them. */
+/* Reads YaRN. The default factor is the ratio of the longest to the original sequence; if these are equal, the file
+ * must have a factor. If kinds of layers have their own objects, transformers does not read `truncate` in them. */
 static tri_status read_yarn(const rope_reader *rope, const tri_hf_keys *hf_keys, const tri_model *model,
                             tri_rope_scaling *out) {
   const tri_json_reader *from = &rope->from;
@@ -119,7 +122,8 @@ static tri_status read_factors(const tri_json_reader *from, const char *key, dou
   return TRI_OK;
 }
 
-/* Reads LongRoPE. Phi-3 has no factor; it follows from the longest sequence. */
+/* Reads LongRoPE. For a file without a factor, such as Phi-3's, the factor is the ratio of the longest to the original
+ * sequence. Fails with TRI_BAD_FILE if a list of factors is missing, or if the original sequence is 1. */
 static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *config, const tri_model *model,
                                 tri_rope_scaling *out) {
   static const char *const asked[] = {"short_factor", "long_factor", NULL};
@@ -138,7 +142,8 @@ static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *
 }
 
 /* Reads dynamic scaling, after its factor. In transformers the config's longest sequence is the original one, beyond
- * which frequencies change; the longest text has no key there, so we write one of our own, max_sequence. */
+ * which frequencies change. transformers has no key for the longest text, so we write one of our own, max_sequence;
+ * without it, the longest text is `factor` times the original sequence. */
 static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) {
   tri_rope_scaling *scaling = &model->rope_scaling;
   scaling->original_max_sequence = model->max_sequence;
@@ -180,7 +185,8 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
   return TRI_OK;
 }
 
-/* Reads the base of layers with a window, which are not scaled. */
+/* Reads the base of layers with a window, if the table has a key for it. Fails with TRI_UNSUPPORTED if these layers are
+ * scaled. */
 static tri_status read_local(const tri_json_reader *from, const tri_hf_keys *hf_keys, const json_t *parameters,
                              tri_model *out) {
   const tri_json_reader own = {.path = from->path, .object = json_object_get(parameters, "sliding_attention")};
@@ -275,7 +281,8 @@ static json_t *longrope_json(const tri_rope_scaling *s) {
   return out;
 }
 
-/* Returns the object in the form of version 4, which later versions read as well. */
+/* Returns the object in the form of version 4, which later versions read as well; JSON null if positions are not
+ * scaled. */
 static json_t *rope_json(const tri_rope_scaling *scaling) {
   const char *type = rope_types_word(scaling->type);
   if (tri_rope_is_plain(scaling)) return json_null();

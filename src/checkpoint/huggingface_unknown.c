@@ -9,8 +9,8 @@
 
 enum { TEXT_BYTES = 400 };
 
-/* Returns twice the number of keys that the file and the table share, minus the number of keys that only the file has.
- */
+/* Returns twice the number of keys that the file and the table share, minus the number of keys that only the file has
+ * and that are not off. Bookkeeping keys are not counted. */
 static int likeness(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -26,7 +26,8 @@ static int likeness(const tri_json_reader *from, const tri_hf_keys *hf_keys) {
   return sum;
 }
 
-/* Writes the keys that the table does not have: "`foo` (3), `bar` (true)", as many as fit. */
+/* Writes keys of the file that the table does not have and that are not off, with their values, as many as fit: "`foo`
+ * (3), `bar` (true)". */
 static void list_strangers(const tri_json_reader *from, const tri_hf_keys *hf_keys, char out[TEXT_BYTES]) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -45,7 +46,7 @@ static void list_strangers(const tri_json_reader *from, const tri_hf_keys *hf_ke
   }
 }
 
-/* Writes "gpt2, llama, mistral and qwen2". */
+/* Writes the model types of the tables: "gpt2, llama, mistral and qwen2". */
 static void list_types(const tri_hf_keys *const *all, int64_t count, char out[TEXT_BYTES]) {
   size_t used = 0;
   for (int64_t i = 0; i < count; i++) {

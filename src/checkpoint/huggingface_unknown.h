@@ -5,7 +5,8 @@
 #include "files/json_reader.h"
 #include "model/hf_keys.h"
 
-/* Fails with TRI_UNSUPPORTED; all[count]: the key tables of all families. */
+/* Fails with TRI_UNSUPPORTED for a config.json with an unknown `model_type`; all[count]: the key tables of all
+ * families. */
 tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type, const tri_hf_keys *const *all,
                                    int64_t count);
 

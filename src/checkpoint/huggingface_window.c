@@ -27,7 +27,8 @@ static tri_status check_layer_types(const tri_json_reader *from, const json_t *t
   return TRI_OK;
 }
 
-/* Reads ["full_attention", "sliding_attention", ...], one entry for each layer. */
+/* Sets out->window_layers from ["full_attention", "sliding_attention", ...]. Fails with TRI_BAD_FILE unless that is a
+ * list with one entry for each layer. */
 static tri_status read_layer_types(const tri_json_reader *from, const json_t *types, tri_model *out) {
   bool *windowed = NULL;
   if (!json_is_array(types) || json_array_size(types) != (size_t)out->num_layers) {
@@ -44,7 +45,7 @@ static tri_status read_layer_types(const tri_json_reader *from, const json_t *ty
 }
 
 /* Reads the layers with a window: as in `layer_types`, else from `max_window_layers` on, else the table's usual ones.
- */
+ * If no layer has one, sets out->window to 0. */
 static tri_status read_window_layers(const tri_json_reader *from, const tri_hf_keys_window *window, tri_model *out) {
   const json_t *types = window->by_layer || window->reads_layers ? tri_reader_get(from, "layer_types") : NULL;
   int64_t full = 0;

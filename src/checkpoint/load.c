@@ -49,7 +49,7 @@ struct tri_checkpoint {
   char path[TRI_PATH_BYTES];
   json_t *document; /* content of state.json; NULL: the folder is a Hugging Face folder */
   bool unverified;  /* whether checksums are not compared */
-  bool adapter;     /* whether its weights are those of an adapter */
+  bool adapter;     /* whether the folder's weights are those of an adapter */
   bool average;     /* whether the average of each weight that has one is read instead of the weight */
   char absent[TRI_PARAMETER_NAME_BYTES];  /* tensor of a tied pair that the files lack (ties.h); "": none */
   char present[TRI_PARAMETER_NAME_BYTES]; /* tensor that is read instead of `absent` */
@@ -60,7 +60,7 @@ struct tri_checkpoint {
   int64_t num_files, num_tensors;     /* num_tensors: number of tensors in all files except those from which only
                                          averages are read */
   int64_t num_misplaced;              /* number of ignored tensors that the index places in another file */
-  char misplaced[2 * TRI_PATH_BYTES]; /* name and file of the first ignored tensor */
+  char misplaced[2 * TRI_PATH_BYTES]; /* name of the first ignored tensor, and its file, as text for a warning */
 };
 
 enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
@@ -72,7 +72,8 @@ static bool wants_optimizer(const tri_checkpoint_use *use) { return use->optimiz
 
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out);
 
-/* Tests whether a folder is good for a use by one process (`context`, a tri_checkpoint_use). */
+/* Tests whether a folder is good for a use by one process (`context`, a tri_checkpoint_use). Sets *damaged to whether
+ * it is not good because of its content. */
 static tri_status try_use(void *context, const char *path, bool *damaged) {
   const tri_checkpoint_use *use = context;
   tri_checkpoint *checkpoint = NULL;
@@ -101,8 +102,8 @@ static tri_status find_newest(const char *root, const tri_checkpoint_use *use, c
   return status;
 }
 
-/* Returns whether a path is a model's folder itself: it has one of the files below. Others that are missing are
- * reported when they are needed. */
+/* Returns whether a path is a model's folder itself: it has one of the files below. A file that is missing is reported
+ * when it is needed. */
 static bool is_a_model(const char *folder) {
   static const char *const marks[] = {TRI_FILE_CONFIG, TRI_FILE_ADAPTER_CONFIG, TRI_FILE_STATE, TRI_FILE_COMPLETE};
   char path[TRI_PATH_BYTES];
@@ -224,7 +225,8 @@ static tri_status leave_out_misplaced(tri_checkpoint *checkpoint, const char *fi
   return tri_safetensors_index(shard->input.path, header);
 }
 
-/* Adds each file of the index once. Each must be in this folder, and have the tensors that the index places in it. */
+/* Adds each file of the index once. Each must be in this folder, and have the tensors that the index places in it;
+ * its tensors that the index places elsewhere are ignored (leave_out_misplaced). */
 static tri_status add_shards(tri_checkpoint *checkpoint, const char *path, const json_t *index) {
   json_t *map = json_object_get(index, "weight_map"), *value = NULL, *seen = NULL;
   const char *name = NULL;
@@ -258,7 +260,8 @@ drop_seen:
   return status;
 }
 
-/* Adds STEM.safetensors, or the shards of STEM.safetensors.index.json; *found: one of them exists. */
+/* Adds STEM.safetensors, or the shards of STEM.safetensors.index.json; sets *found to whether one of these two files
+ * exists. */
 static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *found) {
   char name[64], path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -283,8 +286,8 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
   return status;
 }
 
-/* Loads the state of a folder whose checksums are not compared. A damaged state.json is ignored, with a warning if
- * `say`. */
+/* Loads the state of a folder whose checksums are not compared. A damaged state.json is ignored. `say`: whether to warn
+ * of that, and that checksums are not compared. */
 static tri_status load_unverified(tri_checkpoint *checkpoint, bool say) {
   if (say) tri_warn("%s is not compared with its checksums (--no-verify)", checkpoint->path);
   tri_status status = tri_state_load_any(checkpoint->path, &checkpoint->document, &checkpoint->state);
@@ -311,7 +314,8 @@ static bool has_averages(const tri_safetensors_file *file) {
   return false;
 }
 
-/* Adds the optimizer's files for reading averages by name. Their tensors do not count among the checkpoint's. */
+/* Adds the optimizer's files for reading averages by name; fails with TRI_BAD_FILE if they have none. Their tensors do
+ * not count among the checkpoint's. */
 static tri_status add_averages(tri_checkpoint *checkpoint) {
   const int64_t first = checkpoint->num_files, tensors = checkpoint->num_tensors;
   TRI_TRY(add_stem(checkpoint, "optimizer", &checkpoint->average));
@@ -325,7 +329,7 @@ static tri_status add_averages(tri_checkpoint *checkpoint) {
                   checkpoint->path);
 }
 
-/* Removes the parts that PyTorch's wrappers add to names, in folders of other programs. */
+/* Removes the parts that PyTorch's wrappers add to names, in folders of other programs; `say`: whether to log this. */
 static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   const char *taken = NULL;
   int64_t tensors = 0;
@@ -358,8 +362,8 @@ static void warn_of_misplaced(const tri_checkpoint *checkpoint) {
            checkpoint->path, checkpoint->misplaced, checkpoint->num_misplaced > 1 ? " and others" : "");
 }
 
-/* Handles a tied model with the output projection alone in its file, as safetensors' save_model may write it. An
- * unreadable config.json is reported later, when it is needed. */
+/* If the model is tied and its files have the output projection alone, as safetensors' save_model may write them, lets
+ * readers of the embedding get the projection. An unreadable config.json is reported later, when it is needed. */
 static void link_tied(tri_checkpoint *checkpoint) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES], path[TRI_PATH_BYTES];
   tri_model model;
@@ -402,7 +406,8 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }
 
-/* Opens a folder. frame: verify sizes, headers and files without tensors, and log warnings about the folder. */
+/* Opens a folder. `frame`: whether to verify sizes, headers and files without tensors, and to log warnings about the
+ * folder. */
 static tri_status open_folder(const char *path, const tri_checkpoint_use *use, bool frame, tri_checkpoint **out) {
   tri_checkpoint *checkpoint = NULL;
   TRI_TRY(tri_alloc("an open checkpoint", 1, sizeof *checkpoint, &checkpoint));
@@ -623,7 +628,8 @@ static tri_status read_run(const tri_safetensors_file *file, const tri_safetenso
   return TRI_OK;
 }
 
-/* Passes the codes of a matrix in 4 bits unchanged to memory that stores codes. */
+/* Passes the codes of a matrix in 4 bits unchanged to memory that stores codes. Fails with TRI_UNSUPPORTED for codes of
+ * another kind. */
 static tri_status hand_over(const tri_safetensors_tensor *tensor, const tri_checkpoint_slice *slice) {
   const size_t bytes = tri_nf4_bytes(slice->count);
   void *codes = NULL;

@@ -24,7 +24,8 @@
 
 /* ---- the adapter's tensors --------------------------------------------------------------------------------------- */
 
-/* Writes the name of a factor of a matrix to `out`; returns false if the matrix is not a module's weight. */
+/* Writes the name of factor `which` ('A' or 'B') of a matrix to `out`; returns false if the matrix is not a module's
+ * weight. */
 static bool factor_name(const tri_parameter *matrix, char which, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(matrix->name), tail = strlen(ending);
@@ -47,7 +48,7 @@ static void mark(const tri_checkpoint *adapter, const char *name, bool *used) {
   if (index >= 0) used[index] = true;
 }
 
-/* Marks a tensor as used, and checks its shape. */
+/* If the adapter has the tensor, marks it as used, and checks its shape. */
 static tri_status mark_shaped(const tri_checkpoint *adapter, const char *name, int num_dims, const int64_t *shape,
                               bool *used) {
   if (tri_checkpoint_index_of(adapter, name) < 0) return TRI_OK;
@@ -67,7 +68,8 @@ static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter 
   return TRI_OK;
 }
 
-/* Marks all tensors of the adapter that belong to one tensor of the model. */
+/* Marks the tensors of the adapter that belong to one tensor of the model (itself, its factors and magnitudes), and
+ * checks their shapes. mark_all_experts marks the factors of experts. */
 static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
                               bool *used) {
   char name[TRI_PEFT_NAME_BYTES];
@@ -120,14 +122,14 @@ static bool has_factors(const tri_checkpoint *adapter, const char *weight) {
   return false;
 }
 
-/* Returns whether a tensor belongs to the module of a weight: the weight itself, or a factor. */
+/* Returns whether a tensor belongs to the module of a weight: the weight itself, a bias, a factor or magnitudes. */
 static bool is_of(const char *name, const char *weight) {
   const size_t length = (size_t)tri_trainable_module_length(weight);
   return strncmp(name, weight, length) == 0 && name[length] == '.';
 }
 
-/* Marks the tensors of a tied output projection as used: the model's list has only the embedding, to which they belong.
- */
+/* Marks the embedding and the tensors of a tied output projection as used: the model's list has only the embedding, to
+ * which the projection's tensors belong. Does nothing if the model is not tied. */
 static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, bool *used) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   if (!tri_ties_names(model, head, embedding)) return;
@@ -137,7 +139,8 @@ static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, boo
   }
 }
 
-/* Checks that every tensor of the adapter belongs to a tensor of the model. */
+/* Checks that every tensor of the adapter belongs to a tensor of the model, and has the shape that this tensor
+ * requires. */
 static tri_status check_adapter(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_model *model) {
   tri_parameter_table *table = NULL;
   tri_tensor_list list = {0};
@@ -197,7 +200,8 @@ static tri_status check_signature(const tri_merged *merged, const tri_peft *peft
   return TRI_OK;
 }
 
-/* Loads the models of the base and of the adapter. A run's own config.json also has settings that the run changed. */
+/* Loads the models of the base and of the adapter. The adapter's model is the base's, unless its folder has a
+ * config.json: that of a run also has the settings that the run changed. */
 static tri_status load_models(const tri_merged *merged, bool verify, tri_model *base, tri_model *out) {
   char path[TRI_PATH_BYTES];
   const char *folder = tri_checkpoint_path(merged->named);
@@ -214,7 +218,8 @@ static tri_status load_models(const tri_merged *merged, bool verify, tri_model *
 
 /* Returns whether factors break the tie: one of two tied matrices has factors, or each has its own. With
  * ensure_weight_tying PEFT uses the same factors for both, and writes them twice; we write the embedding's. (If the
- * embedding is not called "embed_tokens", PEFT does not tie the factors even with the key, and writes them once.) */
+ * embedding is not called "embed_tokens", PEFT does not tie the factors even with the key, and writes them once.) A
+ * broken tie is logged, and removed from `model`. */
 static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const char *head, const char *embedding,
                              tri_model *model) {
   const bool of_head = has_factors(merged->named, head), of_embedding = has_factors(merged->named, embedding);
@@ -228,8 +233,9 @@ static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const cha
   return true;
 }
 
-/* Handles an adapter that trains one of two tensors that the base ties. In PEFT the other tensor keeps the base's
- * values, except in two cases (tests/oracle/test_peft_ties.py):
+/* Handles an adapter that trains one of two tensors that the base ties: sets model->tied to false and logs this if the
+ * two then differ, or lets readers of one tensor get the other one. In PEFT the other tensor keeps the base's values,
+ * except in two cases (tests/oracle/test_peft_ties.py):
  * - adapter_config.json has ensure_weight_tying. PEFT ignores this key, and writes one tensor, if no module to save is
  *   called embed_tokens or lm_head;
  * - modules_to_save does not name the trained tensor. Both tensors are then the base's tensor, which PEFT overwrites
@@ -263,7 +269,7 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
                             tri_model *model) {
   char path[TRI_PATH_BYTES];
   const bool verify = !use->unverified;
-  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* the base has no averages */
+  const tri_checkpoint_use itself = {.unverified = use->unverified}; /* use->average is for the adapter alone */
   tri_model own;
   TRI_TRY(find_base(merged->named, peft, given, &itself, path));
   TRI_TRY(tri_checkpoint_open_verified(path, &itself, &merged->base));
@@ -336,7 +342,7 @@ const tri_checkpoint *tri_merged_source(const tri_merged *merged, const char *na
   return merged->base == NULL || tri_checkpoint_has(merged->named, name) ? merged->named : merged->base;
 }
 
-/* Reads a whole factor as fp64, transposed if `transposed`. */
+/* Reads a whole factor as fp64, transposed if `transposed`. Refuses NaN and infinity. */
 static tri_status read_factor(const tri_merged *merged, const char *name, const int64_t shape[2], bool transposed,
                               double **out) {
   double *values = NULL, *turned = NULL;
@@ -422,7 +428,8 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
                    : TRI_OK; /* PEFT's PiSSA does not apply to embeddings */
 }
 
-/* Reads the magnitudes of a matrix, (*out)[outputs]; sets *out to NULL if the adapter does not have them. */
+/* Reads the magnitudes of a matrix, (*out)[outputs]; sets *out to NULL if the adapter does not have them. Refuses NaN
+ * and infinity. */
 static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter *tensor, double **out) {
   char name[TRI_PEFT_NAME_BYTES];
   double *values = NULL;

@@ -42,7 +42,7 @@ static void drop_derived(tri_yaml *mapping, const tri_model *m) {
   }
 }
 
-/* Names a model after its folder if config.json has no name. */
+/* Names a model after its folder if config.json has no name. A name that YAML cannot print becomes "model". */
 static void name_model(const char *folder, tri_model *model) {
   char path[TRI_PATH_BYTES];
   if (strcmp(model->name, "inline") == 0) {
@@ -59,7 +59,7 @@ static void name_model(const char *folder, tri_model *model) {
   if (!tri_yaml_is_printable(model->name)) snprintf(model->name, sizeof model->name, "model");
 }
 
-/* Loads the model of a folder; sets `folder` to the folder with the config.json. */
+/* Loads the model of a folder, and names it (name_model); sets `folder` to the folder with the config.json. */
 static tri_status load_folder(const char *given, char folder[TRI_PATH_BYTES], tri_model *out) {
   TRI_TRY(tri_checkpoint_find(given, &(tri_checkpoint_use){.settings_only = true}, folder));
   TRI_TRY(tri_huggingface_load(folder, out));
@@ -67,7 +67,7 @@ static tri_status load_folder(const char *given, char folder[TRI_PATH_BYTES], tr
   return TRI_OK;
 }
 
-/* Returns whether this process is a rank of a job, whose launcher logs instead. */
+/* Returns whether this process is a rank of a job. Ranks log nothing here, because their launcher has done so. */
 static bool is_a_rank(void) { return getenv(TRI_LAUNCHED) != NULL; }
 
 static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, tri_yaml **out_mapping) {

@@ -12,7 +12,8 @@
  * hidden_size) are left out of a folder's mapping as well, so that one key may be set without the others. */
 tri_status tri_model_source_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
-/* LOCAL. Reads the whole model of a preset, a file or a folder. */
+/* LOCAL. Reads the whole model of a preset, a file or a folder. Fails with TRI_BAD_CONFIG if `name` is none of these,
+ * and as the reading of the file or of config.json does. */
 tri_status tri_model_source_load(const char *name, tri_model *out);
 
 #endif

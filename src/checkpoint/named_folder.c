@@ -87,7 +87,7 @@ static void unlock(tri_named_folder *folder) {
   folder->lock = NULL;
 }
 
-/* A folder is in use until it has its final name; the lock is removed just before. */
+/* The lock, which marks the folder as in use, is removed just before the folder gets its final name. */
 tri_status tri_named_folder_finish(tri_named_folder *folder) {
   TRI_TRY(tri_directory_sync(folder->temporary));
   unlock(folder);

@@ -12,10 +12,12 @@ typedef struct tri_named_folder {
   tri_folder_lock *lock;
 } tri_named_folder;
 
-/* Refuses a name with the extension of a single file of weights (.gguf, .bin, .pt, .safetensors and others). */
+/* Fails with TRI_BAD_USAGE for a name with the extension of a single file of weights (.gguf, .bin, .pt, .safetensors
+ * and others). */
 tri_status tri_named_folder_check(const char *name);
 
-/* LOCAL. Removes temporary folders of dead processes; makes the temporary folder, and missing folders above it. */
+/* LOCAL. Removes temporary folders of dead processes; makes the temporary folder and missing folders above it, and
+ * takes the lock of the temporary folder. */
 tri_status tri_named_folder_begin(const char *name, tri_named_folder *out);
 
 /* LOCAL. Flushes the folder (its files must be flushed already) and renames it. If that fails, the temporary

@@ -1,8 +1,8 @@
-/* Writes at the disk's speed. With the page cache, writeback is started every FLUSH_BYTES, so that the disk works from
- * the first of them on and the flush at the end waits for the last only. Large pieces bypass the page cache on file
- * systems where that is not slower. It is faster in a virtual machine, where getting new pages from the host takes
- * three times as long as writing to the disk. Network file systems keep their caches, which combine writes to several
- * servers.
+/* Writes at the disk's speed. With the page cache, writeback is started after every FLUSH_BYTES, so that the disk
+ * begins to work early, and the flush at the end waits only for the last FLUSH_BYTES. Large pieces bypass the page
+ * cache on file systems where that is not slower. Bypassing it is faster in a virtual machine, where getting new pages
+ * from the host takes three times as long as writing to the disk. Network file systems keep their caches, which combine
+ * writes to several servers.
  *
  * Space is not reserved: on ext4 a reserved file is written at half the speed (the file system converts each piece from
  * reserved to written), and a full disk is reported at a write as well. */
@@ -29,7 +29,7 @@
 
 enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20, SECTOR_BYTES = 512 };
 
-/* Computes the bytes that a file can have: those that it has already, and the free bytes of the disk. Returns false if
+/* Computes the largest size that a file can reach: its present bytes and the free bytes of the disk. Returns false if
  * the system does not report them. */
 static bool free_bytes(const char *path, double *out) {
   struct statvfs disk;

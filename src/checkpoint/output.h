@@ -20,11 +20,11 @@ typedef struct tri_output {
 tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out);
 
 /* LOCAL. Writes bytes at an offset in the file, and asks the system to begin sending them to the disk. *checksum is set
- * to the checksum of these bytes, unless NULL. */
+ * to the checksum of these bytes, unless it is NULL. */
 tri_status tri_output_write(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes,
                             uint64_t *checksum);
 
-/* LOCAL. Opens a file that another rank has created. */
+/* LOCAL. Opens a file that another rank has created. `bytes`: tri_output.bytes. */
 tri_status tri_output_open(const char *path, uint64_t bytes, tri_output *out);
 
 /* LOCAL. Writes bytes at an offset in the file, without checksum and writeback. */
@@ -44,14 +44,16 @@ tri_status tri_output_finish(tri_output *output);
 /* LOCAL. Closes the file without flushing it, after a failure. */
 void tri_output_abandon(tri_output *output);
 
-/* LOCAL. Creates, writes and flushes a whole small file. */
+/* LOCAL. Creates, writes and flushes a whole small file, which must not exist. */
 tri_status tri_output_file(const char *path, const void *data, size_t bytes);
 
-/* LOCAL. Copies the file `from` to a new file, piece by piece; sets its size and checksum. */
+/* LOCAL. Copies the file `from` to a new file, piece by piece, and flushes it; sets *bytes and *checksum to its size
+ * and checksum. */
 tri_status tri_output_copy(const char *from, const char *path, uint64_t *bytes, uint64_t *checksum);
 
 /* LOCAL. Opens the open file a second time, bypassing the page cache, for reading or writing (mode: O_RDONLY,
- * O_WRONLY); -1 if it is not on a local ext4 or XFS file system, or the system refuses. */
+ * O_WRONLY). Returns the new descriptor, which the caller closes; -1 if the file is not on a local ext4 or XFS file
+ * system, or the system refuses. */
 int tri_open_direct(const char *path, int file, int mode);
 
 /* Returns the checksum of a checkpoint's data other than tensors: XXH3, 64 bits. */

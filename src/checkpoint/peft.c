@@ -156,7 +156,8 @@ static json_t *init_json(tri_adapter_init init) {
   return json_true();
 }
 
-/* Returns the patterns in their order, because the first match counts. */
+/* Returns the patterns with their ranks (with their alphas if `alphas`), in their order, because the first match
+ * counts. */
 static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
   json_t *out = json_object();
   for (int64_t i = 0; i < patterns->count; i++) {
@@ -310,8 +311,8 @@ static tri_status check_word(const tri_json_reader *from, const char *key, const
 }
 
 /* Reads init_lora_weights. Some initialisations also change the base's weights, and their factors belong to the changed
- * weights: of these only pissa is supported. pissa_niter_N subtracts a random approximation that no other program can
- * reproduce. */
+ * weights: of these only pissa is supported, and all others fail with TRI_UNSUPPORTED. pissa_niter_N subtracts a random
+ * approximation that no other program can reproduce. */
 static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) {
   static const char key[] = "init_lora_weights";
   const json_t *value = tri_reader_get(from, key);
@@ -355,7 +356,7 @@ static void append_word(const json_t *value, tri_trainable_words *out) {
   snprintf(out->words[out->count++].text, TRI_TRAINABLE_WORD_BYTES, "%s", word);
 }
 
-/* Reads a string or a list of strings. */
+/* Reads a string or a list of strings; words that are too long or too many for `out` are left out. */
 static tri_status read_words(const tri_json_reader *from, const char *key, tri_trainable_words *out) {
   const json_t *value = tri_reader_get(from, key), *word = NULL;
   size_t i;

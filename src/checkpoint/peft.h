@@ -40,16 +40,16 @@ typedef struct tri_peft {
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out);
 
 /* Reads the text of an adapter_config.json; `path` is for messages. A key that changes the model's function and is
- * not supported is refused by name (TRI_UNSUPPORTED). */
+ * not supported is refused by name (TRI_UNSUPPORTED). Fails with TRI_BAD_FILE for a text that is not valid. */
 tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_peft *out);
 
 /* Returns the run file's word for a quantisation. */
 const char *tri_peft_quantise_word(tri_quantise quantise);
-/* Returns the words as a JSON list. */
+/* Returns the words as a new JSON list. */
 json_t *tri_peft_words_json(const tri_trainable_words *words);
 
 /* LOCAL. Reads FOLDER/adapter_config.json; if `verify` is true and the folder is a checkpoint, compares the file's
- * checksum. */
+ * checksum. Fails with TRI_BAD_FILE if the file is missing or damaged, and as tri_peft_parse does. */
 tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out);
 
 /* LOCAL. Returns whether a folder is PEFT's or a checkpoint with an adapter. tri_checkpoint_open then finds its factors
@@ -58,7 +58,8 @@ bool tri_peft_is_folder(const char *folder);
 
 /* LOCAL. For a run that starts from the factors in a folder: checks that they have the run's rank, alpha, scaling,
  * patterns, magnitudes and kind of initial values. Also checks that their base has the signature `base`, if both
- * signatures are known; NULL: the base is not checked. The message begins with `adapter.from`. */
+ * signatures are known; NULL: the base is not checked. Fails with TRI_BAD_CONFIG if they differ, or if the folder has
+ * no adapter_config.json. The message begins with `adapter.from`. */
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base);
 
 #endif

@@ -80,7 +80,7 @@ static bool is_gate_or_up(const tri_parameter *tensor) { return tensor->stacked.
 
 static bool has(const tri_checkpoint *from, const char *name) { return tri_checkpoint_index_of(from, name) >= 0; }
 
-/* Writes the names of a module's factors; returns whether the adapter has one of them. */
+/* Returns whether the adapter has a factor of a module. If so, writes the names of both factors to `out`, else "". */
 static bool set_names(const tri_checkpoint *from, const char *module, int length, tri_peft_expert_pair *out) {
   snprintf(out->a, sizeof out->a, "%.*s.lora_A.weight", length, module);
   snprintf(out->b, sizeof out->b, "%.*s.lora_B.weight", length, module);
@@ -90,7 +90,8 @@ static bool set_names(const tri_checkpoint *from, const char *module, int length
 }
 
 /* Returns whether the factors of the module `experts` belong to this parameter. If there is only one pair, it may
- * belong to gate and up or to down, which its numbers of outputs and inputs show: [2 * ffn, width] or [width, ffn]. */
+ * belong to gate and up or to down, which its numbers of outputs and inputs show: [2 * ffn, width] or [width, ffn].
+ * With only one factor of the pair, the answer is true for down, for which check_shape then reports the other. */
 static bool are_of(const tri_checkpoint *from, const tri_parameter *tensor, const tri_peft_expert_pair *pair) {
   const int64_t a = tri_checkpoint_index_of(from, pair->a), b = tri_checkpoint_index_of(from, pair->b);
   if (a < 0 || b < 0) return !is_gate_or_up(tensor);

@@ -17,9 +17,9 @@
  * the whole name of another module, and ignores factors of dense layers and shared experts. */
 bool tri_peft_is_parameter(const tri_parameter *entry);
 
-/* Returns `target_parameters` of adapter_config.json: the targets that name experts, with the matching names instead of
- * a pattern, and in models with experts the targeted matrices that tri_peft_is_parameter accepts; NULL if there are
- * none. */
+/* Returns a new list, `target_parameters` of adapter_config.json: the targets that name experts, with the matching
+ * names instead of a pattern, and in models with experts the targeted matrices that tri_peft_is_parameter accepts; NULL
+ * if there are none. */
 json_t *tri_peft_target_parameters(const tri_adapter *adapter, const tri_parameter_table *table);
 
 /* Returns whether a name is that of a factor of one expert's matrix: "...experts.3.gate_proj.lora_A.weight". */
@@ -28,12 +28,12 @@ bool tri_peft_is_of_single_expert(const char *name);
 /* The pair of factors of one expert's matrix, a tensor that tri_parameter_tensor made. */
 typedef struct tri_peft_expert_pair {
   char a[TRI_PEFT_NAME_BYTES], b[TRI_PEFT_NAME_BYTES]; /* names in the adapter; "": the adapter has no pair */
-  bool single;                                         /* the pair belongs to this matrix alone */
+  bool single;                                         /* whether the pair belongs to this matrix alone */
   tri_adapter_pair pair;                               /* rank and scale */
 } tri_peft_expert_pair;
 
-/* LOCAL. Finds the pair of a matrix. Fails with TRI_BAD_FILE if one factor is missing, or has another shape than rank
- * and matrix require. */
+/* LOCAL. Finds the pair of a matrix; sets out->a and out->b to "" if the adapter has no pair. Fails with TRI_BAD_FILE
+ * if one factor is missing, or has another shape than rank and matrix require. */
 tri_status tri_peft_find_expert_pair(const tri_checkpoint *from, const tri_adapter *adapter,
                                      const tri_parameter *tensor, tri_peft_expert_pair *out);
 

@@ -15,8 +15,8 @@ bool tri_peft_has_singles(const tri_checkpoint *from, bool *gate_up);
  * gate_up_proj. Fails with TRI_UNSUPPORTED if there would be too many patterns; `folder` is for the message. */
 tri_status tri_peft_convert_singles(const char *folder, tri_adapter *adapter);
 
-/* LOCAL. Reads a slice of a run's factor of experts, if the folder has factors of single experts. Sets *done to whether
- * the slice was read. */
+/* LOCAL. Reads a slice of a run's factor of experts, as `type`, if the folder has factors of single experts. Sets *done
+ * to whether the slice was read. */
 tri_status tri_peft_read_single(const tri_checkpoint *from, tri_dtype type, const tri_checkpoint_slice *slice,
                                 bool *done);
 

@@ -86,7 +86,8 @@ static const char *left_out_by(const json_t *config, const char *module) {
   bool whole = false;
   if (is_named(excluded, module, false, &whole)) return "exclude_modules";
   if (is_tied(config, module)) return NULL;
-  if (!json_is_string(targets) && !json_is_array(targets)) return NULL; /* PEFT's defaults for the model_type */
+  if (!json_is_string(targets) && !json_is_array(targets))
+    return NULL; /* PEFT then has targets of its own for the model_type, which are not checked here */
   if (json_is_string(targets) && strcmp(json_string_value(targets), TRI_TRAINABLE_ALL_LINEAR) == 0) return NULL;
   if (!is_named(targets, module, true, &whole)) return "target_modules";
   if (whole || !(json_is_integer(layers) || json_array_size(layers) > 0)) return NULL;
@@ -94,7 +95,8 @@ static const char *left_out_by(const json_t *config, const char *module) {
                                                                                            : "layers_to_transform";
 }
 
-/* Returns whether factors belong to parameters of experts: `experts` itself, or the matrix of one expert. */
+/* Returns whether factors of a module belong to the stacked parameters of a layer's experts: the module is `experts` or
+ * its base layer, and `target_parameters` names one of these parameters. */
 static bool are_parameters(const json_t *config, const char *module) {
   static const char *const parameters[] = {"gate_up_proj", "down_proj"};
   const json_t *targets = json_object_get(config, "target_parameters");
@@ -190,7 +192,7 @@ tri_status tri_peft_saves(const char *folder, const char *tensor, bool *out) {
 tri_status tri_peft_check_parameters(const tri_checkpoint *adapter, const tri_adapter *settings) {
   json_t *config = NULL;
   tri_status status = load(tri_checkpoint_path(adapter), &config);
-  const bool ours = json_object_get(config, "trireme") != NULL; /* our patterns are for modules */
+  const bool ours = json_object_get(config, "trireme") != NULL; /* the patterns of our adapters match modules */
   for (int64_t i = 0; status == TRI_OK && !ours && i < tri_checkpoint_num_tensors(adapter); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
     const char *own = tri_peft_own_name(entry.tensor->name), *factor = strstr(own, ".lora_");

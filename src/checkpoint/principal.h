@@ -20,13 +20,14 @@ typedef struct tri_principal {
 } tri_principal;
 
 /* LOCAL. Computes the factors of `matrix`, a whole tensor of the base (tri_parameter_on_disk). Fails with
- * TRI_BAD_CONFIG if the rank is larger than the shorter side of the matrix. Release with tri_principal_release, which
- * also accepts {0}. */
+ * TRI_BAD_CONFIG if the rank is larger than the shorter side of the matrix, and as tri_principal_factors does. Release
+ * with tri_principal_release, which also accepts {0}. */
 tri_status tri_principal_create(const tri_checkpoint *base, const tri_parameter *matrix, const tri_adapter_pair *pair,
                                 tri_principal *out);
 void tri_principal_release(tri_principal *principal);
 
-/* Computes a[rank, in] and b[out, rank] from matrix[out, in] in host memory. */
+/* Computes a[rank, in] and b[out, rank] from matrix[out, in] in host memory. Fails with TRI_DIVERGED if LAPACK cannot
+ * compute the singular vectors. */
 tri_status tri_principal_factors(const double *matrix, int64_t out, int64_t in, int64_t rank, double scale, float *a,
                                  float *b);
 

@@ -25,12 +25,14 @@ extern const char *const tri_run_notes_keys[TRI_NUM_NOTES];
 typedef struct tri_run_notes {
   bool known; /* whether the members below except base_type were found; if not, these have their defaults */
   int64_t sequence, ignore_token; /* values of the run file's keys data.sequence and data.ignore_token */
-  char documents[TRI_NOTE_BYTES], packing[TRI_NOTE_BYTES], too_long[TRI_NOTE_BYTES]; /* values of the run file's keys */
+  char documents[TRI_NOTE_BYTES], packing[TRI_NOTE_BYTES],
+      too_long[TRI_NOTE_BYTES];   /* values of data.documents, data.packing and data.too_long */
   char base_type[TRI_NOTE_BYTES]; /* type of the weights that `init` named, or of the adapter's base: "fp32", "bf16",
                                      "fp16"; "": no such weights */
 } tri_run_notes;
 
-/* LOCAL. Reads the notes of open weights; for an adapter without notes, those of its base. */
+/* LOCAL. Reads the notes of open weights; for an adapter without notes, those of its base. For every adapter, base_type
+ * is the type of its base. */
 tri_status tri_run_notes_of(const tri_merged *weights, tri_run_notes *out);
 /* LOCAL. Reads the notes of one checkpoint, or of an adapter without its base. */
 tri_status tri_run_notes_read(const tri_checkpoint *checkpoint, tri_run_notes *out);

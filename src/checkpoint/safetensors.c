@@ -353,7 +353,7 @@ const char *tri_safetensors_metadata(const tri_safetensors_header *header, const
 
 /* ---- the layout of a new file ------------------------------------------------------------------------------------ */
 
-/* Adds the header entry of a tensor at *offset, and moves *offset to its end. */
+/* Places a tensor at *offset: sets its offset and bytes, adds its entry to the header, and moves *offset to its end. */
 static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor, uint64_t *offset) {
   char shape_text[TRI_SAFETENSORS_SHAPE_BYTES];
   if (!tensor_bytes(tensor, &tensor->bytes) || __builtin_add_overflow(*offset, tensor->bytes, &(uint64_t){0})) {
@@ -380,7 +380,8 @@ static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor,
   return TRI_OK;
 }
 
-/* Prints the header: the length, the JSON, and blanks up to the alignment. */
+/* Prints the header: the length, the JSON, and blanks up to the alignment. Fails with TRI_UNSUPPORTED if it is longer
+ * than the format allows. */
 static tri_status print_header(const json_t *document, char **out, size_t *out_bytes) {
   uint64_t used = json_dumpb(document, NULL, 0, JSON_COMPACT);
   uint64_t length = (used + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;

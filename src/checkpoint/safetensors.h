@@ -58,14 +58,14 @@ typedef struct tri_safetensors_tensor {
   tri_safetensors_type type;
   int num_dims;
   int64_t shape[TRI_SAFETENSORS_DIMS];
-  uint64_t offset; /* offset of its first byte in the file */
+  uint64_t offset; /* offset of the tensor's first byte in the file */
   uint64_t bytes;
   const struct tri_four_bits *four_bits; /* description of a matrix in 4 bits (four_bits.h): the bytes are codes, type
                                             and shape are those of the dequantised matrix; NULL: plain values */
   bool hidden; /* whether four_bits.c is about to remove the tensor from the header; false at all other times */
 } tri_safetensors_tensor;
 
-/* Writes "[768, 2304]". Returns text. */
+/* Writes a shape, such as "[768, 2304]", to `text`, and returns `text`. */
 const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char text[TRI_SAFETENSORS_SHAPE_BYTES]);
 
 /* ---- headers ----------------------------------------------------------------------------------------------------- */
@@ -86,7 +86,8 @@ tri_status tri_safetensors_parse(const char *path, const void *data, size_t held
                                  tri_safetensors_header *out);
 void tri_safetensors_header_destroy(tri_safetensors_header *header);
 
-/* Rebuilds by_name after names have changed. Fails with TRI_BAD_FILE if two tensors have the same name. */
+/* Rebuilds by_name after names have changed or tensors were removed. Fails with TRI_BAD_FILE if two tensors have the
+ * same name. */
 tri_status tri_safetensors_index(const char *path, tri_safetensors_header *header);
 
 /* Returns the tensor with that name; NULL if there is no such tensor. */
@@ -102,7 +103,8 @@ typedef struct tri_safetensors_file {
   tri_safetensors_header header;
 } tri_safetensors_file;
 
-/* LOCAL. Opens a file; fails with TRI_BAD_FILE if it is missing. Release with tri_safetensors_close. */
+/* LOCAL. Opens a file and reads its header; fails with TRI_BAD_FILE if the file is missing or the header is wrong.
+ * Release with tri_safetensors_close. */
 tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out);
 void tri_safetensors_close(tri_safetensors_file *file);
 
@@ -131,7 +133,8 @@ tri_status tri_safetensors_sum(const tri_safetensors_file *file, const tri_safet
 /* Lays out a new file: sets offset and bytes of each tensor (wider types first, which keeps every element aligned;
  * otherwise in the given order) and makes the header, with its length in front. The result depends only on names, types
  * and shapes, so that every rank can compute it and write its own slices. `format` is the metadata that transformers
- * expects ("pt"); NULL: none. Release *header with tri_free. */
+ * expects ("pt"); NULL: none. Fails with TRI_UNSUPPORTED if the header is longer than the format allows. Release
+ * *header with tri_free. */
 tri_status tri_safetensors_layout(tri_safetensors_tensor *tensors, int64_t count, const char *format, char **header,
                                   size_t *header_bytes, uint64_t *file_bytes);
 

@@ -39,7 +39,7 @@ enum { PIECE_BYTES = 1 << 18 };
 /* A file with tensors of the save. */
 typedef struct stored_file {
   char name[64];
-  int64_t first, end; /* numbers of its tensors: [first, end) */
+  int64_t first, end; /* the file has the tensors [first, end) of the save */
   char *header;       /* [header_bytes]: length and JSON text, as they are in the file */
   size_t header_bytes;
   uint64_t file_bytes;
@@ -122,7 +122,8 @@ static void describe_tensors(saving *s) {
   }
 }
 
-/* Divides the tensors [first, end) into files of at most shard_bytes, or of one tensor. A single file has no number. */
+/* Divides the tensors [first, end) into files of at most shard_bytes, or of one tensor. A single file has no number.
+ * Makes the headers of the files. */
 static tri_status divide(saving *s, const char *stem, int64_t first, int64_t end) {
   uint64_t limit = s->request.shard_bytes > 0 ? (uint64_t)s->request.shard_bytes : UINT64_MAX, held = 0;
   int64_t begin = s->num_files;
@@ -154,7 +155,7 @@ static int compare_slices(const void *left, const void *right) {
   return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Collects this rank's slices. A tensor with data is one slice. */
+/* Collects this rank's slices, sorted by tensor. A tensor with data is one slice. */
 static tri_status gather_slices(saving *s) {
   const tri_checkpoint_request *request = &s->request;
   size_t room = (size_t)(request->num_slices + s->num_tensors);
@@ -205,7 +206,8 @@ static tri_status write_text(saving *s, const char *name, const char *text) {
   return save_describe(s, name, describe_plain(bytes, tri_checksum(text, bytes)));
 }
 
-/* Creates a file of tensors at its full length: with its header, and holes for the tensors. */
+/* Creates a file of tensors at its full length, with its header, and holes for the tensors; describes it in state.json.
+ */
 static tri_status create_file(saving *s, const stored_file *file) {
   char path[TRI_PATH_BYTES];
   tri_output output = {.file = -1, .direct = -1};
@@ -224,7 +226,8 @@ static tri_status create_file(saving *s, const stored_file *file) {
       json_pack("{s:I, s:o}", "bytes", (json_int_t)file->file_bytes, "header", tri_state_checksum(header_sum)));
 }
 
-/* Writes the index of the files' tensors in transformers' format. */
+/* Writes STEM.safetensors.index.json, the index of the tensors in files [first_file, end_file), in transformers'
+ * format. */
 static tri_status write_index(saving *s, const char *stem, int64_t first_file, int64_t end_file) {
   char name[64];
   uint64_t total = 0;
@@ -394,7 +397,8 @@ static tri_status check_finite(const tri_safetensors_tensor *tensor, int64_t fir
                   first + bad, tensor->name);
 }
 
-/* Writes a slice in pieces that fit into the cache, because the checksum and the copy to the stream both read them. */
+/* Writes a slice, and adds it to the checksum of its tensor; fails with TRI_DIVERGED for NaN and infinity. The pieces
+ * fit into the cache, because the check, the checksum and the copy to the stream all read them. */
 static tri_status write_slice(saving *s, const tri_checkpoint_slice *slice) {
   const tri_safetensors_tensor *tensor = &s->tensors[slice->tensor];
   size_t element = (size_t)tri_safetensors_type_bits(tensor->type) / 8;
@@ -419,7 +423,7 @@ static tri_status close_file(saving *s) {
   return tri_stream_close(s->stream);
 }
 
-/* Opens the file of the slice's tensor, unless it is open. */
+/* Opens the file of the slice's tensor, unless it is open; closes another open file first. */
 static tri_status open_file_of(saving *s, const tri_checkpoint_slice *slice) {
   char path[TRI_PATH_BYTES];
   const stored_file *file = s->open == NULL ? s->files : s->open;
@@ -470,7 +474,8 @@ tri_status tri_checkpoint_save_join(tri_checkpoint_saving *s, tri_status written
   return tri_all_sum_int64(s->group, s->num_tensors, (int64_t *)s->sums);
 }
 
-/* Renames the finished folder to its final name. A folder of the same step is retired first. */
+/* Renames the finished folder to its final name. A folder of the same step is retired first, and gets its name back if
+ * the renaming fails. */
 static tri_status rename_folder(saving *s) {
   if (s->request.folder != NULL) return tri_named_folder_finish(&s->named);
   const char *root = s->request.root;

@@ -13,8 +13,8 @@
 
 /* ---- A A^T ------------------------------------------------------------------------------------------------------- */
 
-/* Columns of a block of the matrix that stays in a cache; rows and columns of a tile of the product; partial sums of
- * each element of the product, for SIMD. */
+/* COLUMNS: columns of a block of the matrix, which stays in a cache. PAIR: rows, and columns, of a tile of the product.
+ * LANES: partial sums of each element of the product, for SIMD. */
 enum { COLUMNS = 256, PAIR = 2, LANES = 4 };
 
 typedef struct product {
@@ -76,7 +76,7 @@ static void make_positive(int64_t side, double *vector) {
   for (int64_t i = 0; i < side; i++) vector[i] = -vector[i];
 }
 
-/* Copies the vectors in reverse order, because LAPACK's values ascend. */
+/* Copies the vectors in reverse order, because LAPACK's values ascend, and chooses their signs (make_positive). */
 static void copy_last(const product *p, int64_t count, const double *found, double *vectors) {
   for (int64_t v = 0; v < count; v++) {
     const double *from = found + (count - 1 - v) * p->side;
@@ -85,7 +85,8 @@ static void copy_last(const product *p, int64_t count, const double *found, doub
   }
 }
 
-/* Calls LAPACK, for which the rows of our lower triangle are columns of an upper one. */
+/* Computes the last `count` eigenvectors with LAPACK, for which the rows of our lower triangle are columns of an upper
+ * one. Fails with TRI_DIVERGED if LAPACK does. */
 static tri_status find(const product *p, int64_t count, double *values, double *found, lapack_int *support) {
   const lapack_int n = (lapack_int)p->side, first = (lapack_int)(p->side - count + 1);
   lapack_int number = 0;

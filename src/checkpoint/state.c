@@ -70,7 +70,8 @@ tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state,
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* Loads the text of state.json, if it matches COMPLETE. */
+/* Loads the text of state.json, and writes the path of the file to `path`. Fails with TRI_BAD_FILE if the text does not
+ * match COMPLETE. */
 static tri_status load_text(const char *folder, char path[TRI_PATH_BYTES], char **out, size_t *out_bytes) {
   char *line = NULL, *text = NULL;
   size_t bytes = 0, wanted = 0;

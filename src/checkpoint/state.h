@@ -20,18 +20,20 @@
 tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state, json_t *files);
 
 /* LOCAL. Reads and checks state.json and COMPLETE. The state points into *document, which the caller releases with
- * json_decref. */
+ * json_decref. Fails with TRI_BAD_FILE if a file is missing or damaged, or if the two do not match, and with
+ * TRI_UNSUPPORTED for another version of the format. */
 tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_state *out);
 
 /* LOCAL. Reads state.json and COMPLETE as tri_state_load does, if the folder has them; for a Hugging Face folder, which
- * has neither, *document is NULL. TRI_BAD_FILE if the folder has only one of state.json and COMPLETE. */
+ * has neither, *document is set to NULL. Fails with TRI_BAD_FILE if the folder has only one of state.json and COMPLETE.
+ */
 tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpoint_state *out);
 
 /* The part of a checkpoint that a rank verifies. */
 typedef struct tri_state_scope {
-  int rank, ranks; /* the rank reads part `rank` of `ranks` nearly equal parts of the bytes */
-  bool tensors;    /* whether to read the tensors; if not, only the sizes and headers of their files are compared */
-  bool optimizer;  /* whether to verify the optimizer's files as well; if not, these may be missing */
+  int rank, ranks; /* the rank reads part `rank` of `ranks` nearly equal parts of the bytes, and all headers */
+  bool tensors; /* whether to read the tensors; if not, only the sizes and headers of the tensors' files are compared */
+  bool optimizer; /* whether to verify the optimizer's files as well; if not, these may be missing */
 } tri_state_scope;
 
 /* LOCAL. Compares the files of the folder with the document of its state. Fails with TRI_BAD_FILE if one differs, or if
@@ -41,7 +43,8 @@ tri_status tri_state_verify(const char *folder, const json_t *document, const tr
 /* LOCAL. Finds the entry of a file in the document, which owns it; fails with TRI_BAD_FILE if there is no entry. */
 tri_status tri_state_facts(const char *folder, const json_t *document, const char *name, const json_t **out);
 
-/* LOCAL. Compares the content of a file without tensors, which the caller has read, with the document. */
+/* LOCAL. Compares the content of a file without tensors, which the caller has read, with the document; fails with
+ * TRI_BAD_FILE if it differs. */
 tri_status tri_state_verify_content(const char *folder, const json_t *document, const char *name, const void *content,
                                     size_t bytes);
 

@@ -143,7 +143,8 @@ static tri_status settle(tri_stream *s) {
   return tri_saved_error_restore(&s->failure);
 }
 
-/* Passes the filled buffer to the thread, and the other one to the caller. */
+/* Waits for the thread, then passes it the filled buffer, and the other one to the caller. Returns the status of
+ * earlier writes. */
 static tri_status hand_over(tri_stream *s) {
   TRI_TRY(settle(s));
   if (s->buffers[s->filling].end == s->buffers[s->filling].begin) return TRI_OK;

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns whether a tensor may be ignored: a mask or frequencies, which follow from the configuration, or a state of
- * Adam.
- */
+/* Returns whether a tensor may be ignored: a mask or frequencies, which follow from the configuration, or a moment of
+ * Adam or a master copy. */
 static bool may_be_left(const char *name) {
   static const char *const endings[] = {".attn.bias",           ".attn.masked_bias",      ".rotary_emb.inv_freq",
                                         ".attention.bias",      ".attention.masked_bias", TRI_CHECKPOINT_MOMENT1,
@@ -89,7 +88,8 @@ bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
 
 /* ---- optimizer states -------------------------------------------------------------------------------------------- */
 
-/* Returns whether a name is "NAME.exp_avg", or "NAME.PART.exp_avg" for a part of a tensor, with a NAME of the model. */
+/* Returns whether a name is, for the suffix ".exp_avg", "NAME.exp_avg", or "NAME.PART.exp_avg" for a part of a tensor,
+ * with a NAME of the model. Returns false if `suffix` is NULL. */
 static bool is_of(const tri_tensor_list *list, const char *name, const char *suffix) {
   char own[TRI_PARAMETER_NAME_BYTES + 64];
   const size_t length = strlen(name);
@@ -102,7 +102,8 @@ static bool is_of(const tri_tensor_list *list, const char *name, const char *suf
   return tri_tensor_list_knows(list, own);
 }
 
-/* Returns whether a tensor is a state of any optimizer. */
+/* Returns whether a tensor is a state of any optimizer, or a state that runs add (tri_run_states), such as an average.
+ */
 static bool is_kept(const tri_tensor_list *list, const char *name) {
 #define OPTIMIZER(VALUE, NAME) &tri_optimizer_##NAME,
   static const tri_optimizer *const all[] = {TRI_OPTIMIZERS(OPTIMIZER)};

@@ -9,12 +9,15 @@
 #include "model/parameters.h"
 
 /* LOCAL. Loads the model of an open checkpoint from its config.json (whose checksum is compared if `verify`), with
- * `tied` false if the weights contradict it; `say`: logs a line about that. */
+ * `tied` false if the weights contradict it; `say`: whether to log that, and the notes of tri_huggingface_note. The
+ * weights of a run's own checkpoint are not examined, and nothing is logged for it. Fails as tri_huggingface_load does.
+ */
 tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool say, tri_model *out);
 
 /* LOCAL. Returns whether the weights that `given` means (tri_checkpoint_find) have both tensors of a tied model, with
- * different values; `say`: logs a line about that. Returns false if the weights cannot be read: opening
- * them later reports the error. */
+ * different values; `say`: whether to log that, unless this process is a rank of a job. Returns false for adapters and
+ * for checkpoints of runs, which do not contradict config.json, and if the weights cannot be read: opening them later
+ * reports the error. */
 bool tri_ties_are_broken(const char *given, const tri_model *model, bool say);
 
 /* Returns the output projection of a table of a tied model; NULL if the model is not tied. */

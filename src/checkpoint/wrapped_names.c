@@ -26,8 +26,8 @@ static bool all_begin_with(const tri_safetensors_file *files, int64_t count, con
   return true;
 }
 
-/* Copies a name without the wrappers' parts. Returns the first of these; NULL if the name has none. `out` has room for
- * the name. */
+/* Copies a name to `out`, which has room for it, without the wrappers' parts; also without the prefix `module` if
+ * `in_module`. Returns the first part that was removed; NULL if none was. */
 static const char *unwrap(const char *name, bool in_module, char *out) {
   const char *taken = NULL;
   bool begins_part = true;

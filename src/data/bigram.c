@@ -22,7 +22,8 @@ static int bigram_compare(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Reads the stream in pieces. Each piece begins with the last token of the piece before. */
+/* Collects all pairs, and counts each token. Reads the stream in pieces; each piece begins with the last token of the
+ * piece before. */
 static tri_status read_pairs(tri_bigram *bigram, const tri_corpus *corpus, int32_t *piece) {
   int64_t total = tri_corpus_num_tokens(corpus);
   for (int64_t first = 0; first < total; first += READ_TOKENS) {
@@ -36,7 +37,7 @@ static tri_status read_pairs(tri_bigram *bigram, const tri_corpus *corpus, int32
   return TRI_OK;
 }
 
-/* Sorts the pairs and joins equal ones. */
+/* Sorts the pairs and joins equal ones. Sets all counts except token_counts, which read_pairs has set. */
 static void count_pairs(tri_bigram *bigram) {
   qsort(bigram->pairs, (size_t)bigram->num_pairs, sizeof *bigram->pairs, bigram_compare);
   int64_t kept = 0;

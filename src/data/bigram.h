@@ -14,8 +14,8 @@
 
 typedef struct tri_bigram tri_bigram;
 
-/* Counts all pairs of adjacent tokens of the corpus, with 16 bytes of memory for each token. Ids must be below
- * vocab_size. Release with tri_bigram_destroy. */
+/* Counts all pairs of adjacent tokens of the corpus, with 16 bytes of memory for each token. Fails with TRI_BAD_FILE
+ * for an id outside [0, vocab_size). Release with tri_bigram_destroy. */
 tri_status tri_bigram_create(const tri_corpus *corpus, int64_t vocab_size, tri_bigram **out);
 void tri_bigram_destroy(tri_bigram *bigram);
 

@@ -34,12 +34,12 @@ struct tri_corpus {
   mapped_file mask, labels; /* empty: no such file */
   char *name;               /* prefix with which the corpus was opened */
   tri_corpus_index index;
-  int64_t *starts;                         /* number of tokens before each sequence [sequences]; NULL if contiguous */
-  int64_t num_learnt;                      /* number of tokens whose mask is 1; without a mask, number of all tokens */
-  char fingerprint[TRI_FINGERPRINT_BYTES]; /* over all files */
+  int64_t *starts;    /* number of tokens before each sequence [sequences]; NULL if the sequences are contiguous */
+  int64_t num_learnt; /* number of tokens whose mask is 1; without a mask, number of all tokens */
+  char fingerprint[TRI_FINGERPRINT_BYTES]; /* fingerprint of all files of the corpus */
   char tokens_fingerprint[TRI_FINGERPRINT_BYTES], mask_fingerprint[TRI_FINGERPRINT_BYTES];
   char labels_fingerprint[TRI_FINGERPRINT_BYTES];
-  tri_corpus_record record; /* {0} if the corpus has no record */
+  tri_corpus_record record; /* if the corpus has no record, as tri_corpus_record_read sets it for a missing file */
 };
 
 static tri_status make_path(const char *prefix, const char *suffix, char **out) {
@@ -54,8 +54,8 @@ static int is_index(const struct dirent *entry) {
   return length > 4 && strcmp(entry->d_name + length - 4, ".idx") == 0;
 }
 
-/* Fails because a corpus is missing. The message suggests the corpora in that folder, or the name without its
- * suffix. */
+/* Fails because a corpus is missing. The message suggests the corpora in `prefix` if that is a folder, the name without
+ * its suffix, or the nearest name, and tells how a corpus is made. */
 static tri_status no_such_corpus(const char *prefix, const char *path) {
   struct dirent **entries = NULL;
   char found[512] = "", nearest[TRI_NEAREST_FILE_BYTES];
@@ -163,8 +163,9 @@ static tri_status check_record(const tri_corpus *corpus, const char *path) {
                   corpus->index.num_documents, path);
 }
 
-/* Checks that training and validation corpora in one folder come from the same `trireme prepare`. A mixture is a
- * mistake, because a held-out document of one may be a training document of the other. */
+/* Checks that training and validation corpora in one folder come from the same `trireme prepare`. Corpora of two runs
+ * of it are a mistake, because a held-out document of one may be a training document of the other. Passes if `prefix`
+ * has neither of the usual names, or if the generation of the other corpus is unknown. */
 static tri_status check_other(const char *prefix, const char *path, const tri_corpus_record *record) {
   static const char train[] = TRI_FILE_TRANSACTION_TRAIN, validation[] = TRI_FILE_TRANSACTION_VALIDATION;
   const char *slash = strrchr(prefix, '/');
@@ -199,7 +200,7 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
 typedef struct side_file {
   const char *has, *suffix, *option; /* has: name ("a mask"); suffix: suffix of the file's name; option: option of
                                         `trireme prepare` that makes the file */
-  const char *values;                /* meaning of 0 and 1 */
+  const char *values;                /* text about the meaning of the bytes 0 and 1, for messages */
 } side_file;
 static const side_file mask_file = {"a mask", TRI_CORPUS_MASK_SUFFIX, "--chat",
                                     "a mask has only 0 (context) and 1 (learnt)"};
@@ -288,7 +289,8 @@ static tri_status check_preferences(const tri_corpus *corpus, const char *path) 
                                             : "has documents without tokens");
 }
 
-/* Opens mask and labels, and extends the corpus's fingerprint to all files. */
+/* Opens mask and labels, checks them and the kind of preferences against the record, and sets num_learnt. Keeps the
+ * fingerprint so far as tokens_fingerprint, and extends the corpus's fingerprint to all files. */
 static tri_status read_side_files(const char *prefix, tri_corpus *corpus) {
   char path[TRI_PATH_BYTES];
   const char *const all[] = {corpus->tokens_fingerprint, corpus->mask_fingerprint, corpus->labels_fingerprint};
@@ -463,7 +465,7 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
   const tri_corpus_record *own = &corpus->record, *its = &other->record;
   if (own->tokenizer[0] == '\0' || its->tokenizer[0] == '\0') return TRI_OK;
   if (strcmp(own->tokenizer, its->tokenizer) == 0) return TRI_OK;
-  /* Nothing is logged here, because tri_corpus_check_tokenizer logs it if a fingerprint is an old one. */
+  /* Nothing is logged here, because tri_corpus_check_tokenizer logs a line if a fingerprint is by old rules. */
   if (tri_fingerprint_fits(NULL, own->tokenizer, its->tokenizer, its->tokenizer_before)) return TRI_OK;
   if (tri_fingerprint_fits(NULL, its->tokenizer, own->tokenizer, own->tokenizer_before)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
@@ -529,7 +531,8 @@ static int64_t raw_id(const tri_corpus *corpus, const char *at) {
   return id;
 }
 
-/* Reads the tokens [position, position + count) of the stream, which are contiguous at byte `offset` of the .bin. */
+/* Reads the tokens [position, position + count) of the stream, which are contiguous at byte `offset` of the .bin. Fails
+ * with TRI_BAD_FILE for an id outside [0, vocab_size). */
 static tri_status read_run(const tri_corpus *corpus, int64_t position, int64_t offset, int64_t count,
                            int64_t vocab_size, int32_t *out) {
   const char *from = corpus->bin.data + offset;

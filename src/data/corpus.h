@@ -25,9 +25,9 @@ typedef struct tri_corpus tri_corpus;
 
 /* Opens PREFIX.bin and PREFIX.idx for reading (memory-mapped), and PREFIX.mask and PREFIX.labels if they exist, after
  * finishing an interrupted `trireme prepare` (file_transaction.h). Every number of the index is checked against the
- * size of the files before it is used, and all files against PREFIX.corpus.json, if it exists. Release with
- * tri_corpus_close.
- */
+ * size of the files before it is used, and all files against PREFIX.corpus.json, if it exists. Fails with TRI_BAD_FILE
+ * if a file is missing or damaged, if the corpus has no tokens, or if the files do not belong together. Release with
+ * tri_corpus_close. */
 tri_status tri_corpus_open(const char *prefix, tri_corpus **out);
 void tri_corpus_close(tri_corpus *corpus);
 

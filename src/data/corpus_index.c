@@ -118,8 +118,8 @@ static tri_status check_sequence(const char *path, const char *bin_path, int64_t
   return TRI_OK;
 }
 
-/* Checks that every sequence is inside the .bin, and that no sequence begins inside the one before it. The positions of
- * empty sequences are not checked. */
+/* Checks that every sequence is inside the .bin, and that no sequence begins inside the one before it, where empty
+ * sequences are ignored. Sets contiguous, first_byte and num_tokens. */
 static tri_status parse_sequences(const char *path, const char *bin_path, int64_t bin_bytes, tri_corpus_index *index) {
   int64_t tokens = 0, begin = 0, end = -1;
   index->contiguous = true;

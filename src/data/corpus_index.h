@@ -43,7 +43,8 @@ typedef struct tri_corpus_index {
   tri_corpus_type type;
   int id_bytes; /* bytes of one id */
   int64_t num_sequences, num_documents, num_tokens;
-  /* Each sequence begins at the end of the sequence before it, so all tokens are contiguous in PREFIX.bin. */
+  /* Whether each sequence begins at the end of the sequence before it, so that all tokens are contiguous in PREFIX.bin.
+   */
   bool contiguous;
   int64_t first_byte;                       /* offset of the tokens in PREFIX.bin, if contiguous */
   int64_t num_empty;                        /* number of documents without tokens */

@@ -160,7 +160,7 @@ tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *re
   json_decref(root);
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: writing %s", path);
   size_t length = strlen(text);
-  text[length] = '\n'; /* in place of the NUL: the length is known */
+  text[length] = '\n'; /* replaces the NUL, which is not needed, because the length is known */
   tri_status status = tri_file_replace(path, text, length + 1);
   free(text);
   return status;

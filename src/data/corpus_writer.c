@@ -195,7 +195,8 @@ static tri_status copy_bytes(tri_output_file *from, tri_output_file *to, int64_t
   return TRI_OK;
 }
 
-/* Moves the labels of the last `count` documents. Documents with labels are never cut. */
+/* Moves the labels of the last `count` documents, and their share of the counts of desirable answers. Does nothing
+ * without labels. Documents with labels are never cut. */
 static tri_status move_labels(tri_corpus_writer *from, tri_corpus_writer *to, int64_t count) {
   if (!from->labelled) return TRI_OK;
   for (int64_t at = from->labels.bytes - count; at < from->labels.bytes; at++) {
@@ -213,8 +214,8 @@ static tri_status copy_tokens(tri_corpus_writer *from, tri_corpus_writer *to, in
   return copy_bytes(&from->bin, &to->bin, first * from->id_bytes, (first + count) * from->id_bytes);
 }
 
-/* Appends the sizes from entry `entry` on to the sizes of `to`, the first one reduced by `kept` tokens, and moves the
- * counts of documents. */
+/* Appends the sizes from entry `entry` on to the sizes of `to`, the first one reduced by `kept` tokens. Counts the
+ * sequences in `to`, and moves the counts of documents. */
 static tri_status copy_sizes(tri_corpus_writer *from, tri_corpus_writer *to, int64_t entry, int64_t kept) {
   for (int64_t i = entry; i < from->sequences; i++) {
     uint32_t size = 0;
@@ -327,6 +328,6 @@ tri_status tri_corpus_writer_commit(tri_corpus_writer *writer) {
   TRI_TRY(tri_output_file_rename(&writer->bin, writer->prefix, ".bin"));
   if (writer->masked) TRI_TRY(tri_output_file_rename(&writer->mask, writer->prefix, TRI_CORPUS_MASK_SUFFIX));
   if (writer->labelled) TRI_TRY(tri_output_file_rename(&writer->labels, writer->prefix, TRI_CORPUS_LABELS_SUFFIX));
-  tri_output_file_destroy(&writer->sizes); /* the index has its content */
+  tri_output_file_destroy(&writer->sizes); /* the index has the content of `sizes` */
   return tri_output_file_rename(&writer->idx, writer->prefix, ".idx");
 }

@@ -10,7 +10,8 @@
 
 typedef struct tri_corpus_writer tri_corpus_writer;
 
-/* Creates a writer. Ids are stored as uint16 if vocab_size is below 65500, else as int32, as Megatron-LM does. */
+/* Creates a writer. Ids are stored as uint16 if vocab_size is below 65500, else as int32, as Megatron-LM does. Fails
+ * with TRI_BAD_CONFIG if vocab_size is not in [1, INT32_MAX]. */
 tri_status tri_corpus_writer_create(const char *prefix, int64_t vocab_size, tri_corpus_writer **out);
 /* Closes the files, and removes them if they were not committed. */
 void tri_corpus_writer_destroy(tri_corpus_writer *writer);
@@ -27,9 +28,10 @@ tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
                                         int64_t count);
 
-/* Makes the writer also write PREFIX.labels, with a byte for each document. Must be called before the first token. */
+/* Makes the writer also write PREFIX.labels, with a byte for each document: 1 if its answer is desirable, else 0. Must
+ * be called before the first token. */
 tri_status tri_corpus_writer_begin_labels(tri_corpus_writer *writer);
-/* Ends a document with the label of its answer. */
+/* Ends the current document of a corpus with labels, with the label of its answer. */
 tri_status tri_corpus_writer_end_labelled(tri_corpus_writer *writer, bool desirable);
 
 int64_t tri_corpus_writer_num_tokens(const tri_corpus_writer *writer);
@@ -41,8 +43,9 @@ int64_t tri_corpus_writer_num_desirable(const tri_corpus_writer *writer);
 /* Sets *out to the number of tokens of the last `count` documents. */
 tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t count, int64_t *out);
 
-/* Moves the last `tokens` tokens of one writer, with the ends of their documents, to the end of another writer with the
- * same vocabulary. A document that is cut ends at the cut. In both writers the last document must be ended. */
+/* Moves the last `tokens` tokens of one writer, with their mask and the ends and labels of their documents, to the end
+ * of another writer with the same vocabulary. A document that is cut ends at the cut. In both writers the last document
+ * must be ended. */
 tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens);
 
 /* Writes the index, and flushes all files to the disk. Fails if the disk is full. The files keep their temporary names

@@ -17,7 +17,7 @@ static tri_status append(text *to, const char *piece, size_t bytes) {
   return TRI_OK;
 }
 
-/* Appends the text of ids[count], whose mask is `mask` (NULL: no marks). */
+/* Appends the text of ids[count], with `marks` around each run of tokens whose mask is 1 (`mask` NULL: no marks). */
 static tri_status decode(tri_decoder *decoder, const int32_t *ids, const uint8_t *mask, int64_t count,
                          const tri_learnt_marks *marks, text *to) {
   const char *piece = NULL;

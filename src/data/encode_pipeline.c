@@ -42,14 +42,14 @@ typedef struct ring {
   slot *slots;
   int64_t size;
   int64_t read, claimed, accepted;
-  bool ended;   /* the reader has reached the end of the input */
-  bool stopped; /* the caller has finished or failed, so the threads end */
+  bool ended;   /* whether the reader has reached the end of the input */
+  bool stopped; /* whether the caller has finished or failed, so that the threads end */
 } ring;
 
 typedef struct worker {
   ring *ring;
   tri_encoder *encoder;
-  tri_chat_session *session; /* for conversations */
+  tri_chat_session *session; /* only used for conversations */
   tri_preference_encoder *preferences;
   tri_token_ends ends;
   pthread_t thread;
@@ -91,8 +91,8 @@ static tri_status append_id(tri_token_list *list, int32_t id) {
   return TRI_OK;
 }
 
-/* Skips a piece with an error. Only whole documents are skipped, because other parts of a long document may be written
- * already. */
+/* Skips a piece with the error `status`, and keeps the message for the report. Fails with `status` for a part of a long
+ * document, because other parts of it may be written already. */
 static tri_status skip_piece(slot *s, int64_t index, tri_status status) {
   const tri_text_piece *piece = &s->block.pieces[index];
   if (!piece->begins_document || !piece->ends_document) {
@@ -104,7 +104,8 @@ static tri_status skip_piece(slot *s, int64_t index, tri_status status) {
   return TRI_OK;
 }
 
-/* Adds the number of the element to a message, because many elements may be in one line. */
+/* Adds the number of an array's element to the message of an error in a record, because many elements may be in one
+ * line; returns `status`. */
 static tri_status name_element(const tri_text_piece *piece, tri_status status) {
   char message[1024];
   if (piece->element == 0 || (status != TRI_BAD_FILE && status != TRI_UNSUPPORTED)) return status;
@@ -299,7 +300,7 @@ static tri_status encode_pipeline_start(worker *w, void *(*body)(void *)) {
   return status;
 }
 
-/* Runs the workers: workers[0] reads, the others encode. */
+/* Starts the workers (workers[0] reads, the others encode), accepts all blocks, and ends and releases the workers. */
 static tri_status run_workers(ring *r, worker *workers, int count) {
   tri_status status = TRI_OK;
   for (int i = 0; i < count; i++) {

@@ -18,7 +18,7 @@ typedef struct tri_encoded_piece {
   int64_t tokens, text_bytes; /* tokens: number of tokens; text_bytes: number of bytes of the text that was encoded */
   int64_t document;           /* index over all inputs */
   bool ends_document;
-  bool skipped; /* the piece is part of a bad document that was skipped */
+  bool skipped; /* whether the piece is a bad document that was skipped */
   int64_t line; /* line of the record, for messages; only with preferences */
   /* Preferences: a pair is two documents, and the first one has `chosen_tokens` tokens. Else the piece is one document,
    * with the label `desirable`. */
@@ -42,9 +42,9 @@ typedef struct tri_encode_pipeline {
   const char *key;             /* key of the text in JSON records */
   const tri_chat_format *chat; /* format of conversations or preferences; NULL: inputs are texts */
   tri_chat_reading reading;    /* options for conversations */
-  bool preferences;            /* inputs are preferences, rendered with `chat` */
-  bool skip_bad;               /* skip bad documents; else they are errors */
-  int threads;
+  bool preferences;            /* whether inputs are preferences, rendered with `chat` */
+  bool skip_bad;               /* whether bad documents are skipped; if not, they are errors */
+  int threads;                 /* number of threads that encode */
   /* Called for each block, always from the thread that runs the pipeline. If it fails, the run fails. */
   tri_status (*accept)(void *context, const tri_encoded_block *block);
   void *context;

@@ -23,7 +23,8 @@ static bool is_masked(const tri_eval_windows *w) {
   return true;
 }
 
-/* Creates a source that yields each document once, in the order of the corpus; the seed is not used. */
+/* Creates a source that yields each document once, in the order of the corpus, and sets the number of sequences; the
+ * seed is not used. */
 static tri_status pack(tri_eval_windows *w) {
   const tri_source_options options = {
       .sequence = w->options.sequence,
@@ -64,7 +65,7 @@ static void mask_window(const tri_eval_windows *w, int64_t first, int64_t count,
   }
 }
 
-/* Returns the number of labels of a window. */
+/* Returns the number of labels of the window that begins at token `first`. */
 static int64_t labels_of(const tri_eval_windows *w, int64_t first) {
   const int64_t left = tri_corpus_num_tokens(w->corpus) - 1 - first;
   return left < w->options.sequence ? left : w->options.sequence;

@@ -25,7 +25,8 @@ typedef struct tri_eval_windows {
   int32_t *scratch;  /* [2, sequence + 2]: tokens, and their positions */
 } tri_eval_windows;
 
-/* Creates the sequences. The corpus must outlive *out. Release with tri_eval_windows_release, also after a failure. */
+/* Creates the sequences; packed ones fail as tri_source_create does. The corpus must outlive *out. Release with
+ * tri_eval_windows_release, also after a failure. */
 tri_status tri_eval_windows_create(const tri_corpus *corpus, const tri_eval_windows_options *options,
                                    tri_eval_windows *out);
 void tri_eval_windows_release(tri_eval_windows *windows);

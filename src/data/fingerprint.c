@@ -89,7 +89,8 @@ static const struct {
 };
 
 /* Adds a pattern. GPT-2's pattern can be written in several ways: all have one scanner, so one text stands for them. A
- * pattern with Unicode categories depends on the version of Unicode, which is omitted if `before`. */
+ * pattern with Unicode categories depends on the version of Unicode. `before`: whether to use the rules of older
+ * versions, which omit it and have the older patterns in `once`. */
 static void add_pattern(XXH3_state_t *hash, const tri_stage *stage, bool before) {
   const bool gpt2 = stage->scanner == TRI_SCAN_GPT2;
   const char *text = gpt2 ? tri_pattern_gpt2 : stage->text;
@@ -181,8 +182,8 @@ static tri_status fingerprint_tokenizer(const tri_tokenizer *tokenizer, bool bef
   add_int(hash, tokenizer->ignore_merges);
   add_int(hash, tokenizer->unknown);
   add_int(hash, tokenizer->unknown >= 0 && tokenizer->fuse_unknown);
-  add_int(hash, tokenizer->named_end); /* the usual name alone decides, so that the hash does not depend on other files
-                                          of the folder */
+  add_int(hash, tokenizer->named_end); /* the end-of-text token that its usual name shows, so that the hash does not
+                                          depend on other files of the folder */
   tri_status status = add_added(hash, tokenizer);
   if (status == TRI_OK) {
     fingerprint_end(hash, out);

@@ -31,7 +31,7 @@ static size_t end_of_string(const char *text, size_t bytes, size_t at) {
 }
 
 /* Returns the offset after the value at `at`, found by quotes and brackets; `at` if no value begins there; 0 if the
- * value does not end in the text. `ended`: a number or word may end with the text. */
+ * value does not end in the text. `ended`: whether a number or word may end with the text. */
 static size_t end_of_value(const char *text, size_t bytes, size_t at, bool ended) {
   int64_t depth = 0;
   while (at < bytes) {

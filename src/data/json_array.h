@@ -11,10 +11,10 @@
 
 /* Starts as {.path = ...}. */
 typedef struct tri_json_array {
-  const char *path;    /* for messages */
-  bool opened, closed; /* opened: the opening bracket has been read; closed: the closing bracket has been read */
-  bool has_element;    /* an element has been read, and no comma after it */
-  bool has_comma;      /* a comma has been read, and no element after it */
+  const char *path;    /* path of the file, for messages */
+  bool opened, closed; /* whether the opening bracket, and the closing bracket, have been read */
+  bool has_element;    /* whether an element has been read, and no comma after it */
+  bool has_comma;      /* whether a comma has been read, and no element after it */
   int64_t lines;       /* number of newlines so far */
   int64_t elements;    /* number of elements so far */
 } tri_json_array;
@@ -24,8 +24,8 @@ typedef struct tri_json_element {
   int64_t line;      /* line on which the element begins, from 1 */
 } tri_json_element;
 
-/* Finds the next element of text[*at, bytes), and moves *at to its end. `ended`: the text reaches to the end of the
- * file. *found is false at the end of the array, or if the text ends before the end of the next element; then the
+/* Finds the next element of text[*at, bytes), and moves *at to its end. `ended`: whether the text reaches to the end of
+ * the file. *found is false at the end of the array, or if the text ends before the end of the next element; then the
  * caller must call again with this *at and more text. Fails with TRI_BAD_FILE if the array does not end, if a comma is
  * missing between elements, or if text follows the array. */
 tri_status tri_json_array_next(tri_json_array *array, const char *text, size_t bytes, bool ended, size_t *at,

@@ -19,7 +19,7 @@ typedef struct cursor {
 typedef struct span {
   const char *begin;
   size_t bytes;
-  bool escaped; /* has a backslash */
+  bool escaped; /* whether the string has a backslash */
 } span;
 
 static void skip_space(cursor *c) {
@@ -73,7 +73,8 @@ static bool read_hex4(cursor *c, uint32_t *out) {
   return true;
 }
 
-/* Reads the code point of an escape, after its backslash. Half a surrogate pair is invalid. */
+/* Reads the code point of an escape, after its backslash. Returns false for an invalid escape, such as half of a
+ * surrogate pair. */
 static bool read_escape(cursor *c, uint32_t *out) {
   static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
   if (c->at == c->end) return false;
@@ -160,7 +161,8 @@ static bool skip_word(cursor *c, const char *word) {
 
 static bool skip_value(cursor *c, int depth);
 
-/* Skips the members of an array or, with keys, of an object, after its opening bracket. */
+/* Skips the members of an array or, with `keys`, of an object, after its opening bracket. Returns false if they are not
+ * valid JSON, or deeper than MAX_DEPTH. */
 static bool skip_members(cursor *c, bool keys, int depth) {
   char closing = keys ? '}' : ']';
   span unused;

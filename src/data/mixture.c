@@ -4,11 +4,11 @@
  * most 1 - 1 / (2K - 2), so by less than one sample, which is the best possible bound for all weights. With random
  * sources the difference would be of the order of the square root of the number of samples.
  *
- * The choice needs the counts so far, but every rank must find any sample without the others. So shares are integers of
- * a period: after each period every source has its exact share, and the order repeats. Usual weights have short periods
- * (0.7, 0.2, 0.1: 10 samples). For other weights the period is the most accurate common denominator up to a million;
- * the error is negligible (some 1e-12 of the samples for two sources, 1e-9 for three, below 5e-7 for any number). All
- * numbers are then integers: no rounding, and the same order on every machine. */
+ * The choice needs the counts so far, but every rank must find any sample without computing the samples before it. So
+ * shares are integers of a period: after each period every source has its exact share, and the order repeats. Usual
+ * weights have short periods (0.7, 0.2, 0.1: 10 samples). For other weights the period is the most accurate common
+ * denominator up to a million; the error is negligible (some 1e-12 of the samples for two sources, 1e-9 for three,
+ * below 5e-7 for any number). All numbers are then integers: no rounding, and the same order on every machine. */
 #include "data/mixture.h"
 
 #include "base/memory.h"

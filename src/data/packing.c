@@ -17,8 +17,8 @@
 
 enum { LEVELS = 6 }; /* 6 levels of 64: up to 64^6 lengths */
 
-/* A list of sequences, its rows. Each row got `times` pieces of this length. The first of these pieces in row r has the
- * number first + r * times. */
+/* Pieces of one length that were added to some sequences, the rows of the entry: `times` pieces to each row. The first
+ * of these pieces in row r has the number first + r * times. */
 typedef struct entry {
   int64_t length, times, first;
   int64_t before, before_row; /* before: entry with the contents of row 0 before these pieces, -1 if the sequence was
@@ -35,7 +35,7 @@ struct tri_packing {
   int64_t sequence, tokens;
   entry *entries;
   int64_t num_entries, entries_room;
-  group *groups; /* count 0: unused */
+  group *groups; /* a group with count 0 is unused */
   int64_t num_groups, groups_room;
   int64_t *ends; /* [num_groups]: number of sequences in all groups up to and including this one */
 };
@@ -102,7 +102,8 @@ static tri_status add_group(tri_packing *p, rooms *r, group g, int64_t room) {
   return TRI_OK;
 }
 
-/* Adds e.times pieces to each of the first `count` sequences of a group, which become a group with less room. */
+/* Adds the pieces of `e` to each of the first `count` sequences of the group `before`, which has `room` left; these
+ * become a group with less room. */
 static tri_status add_pieces_to_sequences(tri_packing *p, rooms *r, group before, int64_t count, entry e,
                                           int64_t room) {
   TRI_TRY(tri_grow("packing", sizeof *p->entries, p->num_entries, &p->entries_room, &p->entries));
@@ -112,7 +113,8 @@ static tri_status add_pieces_to_sequences(tri_packing *p, rooms *r, group before
   return add_group(p, r, (group){.entry = p->num_entries - 1, .count = count}, room - e.length * e.times);
 }
 
-/* Packs pieces of a length into the group with the least sufficient room, or into empty sequences. */
+/* Packs pieces of a length into the group with the least sufficient room, or into empty sequences. Raises *number, the
+ * number of the next piece of this length, and lowers *left, the number of pieces that are not packed yet. */
 static tri_status pack_some(tri_packing *p, rooms *r, int64_t length, int64_t *number, int64_t *left) {
   int64_t room = rooms_find(r, length), at = room < 0 ? -1 : r->first[room];
   group before = {.entry = -1, .count = INT64_MAX};

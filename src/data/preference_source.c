@@ -63,8 +63,8 @@ static void find_text(const tri_corpus *corpus, int64_t document, text *out) {
   out->document = document;
 }
 
-/* Finds text `which` of a unit. `mismatched`: the answer of this text, with the prompt of the next line (after the last
- * line, of the first). */
+/* Finds text `which` of a unit. If `mismatched`, replaces its prompt by the prompt of the next line (by that of the
+ * first line, if this is the last). */
 static void text_of(const tri_preference_source *source, int64_t unit, int64_t which, bool mismatched, text *out) {
   int side = 0, other_side = 0;
   const int64_t document = document_of(source, unit, which, &side);
@@ -122,8 +122,8 @@ static int64_t make_unit(const tri_preference_source *source, int64_t unit, bool
 /* The longest form of a unit in any sample. */
 typedef struct unit_size {
   int64_t rows;
-  bool mismatched; /* the longest form is the answer with the prompt of the next line */
-  bool shortened;  /* a prompt is cut in one of the forms */
+  bool mismatched; /* whether the longest form is the answer with the prompt of the next line */
+  bool shortened;  /* whether a prompt is cut in one of the forms */
 } unit_size;
 
 static unit_size measure_unit(const tri_preference_source *source, int64_t unit) {
@@ -306,7 +306,8 @@ static int64_t sequence_of(const tri_preference_at *at, int64_t index) {
   return (int64_t)tri_permutation_at(key, (uint64_t)source->per_epoch, place);
 }
 
-/* Returns whether a label of a text has a weight in the cross entropy. `answer`: the label belongs to the answer. */
+/* Returns whether a label of a text has a weight in the cross entropy. `answer`: whether the label belongs to the
+ * answer. */
 static bool has_weight(const tri_preference_source *source, const text *t, bool answer) {
   switch (source->options.weights) {
     case TRI_PREFERENCE_WEIGHTS_NONE: return false;

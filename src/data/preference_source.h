@@ -12,8 +12,9 @@
 typedef struct tri_preference_source_options {
   int64_t sequence, vocab_size;
   uint64_t seed;
-  bool paired;     /* samples of pairs, chosen and rejected; false: of single answers, each desirable or undesirable */
-  bool mismatched; /* not paired: answers are also read with the prompt of the next line (tri_preference_at) */
+  bool paired; /* whether units are pairs, chosen and rejected; if not, single answers, each desirable or undesirable */
+  bool mismatched; /* whether answers are also read with the prompt of the next line (tri_preference_at); not if
+                      `paired` */
   tri_preference_weights weights;
   tri_too_long too_long; /* rule for units longer than a sequence: TRI_TOO_LONG_REFUSE, _DROP or _TRUNCATE_PROMPT */
   int32_t beginning[TRI_MOST_BEGINNING]; /* tokens with which the tokenizer begins texts; kept when prompts are cut */
@@ -38,9 +39,10 @@ typedef struct tri_preference_source {
                               followed by as many for mismatched answers. NULL: samples have zeros */
 } tri_preference_source;
 
-/* Creates a source. Fails with TRI_BAD_CONFIG if pairs are needed and the corpus has labels, if a unit is too long and
- * too_long is TRI_TOO_LONG_REFUSE, or if no unit is left, and with TRI_BAD_FILE if the corpus has no preferences, or a
- * text has no prompt or no answer. Release with tri_preference_source_destroy; the corpus must outlive *out. */
+/* Creates a source. Fails with TRI_BAD_CONFIG if pairs are needed and the corpus has labels instead, if a unit is too
+ * long and too_long is TRI_TOO_LONG_REFUSE, or if no unit is left, and with TRI_BAD_FILE if the corpus has no
+ * preferences, or a text has no prompt or no answer. Release with tri_preference_source_destroy; the corpus must
+ * outlive *out. */
 tri_status tri_preference_source_create(const tri_corpus *corpus, const tri_preference_source_options *options,
                                         tri_preference_source *out);
 void tri_preference_source_destroy(tri_preference_source *source);
@@ -49,8 +51,9 @@ void tri_preference_source_destroy(tri_preference_source *source);
 typedef struct tri_preference_at {
   const tri_preference_source *source;
   int64_t first;   /* number of the feed's first sample */
-  bool in_order;   /* the feed has each sequence once, from 0 to per_epoch - 1; false: shuffled, and endless */
-  bool mismatched; /* each answer follows the prompt of the next line; not for pairs */
+  bool in_order;   /* whether samples are the sequences from 0 to per_epoch - 1 in order; if not, they are shuffled in
+                      each epoch */
+  bool mismatched; /* whether each answer follows the prompt of the next line; not for pairs */
 } tri_preference_at;
 /* Returns the feed that *at describes; *at must outlive the feed. */
 tri_feed tri_preference_feed(const tri_preference_at *at);

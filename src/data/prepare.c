@@ -58,7 +58,8 @@ static int count_cores(void) {
 /* Returns whether documents have masks of the records' answers. */
 static bool is_masked(const tri_prepare_options *options) { return options->chat || options->preferences; }
 
-/* Checks the combination of options for conversations and preferences. */
+/* Checks the options for conversations and preferences, and that they may be combined with each other, with --binary
+ * and with --tokenizer. */
 static tri_status check_record_options(const tri_prepare_options *options) {
   if (options->preferences && options->chat) {
     return tri_fail(
@@ -118,8 +119,8 @@ static bool same_file(const char *a, const char *b) {
          facts_a.st_ino == facts_b.st_ino;
 }
 
-/* Returns whether `path` is the file `tokenizer`, or a file of the tokenizer in the same folder. Such files are written
- * again. */
+/* Returns whether `path` is the file `tokenizer`, or a file of the tokenizer in the same folder. Such a file need not
+ * be refused, because the same tokenizer is written in its place. */
 static bool is_of_tokenizer(const char *path, const char *tokenizer) {
   char beside[TRI_PATH_BYTES];
   const char *slash = strrchr(tokenizer, '/'), *name = strrchr(path, '/');
@@ -283,7 +284,7 @@ static tri_status learn_tokenizer(prepare *p) {
   return TRI_OK;
 }
 
-/* Refuses a --tokenizer that is neither a known word nor an existing file. */
+/* Refuses a --tokenizer that is not learnt and is neither `bytes`, gpt2:DIR nor an existing path. */
 static tri_status check_tokenizer_word(const char *given) {
   static const char *const words[] = {"char", "bytes", "train:", "gpt2:"};
   char advice[TRI_HUB_ADVICE_BYTES];
@@ -339,7 +340,7 @@ static tri_status make_format(prepare *p) {
   return tri_prepare_log_messages(options, &p->format);
 }
 
-/* Logs the end-of-text token of a tokenizer from another program. */
+/* Logs the end-of-text token of a tokenizer that is read from a file. */
 static void log_end(const prepare *p) {
   const int32_t end = tri_tokenizer_end_of_text(p->tokenizer);
   size_t bytes = 0;
@@ -349,7 +350,8 @@ static void log_end(const prepare *p) {
           tri_tokenizer_end_source(p->tokenizer));
 }
 
-/* Logs the tokens with which a document begins. */
+/* Logs the first of the tokens with which a document begins, and whether there are more, unless the tokenizer is
+ * learnt. */
 static void log_beginning(const prepare *p) {
   int count = 0;
   size_t bytes = 0;
@@ -517,7 +519,7 @@ static tri_status write_records(const prepare *p) {
 }
 
 /* Writes the tokenizer's files for models that learn from the corpus: tokenizer.json, and tokenizer_config.json with
- * the token that ends a text and the chat template. */
+ * the token that ends a text and, for conversations and preferences, the chat template. */
 static tri_status write_tokenizer(const prepare *p) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES], *text = NULL;
   const char *slash = strrchr(p->tokenizer_path, '/');

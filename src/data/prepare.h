@@ -14,8 +14,8 @@ typedef struct tri_prepare_options {
   const char *out;       /* the folder of the corpus */
   const char *const *inputs;
   int num_inputs;
-  const char *key;  /* key of the text in JSON records, never NULL; with `chat`, key of the messages of a conversation,
-                       NULL: the key of the form */
+  const char *key;  /* without `chat`: key of the text in JSON records, not NULL. With `chat`: key of the messages of a
+                       conversation; NULL: the key of the form */
   const char *form; /* form of conversations (chat/forms.h); NULL: the form is recognised from the records */
   int64_t max_records; /* number of documents to read, the first of all inputs; 0: all */
   tri_document_rule documents;
@@ -24,16 +24,16 @@ typedef struct tri_prepare_options {
   uint64_t seed;       /* seed of the choice of validation documents */
   int64_t train_bytes; /* number of bytes of text after which train:VOCAB and char end learning; the piece of text in
                           which it is reached is used completely */
-  bool force;          /* replace an older corpus */
-  bool chat;           /* the inputs are conversations; the corpora get masks */
-  bool preferences;    /* the inputs are preferences (chat/preference_forms.h); the corpora get masks */
+  bool force;          /* whether to replace an older corpus */
+  bool chat;           /* whether the inputs are conversations, so that the corpora get masks */
+  bool preferences;    /* whether the inputs are preferences (chat/preference_forms.h), so that the corpora get masks */
   const char *chat_template;   /* name or path of a template, or "none"; NULL: the tokenizer's */
   const char *key_map;         /* other names of the keys of records (chat/key_map.h); NULL: none */
   const char *const *chat_set; /* [num_chat_set]: variables of the template, "NAME=VALUE" */
   int num_chat_set;
-  bool skip_bad; /* bad documents (conversations, JSON lines, texts that are not UTF-8) are skipped; false: they are
-                    errors */
-  bool binary;   /* files that are not text are read as bytes; false: they are errors */
+  bool skip_bad; /* whether bad documents (conversations, JSON lines, texts that are not UTF-8) are skipped; if not,
+                    they are errors */
+  bool binary;   /* whether files that are not text are read as bytes; if not, they are errors */
   /* Called between blocks; if it returns true, the work ends with TRI_INTERRUPTED, without files. May be NULL. */
   bool (*interrupted)(void *context);
   void *context;

@@ -123,7 +123,7 @@ static bool is_message(const json_t *value) {
   return json_object_get(value, "role") != NULL || json_object_get(value, "from") != NULL;
 }
 
-/* Adds the keys of messages that `format` does not read. */
+/* Removes the null members of messages, and adds the keys of messages that `format` does not read to `out`. */
 static void find_in_messages(json_t *list, const tri_chat_format *format, unread_keys *out) {
   size_t index = 0;
   json_t *message = NULL, *value = NULL;
@@ -248,7 +248,8 @@ tri_status tri_prepare_log_messages(const tri_prepare_options *options, const tr
   return TRI_OK;
 }
 
-/* Checks the kind of a file with conversations or preferences. */
+/* Refuses an input of conversations or preferences that is a table, a file of another kind, or not named as a file of
+ * JSON. Logs how the first record of a plain file is read. */
 static tri_status check_records(const tri_prepare_options *options, const char *path) {
   char advice[TRI_ADVICE_BYTES];
   const char *what = options->preferences ? "preferences" : "conversations";

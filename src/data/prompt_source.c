@@ -28,7 +28,8 @@ typedef struct reading {
 
 /* ---- a line ------------------------------------------------------------------------------------------------------ */
 
-/* Renders a list of messages. The text is valid until the next rendering. */
+/* Renders a list of messages. Opens the chat template first if this is the first list, and notes in the source the text
+ * that ends a turn. The text is valid until the next rendering. */
 static tri_status render(reading *r, const json_t *messages, const char **text, size_t *bytes) {
   const tri_chat_format_options options = {.tokenizer = r->options->tokenizer_file,
                                            .asked = true,
@@ -79,7 +80,8 @@ static tri_status read_answer(const json_t *line, tri_rollout_prompt *to) {
   return copy_text(number, to->answer_bytes, &to->answer);
 }
 
-/* Finds the text of a prompt, and whether a template made it. */
+/* Finds the text of a prompt, and sets *rendered to whether a template made it of messages. Fails with TRI_BAD_FILE if
+ * the line has neither a string nor a list of messages. */
 static tri_status find_text(reading *r, const json_t *line, const char **text, size_t *bytes, bool *rendered) {
   json_t *prompt = json_object_get(line, "prompt");
   if (prompt == NULL) prompt = json_object_get(line, "messages");
@@ -105,7 +107,7 @@ static tri_status encode(reading *r, const char *text, size_t bytes, bool render
   if (!rendered) TRI_TRY(tri_encoder_encode_text(r->encoder, text, bytes, 1, &r->ids));
   if (r->ids.count > 0) return TRI_OK;
   if (end < 0) return tri_fail(TRI_BAD_FILE, "`prompt` has no tokens; write a text");
-  return tri_token_list_append(&r->ids, end); /* as if another text had ended before */
+  return tri_token_list_append(&r->ids, end); /* an empty prompt follows the end of another text */
 }
 
 static tri_status add_prompt(reading *r, const json_t *line, tri_rollout_prompt *to) {

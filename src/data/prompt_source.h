@@ -45,7 +45,7 @@ typedef struct tri_prompt_source_options {
   const char *const *chat_set; /* [num_chat_set]: variables of the chat template, "NAME=VALUE" */
   int num_chat_set;
   int64_t longest; /* maximum number of tokens of a prompt */
-  bool skip_long;  /* longer prompts are left out; else they are errors */
+  bool skip_long;  /* whether longer prompts are left out; if not, they are errors */
 } tri_prompt_source_options;
 
 /* LOCAL. Reads a file. Fails with TRI_BAD_FILE, with file and line in the message, for a line that is not valid, for a
@@ -54,8 +54,8 @@ typedef struct tri_prompt_source_options {
 tri_status tri_prompt_source_open(const char *path, const tri_prompt_source_options *options, tri_prompt_source *out);
 void tri_prompt_source_release(tri_prompt_source *source);
 
-/* Returns the number of the prompt of group `group` of a run with this seed. The prompts of each epoch have their own
- * order. */
+/* Returns the index in source->list of the prompt of group `group` (of completions, from 0) of a run with this seed.
+ * Each epoch has all prompts once, in its own order. */
 int64_t tri_prompt_source_at(const tri_prompt_source *source, uint64_t seed, int64_t group);
 
 #endif

@@ -27,7 +27,8 @@ static tri_status create_sources(const tri_corpus *const *corpora, const tri_sou
   return TRI_OK;
 }
 
-/* Finds the shares of sources by their numbers of sequences. */
+/* Finds the shares of sources by their numbers of sequences. Fails with TRI_BAD_CONFIG if a source has too few
+ * sequences beside the others. */
 static tri_status shares_by_size(const tri_sampler *sampler, tri_mixture_shares *out) {
   double weights[TRI_MOST_SOURCES];
   int64_t small = 0;

@@ -11,7 +11,7 @@
  * (source.h) and its own order. */
 typedef struct tri_sampler {
   int64_t sequence;  /* tokens of a sample */
-  bool masked;       /* documents of a sample do not attend to each other */
+  bool masked;       /* whether documents of a sample do not attend to each other */
   int64_t per_epoch; /* number of samples in one pass over all sources */
   int64_t num_sources;
   tri_source *sources; /* [num_sources] */
@@ -19,12 +19,11 @@ typedef struct tri_sampler {
   float *label_weights; /* [num_sources]: weight of the labels of each source; NULL: 1 */
 } tri_sampler;
 
-/* Creates a sampler of corpora[shares->num_sources]. If shares->period is 0, the shares are the numbers of
- * sequences of the sources, so that a pass over all of them reads each sequence once (up to the rounding of shares in
- * mixture.h). A single source uses
- * options->seed; several sources use seeds that are derived from it. Fails with TRI_BAD_CONFIG as tri_source_create
- * does, or if a source has too few sequences for shares by size. Release with tri_sampler_destroy; the corpora must
- * outlive *out. */
+/* Creates a sampler of corpora[shares->num_sources]. If shares->period is 0, the shares are the numbers of sequences of
+ * the sources, so that a pass over all of them reads each sequence once (up to the rounding of shares in mixture.h). A
+ * single source uses options->seed; several sources use seeds that are derived from it. Fails with TRI_BAD_CONFIG as
+ * tri_source_create does, or if a source has too few sequences for shares by size. Release with tri_sampler_destroy;
+ * the corpora must outlive *out. */
 tri_status tri_sampler_create(const tri_corpus *const *corpora, const tri_mixture_shares *shares,
                               const tri_source_options *options, tri_sampler *out);
 void tri_sampler_destroy(tri_sampler *sampler);
@@ -32,7 +31,7 @@ void tri_sampler_destroy(tri_sampler *sampler);
 /* Sets the weight of the labels of each source, weights[num_sources], for samples that tri_sampler_read reads later. */
 tri_status tri_sampler_weigh(tri_sampler *sampler, const double *weights);
 
-/* Reads sample `index` of the shuffled order. */
+/* Reads sample `index` of the shuffled order. Fails as tri_source_read does. */
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out);
 
 /* Returns a feed of the shuffled samples. */
@@ -40,7 +39,7 @@ tri_feed tri_sampler_feed(const tri_sampler *sampler);
 /* A feed of `count` samples in order (tri_sampler_read_in_order), spread evenly over all sources. */
 typedef struct tri_sampler_spread {
   const tri_sampler *sampler;
-  int64_t count; /* <= per_epoch */
+  int64_t count; /* number of samples, at most sampler->per_epoch */
 } tri_sampler_spread;
 tri_feed tri_sampler_spread_feed(const tri_sampler_spread *spread);
 

@@ -9,7 +9,7 @@
  * epoch only permutes the pieces of each length.
  *
  * The order is a permutation that is computed, not stored (permutation.h): a corpus of 10^12 tokens has 10^9 windows,
- * and every rank must find sample i of epoch e without the others.
+ * and every rank must find sample i of epoch e without computing other samples.
  *
  * The label of a token is the next token of the sequence; if documents are masked, of the document. The label at the
  * end of a masked document does not count, nor do labels that the corpus's mask excludes. */
@@ -118,7 +118,8 @@ static int64_t piece_of(const tri_source *source, int64_t epoch, int64_t length,
   return source->pieces.places[begins[length] + (int64_t)tri_permutation_at(key, count, (uint64_t)number)];
 }
 
-/* Reads a piece into the tokens of the sample from index `at` on. */
+/* Reads a piece into the sample from token `at` on, with labels and positions. Unless documents are masked, the first
+ * token of the piece also becomes the label of the token before it. */
 static tri_status read_piece(const tri_source *source, int64_t place, int64_t length, int64_t at,
                              const tri_sample *out) {
   int64_t first = place >> 1;

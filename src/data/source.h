@@ -16,7 +16,7 @@ typedef enum tri_document_use {
 typedef enum tri_packing_use {
   TRI_PACKING_WINDOWS,
   TRI_PACKING_DOCUMENTS,
-  TRI_PACKING_AUTO, /* as TRI_DOCUMENTS_AUTO */
+  TRI_PACKING_AUTO, /* not decided yet, like TRI_DOCUMENTS_AUTO */
 } tri_packing_use;
 
 typedef struct tri_source_options {
@@ -25,7 +25,7 @@ typedef struct tri_source_options {
   uint64_t seed;
   tri_document_use documents;
   tri_packing_use packing;
-  tri_too_long too_long; /* with TRI_PACKING_DOCUMENTS */
+  tri_too_long too_long; /* only used with TRI_PACKING_DOCUMENTS */
   int64_t max_samples;   /* number of samples to use, the first in order, in every epoch; 0: all */
   int32_t end_of_text;   /* the tokenizer's id, or -1; used if the index has only one document (documents.h) */
 } tri_source_options;
@@ -38,10 +38,10 @@ typedef struct tri_source {
   const tri_corpus *corpus;
   int64_t sequence;
   int64_t per_epoch; /* samples in one pass over the corpus, or over its first samples */
-  bool limited;      /* the source uses only its first samples, the same in every epoch */
+  bool limited;      /* whether the source uses only its first samples, the same in every epoch */
   int64_t vocab_size;
   uint64_t seed;
-  bool masked; /* documents do not attend to each other */
+  bool masked; /* whether documents do not attend to each other */
   tri_documents documents;
   tri_pieces pieces; /* {0} if samples are windows */
 } tri_source;
@@ -52,7 +52,8 @@ typedef struct tri_source {
 tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options *options, tri_source *out);
 void tri_source_destroy(tri_source *source);
 
-/* Reads sample `index` of the shuffled order. */
+/* Reads sample `index` of the shuffled order. Fails with TRI_BAD_FILE, as tri_corpus_read does, for an id that is not
+ * below vocab_size. */
 tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sample *out);
 
 /* Reads sample `index` < per_epoch without shuffling, for evaluation: windows in the order of the text, or packed

@@ -92,7 +92,8 @@ static const char *what_they_are(tri_preferences kind) {
   return "";
 }
 
-/* Checks the kind of a record. Sets *skips to whether the record is of the wrong kind and is skipped. */
+/* Checks the kind of a record; the first record decides which kind the corpora have. Fails with TRI_BAD_FILE for a
+ * record of the wrong kind, or with skip_bad sets *skips to true, and keeps the first such error. */
 static tri_status check_kind(tri_split_writer *writer, const char *path, const tri_encoded_piece *piece, bool *skips) {
   const tri_preferences kind = piece->is_pair ? TRI_PREFERENCES_PAIRS : TRI_PREFERENCES_LABELS;
   if (writer->preferences == TRI_PREFERENCES_NONE) TRI_TRY(begin_preferences(writer, kind));
@@ -111,7 +112,7 @@ static tri_status check_kind(tri_split_writer *writer, const char *path, const t
 
 const char *tri_split_writer_skipped(const tri_split_writer *writer) { return writer->skipped; }
 
-/* Adds one document with a label, or the two documents of a pair. */
+/* Adds one document with a label, or the two documents of a pair. Only counts a record that is skipped. */
 static tri_status add_preference(tri_split_writer *writer, const char *path, const tri_encoded_piece *piece,
                                  const int32_t *ids, const uint8_t *mask) {
   tri_corpus_writer *to = choose_split_writer(writer, piece->document);
@@ -240,7 +241,7 @@ static int64_t documents_of_a_record(tri_preferences preferences) {
 }
 
 /* Moves the last record (a conversation, a pair, or an answer with a label) to the corpus that has no documents. A
- * record cannot be divided. */
+ * record cannot be divided; fails with TRI_BAD_FILE if there is only one. Logs what was moved. */
 static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
   tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
   tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;

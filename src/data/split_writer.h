@@ -12,7 +12,7 @@
 typedef struct tri_split_writer tri_split_writer;
 
 /* Creates a writer of DIRECTORY/train.* and, if validation > 0 (a fraction below 1), DIRECTORY/validation.*. `masked`:
- * blocks and corpora have masks; then documents are never cut. */
+ * whether blocks and corpora have masks; documents are then never cut. */
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
                                    bool masked, tri_split_writer **out);
 /* Removes files that were not committed, and releases the writer. */
@@ -39,9 +39,9 @@ typedef struct tri_split_counts {
   tri_preferences preferences; /* kind of the documents */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
-  int64_t validation_bytes; /* part of text_bytes */
-  bool from_tail; /* the stream of tokens is divided at one position, and its end is for validation, because the hash
-                     chose no document for one of the corpora */
+  int64_t validation_bytes; /* part of text_bytes that is in the validation corpus; not counted with preferences */
+  bool from_tail; /* whether the stream of tokens is divided at one position, and its end is for validation, because the
+                     hash chose no document for one of the corpora */
 } tri_split_counts;
 
 void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out);

@@ -32,7 +32,8 @@ static void add_bad(tri_text_check *check, int64_t count) {
   check->bad += count;
 }
 
-/* Begins a character beyond ASCII, by the table of well-formed sequences of the Unicode standard (3-7). */
+/* Begins a character beyond ASCII, by the table of well-formed sequences of the Unicode standard (3-7). Counts a byte
+ * that cannot begin one as bad. */
 static void begin_character(tri_text_check *check, unsigned char byte) {
   check->missing = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
   check->low = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;

@@ -12,7 +12,7 @@
 /* Starts as {.path = path of the file, .json = ...}. */
 typedef struct tri_text_check {
   const char *path;
-  bool json;               /* check only the kind of the file, since a parser checks the rest */
+  bool json;               /* whether only the kind of the file is checked, since a parser checks the rest */
   int64_t bytes;           /* number of bytes so far */
   int64_t bad;             /* number of bytes that are not UTF-8 */
   int64_t first_bad;       /* offset of the first bad byte */
@@ -21,8 +21,9 @@ typedef struct tri_text_check {
   unsigned char low, high; /* valid range of the next byte of that character */
 } tri_text_check;
 
-/* LOCAL. Checks the next bytes of the file; `ended`: these are the last. Fails with TRI_BAD_FILE for a file of another
- * kind, a NUL byte, or more than 0.1 % of bytes that are not UTF-8 in the first mebibyte or in the whole file. */
+/* LOCAL. Checks the next bytes of the file; `ended`: whether these are the last. Fails with TRI_BAD_FILE for a file of
+ * another kind, a NUL byte, or more than 0.1 % of bytes that are not UTF-8 in the first mebibyte or in the whole file.
+ */
 tri_status tri_text_check_next(tri_text_check *check, const char *text, size_t bytes, bool ended);
 
 /* LOCAL. Returns whether a text has no NUL bytes and is UTF-8; else *at is the offset of the first bad byte. */

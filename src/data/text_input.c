@@ -45,16 +45,16 @@ struct tri_text_input {
   size_t carried, carry_capacity;
   int64_t lines; /* number of lines of the current file so far; in an array, line on which the last element begins. Not
                     for documents that are files or paragraphs */
-  bool is_array, form_known; /* JSON; is_array: the current file is an array of records, not lines; form_known: is_array
-                                was determined for this file */
+  bool is_array, form_known; /* for JSON; is_array: whether the current file is an array of records, not lines;
+                                form_known: whether is_array was determined for this file */
   tri_json_array array;
   int64_t documents;         /* number of complete documents so far */
   int64_t most_documents;    /* maximum number of documents; 0: no limit */
-  bool in_document;          /* the carried text continues a document */
+  bool in_document;          /* whether the carried text continues a document */
   int64_t finished_position; /* number of bytes of the files before the current one */
   int64_t rough_cuts;
-  bool binary,
-      leaves_bad; /* binary: files that are not text are read as bytes; leaves_bad: the caller skips bad documents */
+  bool binary, leaves_bad;  /* binary: whether files that are not text are read as bytes; leaves_bad: whether the caller
+                               skips bad documents */
   tri_text_check quality;   /* check of the current file */
   tri_text_cut_check check; /* NULL: none */
   void *check_context;
@@ -231,7 +231,8 @@ static tri_status split_file(tri_text_input *input, tri_text_block *block, bool 
   return block->bytes > 0 ? add_piece(input, block, 0, block->bytes, true) : TRI_OK;
 }
 
-/* Returns the end of the line at `at`, after its newline; 0 if the line does not end in the text. */
+/* Returns the end of the line at `at`, after its newline; without a newline, the end of the text if the file has
+ * `ended`, else 0. */
 static size_t find_line_end(const tri_text_block *block, size_t at, bool ended) {
   const char *newline = memchr(block->text + at, '\n', block->bytes - at);
   if (newline != NULL) return (size_t)(newline - block->text) + 1;
@@ -245,7 +246,7 @@ static bool is_blank(const char *text, size_t bytes) {
   return true;
 }
 
-/* Returns `end` without the newline before it. */
+/* Returns `end`, or if a line end (\n or \r\n) is before it, the offset at which that begins. */
 static size_t without_newline(const tri_text_block *block, size_t begin, size_t end) {
   if (end > begin && block->text[end - 1] == '\n') end--;
   if (end > begin && block->text[end - 1] == '\r') end--;
@@ -265,7 +266,7 @@ static tri_status split_lines(tri_text_input *input, tri_text_block *block, bool
   return TRI_OK;
 }
 
-/* Adds the elements of an array as pieces. */
+/* Adds those elements of an array that end in the block as pieces; *consumed is set to the end of the last one. */
 static tri_status split_array(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
   for (bool found = true; found;) {
     tri_json_element element = {0};
@@ -304,7 +305,7 @@ static tri_status split_paragraphs(tri_text_input *input, tri_text_block *block,
     at = end;
     if (blank) *consumed = end;
   }
-  if (!open) begin = at; /* the text may end in an incomplete line */
+  if (!open) begin = at; /* no run is open, so the next one may begin with the incomplete line at the end */
   if (ended) {
     *consumed = block->bytes;
     return open ? add_piece(input, block, begin, without_newline(block, begin, block->bytes), true) : TRI_OK;
@@ -359,7 +360,8 @@ static tri_status line_too_long(const tri_text_input *input, const tri_text_bloc
                   block->path, input->lines + 1, tri_format_bytes(LINE_BYTES, limit, sizeof limit));
 }
 
-/* Reads one block of the current file. The block may have no pieces (blank lines, an empty file). */
+/* Reads one block of the current file, and closes the file after its last block. The block may have no pieces (blank
+ * lines, an empty file). */
 static tri_status read_block(tri_text_input *input, tri_text_block *block) {
   size_t consumed = 0;
   bool ended = false;

@@ -46,13 +46,13 @@ typedef struct tri_text_input tri_text_input;
 tri_status tri_text_input_create(const char *const *paths, int count, tri_document_rule rule, tri_text_input **out);
 void tri_text_input_destroy(tri_text_input *input);
 
-/* Reads the next block; num_pieces is 0 at the end. */
+/* Reads the next block; num_pieces is 0 at the end. Fails with TRI_BAD_FILE if a file cannot be read or is not text. */
 tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
 /* Turns off the checks of files, which by default fail for files that are not text (text_check.h). */
 void tri_text_input_allow_binary(tri_text_input *input);
-/* Restricts these checks to the kind of a file. The caller checks each document and skips bad ones
- * (tri_piece_text_get_clean). */
+/* Restricts the checks of files (text_check.h) to the kind of a file. The caller checks each document and skips bad
+ * ones (tri_piece_text_get_clean). */
 void tri_text_input_leave_bad(tri_text_input *input);
 
 /* Limits the input to its first `documents` documents, counted over all files; 0: no limit. */

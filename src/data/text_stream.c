@@ -25,9 +25,9 @@ struct tri_text_stream {
   ZSTD_DStream *zstd;
   char *compressed; /* [READ_BYTES] */
   ZSTD_inBuffer pending;
-  bool frame_open; /* a frame has begun and not ended: the file must not end here */
-  bool holds_more; /* zstd filled the buffer and may have more without further input */
-  bool started;    /* the beginning was checked for a byte order mark */
+  bool frame_open; /* whether a frame has begun and not ended, so that the file must not end here */
+  bool holds_more; /* whether zstd filled the buffer and may have more without further input */
+  bool started;    /* whether the beginning was checked for a byte order mark */
   bool ended;
 };
 

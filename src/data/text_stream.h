@@ -14,7 +14,8 @@ typedef struct tri_text_stream tri_text_stream;
 tri_status tri_text_stream_open(const char *path, tri_text_stream **out);
 void tri_text_stream_close(tri_text_stream *stream);
 
-/* Fills the buffer; *got is less than `bytes` only at the end. */
+/* Fills the buffer; *got is less than `bytes` only at the end. Fails with TRI_BAD_FILE if the file cannot be read, or
+ * if its compressed data are damaged or truncated. */
 tri_status tri_text_stream_read(tri_text_stream *stream, char *buffer, size_t bytes, size_t *got);
 
 /* Returns the bytes read so far from the file, before decompression. */

@@ -180,7 +180,8 @@ bool tri_file_find_below(const char *root, const char *relative, struct stat *ou
   return found;
 }
 
-/* Checks the kind before and after opening, as tri_file_open_plain does. */
+/* Opens the plain file `name` in the open folder `above` for reading, without following a link; `root` and `relative`
+ * are for messages. Checks the kind before and after opening, as tri_file_open_plain does. */
 static tri_status open_in(int above, const char *name, const char *root, const char *relative, int *out) {
   struct stat facts;
   const char *kind = NULL;
@@ -265,7 +266,8 @@ tri_status tri_file_sync_folder(const char *path) {
   return tri_directory_sync(directory);
 }
 
-/* Flushes and renames the file, or removes it if `status`, the result of writing, is a failure. */
+/* Flushes, closes and renames the file, and flushes its folder. Removes the file if one of these steps fails, or if
+ * `status`, the result of writing, is a failure. */
 static tri_status end_replacement(replacement *r, tri_status status) {
   if (status == TRI_OK && fsync(r->file) != 0) {
     status = tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", r->temporary, tri_write_fault(errno));

@@ -29,19 +29,22 @@ tri_status tri_open_fault(int error);
  * exist. */
 const char *tri_path_odd_kind(const char *path);
 
-/* Open or read a file in a folder in which others may write. `root` itself may be a link. Below it no link is followed,
- * not even one that replaces a folder while the path is being opened. A link is TRI_BAD_FILE, and so is a missing file.
- * `relative` is "NAME/NAME/..."; a part that is empty, "." or ".." is TRI_BAD_USAGE. */
+/* tri_file_open_below opens a plain file below the folder `root`, in which others may write, for reading (the caller
+ * closes *out); tri_file_read_below reads it as tri_file_read does. `root` itself may be a link. Below it no link is
+ * followed, not even one that replaces a folder while the path is being opened. Both functions fail with TRI_BAD_FILE
+ * if a part of the path is a link or missing. `relative` is "NAME/NAME/..."; they fail with TRI_BAD_USAGE if a part is
+ * empty, "." or "..". */
 tri_status tri_file_open_below(const char *root, const char *relative, int *out);
 tri_status tri_file_read_below(const char *root, const char *relative, size_t limit_bytes, char **out,
                                size_t *out_bytes);
-/* Opens a folder below `root` for reading (fdopendir), in the same way; "" as `relative` is the root. */
+/* Opens a folder below `root` for reading (fdopendir), and follows no link, as tri_file_open_below; "" as `relative` is
+ * the root. */
 tri_status tri_folder_open_below(const char *root, const char *relative, int *out);
-/* Opens the folder that contains `relative`, for openat and the like. Sets *name to the last part, a pointer into
- * `relative`. */
+/* Opens the folder that contains `relative`, for openat and the like, and follows no link, as tri_file_open_below. Sets
+ * *name to the last part of `relative`, a pointer into it. */
 tri_status tri_folder_open_above(const char *root, const char *relative, int *out, const char **name);
 struct stat;
-/* Returns whether a plain file exists; if so, sets *out to its stat. */
+/* Returns whether `relative` is a plain file below `root` (tri_file_open_below); if so, sets *out to its stat. */
 bool tri_file_find_below(const char *root, const char *relative, struct stat *out);
 
 /* Replaces a file atomically, so that a crash leaves either the old or the new content: a temporary file in the
@@ -58,10 +61,10 @@ tri_status tri_file_sync_folder(const char *path);
  * writer in any case. */
 typedef struct tri_file_writer tri_file_writer;
 tri_status tri_file_writer_open(const char *path, tri_file_writer **out);
-/* Appends formatted text. A text of 64 KiB or more is TRI_INTERNAL. */
+/* Appends formatted text. The writer fails with TRI_INTERNAL if the text has 64 KiB or more. */
 void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) TRI_PRINTF(2, 3);
-/* Appends bytes [first, end) of a plain file at `path`. If that file cannot be opened, the failure is only returned:
- * the caller passes it to tri_file_writer_close. */
+/* Appends bytes [first, end) of a plain file at `path`. Returns the first failure of the writer, which includes
+ * failures to open and read that file. */
 tri_status tri_file_writer_copy(tri_file_writer *writer, const char *path, int64_t first, int64_t end);
 /* Returns the first failure of a write so far. */
 tri_status tri_file_writer_status(const tri_file_writer *writer);
@@ -93,7 +96,7 @@ tri_status tri_directory_remove(const char *path);
 
 /* Writes "DIRECTORY/NAME", or NAME if `directory` is ""; fails with TRI_BAD_USAGE if that is too long for `out`. */
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
-/* Writes `path` followed by `ending`; fails in the same way if it is too long. */
+/* Writes `path` followed by `ending`; fails with TRI_BAD_USAGE if that is too long for `out`. */
 tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);
 /* Returns the part of `path` below `root`: "" for the root itself, NULL if `path` is not below `root`. */
 const char *tri_path_below(const char *root, const char *path);

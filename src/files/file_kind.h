@@ -14,7 +14,7 @@ enum { TRI_FILE_KIND_BYTES = 512 };
 typedef struct tri_file_kind {
   const char *is;     /* "a Git LFS pointer" */
   const char *advice; /* "run `git lfs pull` in its folder" */
-  bool never_text;    /* refused by all readers of text */
+  bool never_text;    /* whether all readers of text refuse such a file */
 } tri_file_kind;
 
 /* LOCAL. Returns the kind by the first bytes of a file; NULL if it is unknown. */
@@ -46,8 +46,8 @@ typedef enum tri_folder_content {
 } tri_folder_content;
 
 /* LOCAL. Writes the end of a message about a folder that lacks `wanted`. It names the content that was found instead,
- * with advice, such as ": it holds model.gguf, a file of llama.cpp; ADVICE". Writes "" if nothing is recognised.
- * Returns out. */
+ * with advice, such as ": it holds model.gguf, a file of llama.cpp; ADVICE", or a folder in it that has a config.json.
+ * Writes "" if nothing is recognised. Returns out. */
 enum { TRI_FOLDER_HINT_BYTES = 1024 };
 const char *tri_folder_hint(const char *folder, tri_folder_content wanted, char out[TRI_FOLDER_HINT_BYTES]);
 

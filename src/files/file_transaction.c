@@ -124,8 +124,8 @@ static tri_status fail_step(const char *folder, const char *what, const char *na
                   folder, what, name, tri_write_fault(errno));
 }
 
-/* Sets *out to whether a generation has to be moved, which is so if its list of members exists. The list is removed
- * last, so that at most an empty folder remains. */
+/* Writes the path of the list of members to `list`, and sets *out to whether a generation has to be moved, which is so
+ * if the list exists. The list is removed last, so that at most an empty folder remains. */
 static tri_status find_list(const char *folder, char list[TRI_PATH_BYTES], bool *out) {
   TRI_TRY(tri_path_join(list, folder, WHOLE "/" MEMBERS));
   *out = tri_path_exists(list);
@@ -164,7 +164,8 @@ static tri_status read_members(const char *list, bool members[NUM_NAMES]) {
   return at == bytes && is_complete(members) ? TRI_OK : fail_list(list);
 }
 
-/* Moves the members, and adds the number of moved files to *moved. */
+/* Moves the members, and adds the number of moved files to *moved. Fails with TRI_BAD_FILE if a member is in neither
+ * folder. */
 static tri_status move_members(const char *folder, const char *whole, const bool members[NUM_NAMES], int *moved) {
   for (int k = 0; k < NUM_NAMES; k++) {
     const char *name = tri_file_transaction_names[order[k]];
@@ -212,11 +213,12 @@ static tri_status move_in_place(const char *folder, int *moved) {
   TRI_TRY(remove_others(folder, members));
   TRI_TRY(tri_directory_sync(folder)); /* the list is removed only after the moves are on the disk */
   if (unlink(list) != 0 && errno != ENOENT) return fail_step(folder, "removing", WHOLE "/" MEMBERS);
-  rmdir(whole); /* if that fails, the folder is empty and has no effect */
+  rmdir(whole); /* if that fails, the folder has no list, and so no effect */
   return tri_directory_sync(folder);
 }
 
-/* Finishes the transaction of a killed process. The caller has the lock, or the file system has no locks. */
+/* Finishes the transaction of a killed process, if there are files to move, and logs this. The caller has the lock, or
+ * the file system has no locks. */
 static tri_status finish_locked(const char *folder) {
   int moved = 0;
   TRI_TRY(move_in_place(folder, &moved));

@@ -21,7 +21,7 @@ extern const char *const tri_file_transaction_names[];
 
 typedef struct tri_file_transaction tri_file_transaction;
 
-/* Creates FOLDER if it does not exist, locks it (TRI_BAD_USAGE if another writer has the lock), finishes the
+/* Creates FOLDER if it does not exist, locks it (fails with TRI_BAD_USAGE if another writer has the lock), finishes the
  * transaction of a killed process, removes temporary files of killed processes, and makes the folder for the new files.
  */
 tri_status tri_file_transaction_begin(const char *folder, tri_file_transaction **out);
@@ -37,12 +37,14 @@ tri_status tri_file_transaction_commit(tri_file_transaction *generation);
  * and it is empty. NULL is ignored. */
 void tri_file_transaction_destroy(tri_file_transaction *generation);
 
-/* Finishes, for a reader, the moves of a generation in FOLDER whose writer was killed. If that is impossible (a
- * read-only file system), FOLDER has files of two generations, and the error message has advice. A writer that is
- * moving files is awaited, 30 s at most; then fails with TRI_BAD_FILE. Several processes may call this at once. */
+/* Finishes, for a reader, the moves of a generation in FOLDER whose writer was killed. Fails with TRI_IO_FAILED if that
+ * is impossible (a read-only file system); FOLDER then has files of two generations, and the message has advice. A
+ * writer that is moving files is awaited, 30 s at most; then fails with TRI_BAD_FILE. Several processes may call this
+ * at once. */
 tri_status tri_file_transaction_finish(const char *folder);
 
-/* Does the same for the folder of `path`, if its last part is a member's name followed by `suffix`. */
+/* Calls tri_file_transaction_finish for the folder of `path`, if the last part of `path` with `suffix` after it is the
+ * name of a member. */
 tri_status tri_file_transaction_finish_for(const char *path, const char *suffix);
 
 #endif

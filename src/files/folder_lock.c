@@ -243,7 +243,8 @@ static tri_status busy(const tri_folder_lock *lock, const owner *other) {
 
 /* ---- making and taking ------------------------------------------------------------------------------------------- */
 
-/* Links a file with our text to LOCK. On a file system without links, LOCK is created exclusively. */
+/* Links a file with our text to LOCK. On a file system without links, LOCK is created exclusively. Sets *made to false
+ * if LOCK exists already. */
 static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   char temporary[TRI_PATH_BYTES], text[TEXT_BYTES];
   struct stat facts;
@@ -307,7 +308,8 @@ typedef struct watch {
       said;       /* whether the wait has been logged */
 } watch;
 
-/* Judges whether the owner is alive or dead; sets neither *alive nor *dead while that is unknown. */
+/* Judges whether the owner is alive or dead; sets *alive and *dead to false while that is unknown. Updates `seen`, what
+ * is known from earlier looks, and the pause until the next one. */
 static tri_status look(const tri_folder_lock *lock, const owner *other, struct timespec touched, watch *seen,
                        bool *alive, bool *dead) {
   double silent = 0, now_s = tri_clock_s();
@@ -370,7 +372,7 @@ static bool is_empty(const char *folder) {
   if (directory == NULL) return false;
   while (names <= 2 && readdir(directory) != NULL) names++;
   closedir(directory);
-  return names == 2; /* "." and ".." */
+  return names == 2; /* an empty folder has only "." and ".." */
 }
 
 bool tri_folder_lock_is_left(const char *folder) {
@@ -383,7 +385,7 @@ bool tri_folder_lock_is_left(const char *folder) {
   if (tri_path_join(lock.path, folder, LOCK_NAME) != TRI_OK || find_self(&lock.self) != TRI_OK) return false;
   const int reason = try_lock(lock.path, &other, &touched);
   if (reason == ENOENT && is_empty(folder) && stat(folder, &facts) == 0) {
-    touched = facts.st_mtim; /* the folder may be new */
+    touched = facts.st_mtim; /* the folder may be new, and its owner about to make the lock */
   } else if (reason != 0 || other.mark[0] == '\0') {
     return false;
   }

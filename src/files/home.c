@@ -36,7 +36,7 @@ const char *tri_home_path(const char *path, char out[TRI_PATH_BYTES], char fault
     return fault;
   }
   size_t ending = strlen(home);
-  bool doubled = home[ending - 1] == '/'; /* "/" may be a home */
+  bool doubled = home[ending - 1] == '/'; /* whether HOME ends in a slash, as "/" does */
   if (snprintf(out, TRI_PATH_BYTES, "%.*s%s%s", (int)(at - path), path, home, at + 1 + doubled) < TRI_PATH_BYTES) {
     return NULL;
   }

@@ -13,7 +13,8 @@
 enum { MOST_PART = 96, MOST_REVISION = 256, MOST_DEPTH = 8 };
 
 typedef struct hub_name {
-  char organisation[MOST_PART + 1], name[MOST_PART + 1], revision[MOST_REVISION + 1]; /* the part after @, or "" */
+  char organisation[MOST_PART + 1], name[MOST_PART + 1],
+      revision[MOST_REVISION + 1]; /* revision: the part after @, or "" */
 } hub_name;
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -80,7 +81,8 @@ static tri_status not_whole(const char *given, const char *what, const char *pat
                   (int)tri_hub_name_length(given), given);
 }
 
-/* Reads the commit of a file of refs/; "" if there is no such file. */
+/* Reads the commit of a file of refs/; "" if there is no such file. Fails with TRI_BAD_FILE if the file does not
+ * contain a commit. */
 static tri_status read_ref(const char *root, const char *revision, char commit[MOST_REVISION + 1]) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -161,7 +163,8 @@ static tri_status check_snapshot(const char *given, const char *root, const char
       given, path, target, (int)tri_hub_name_length(given), given);
 }
 
-/* Looks up the snapshot of a name and its commit. Sets *found to whether the cache has the model. */
+/* Looks up the snapshot of a name and its commit, and checks that none of its links leaves the model's folder. Sets
+ * *found to whether the cache has the model. */
 static tri_status find_snapshot(const char *given, const hub_name *name, char path[TRI_PATH_BYTES],
                                 char commit[MOST_REVISION + 1], bool *found) {
   char cache[TRI_PATH_BYTES], root[TRI_PATH_BYTES], blobs[TRI_PATH_BYTES];

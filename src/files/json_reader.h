@@ -12,8 +12,7 @@
 
 /* LOCAL. Parses the text of a JSON file, with Jansson's flags, after an optional byte order mark. Fails with
  * TRI_BAD_FILE for a syntax error; the message has the place of the error, or the kind of the file if it is not JSON
- * (file_kind.h).
- * Release *out with json_decref. */
+ * (file_kind.h). Release *out with json_decref. */
 tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size_t flags, json_t **out);
 
 /* LOCAL. Parses the text of a JSON file of a Python program as tri_json_parse does. The last value of a repeated key

@@ -17,8 +17,8 @@ struct tri_lines {
   char *held;              /* [room]: bytes [begin, end) are read but not returned yet */
   size_t room, begin, end; /* room includes a byte for a NUL */
   size_t looked;           /* bytes from `begin` on that were searched and have no newline */
-  bool ended;              /* the end of the file was reached */
-  int64_t number,          /* lines returned so far */
+  bool ended;              /* whether the end of the file was reached */
+  int64_t number,          /* number of lines returned so far */
       at;                  /* offset of `begin` in the file */
 };
 
@@ -79,7 +79,8 @@ static tri_status read_piece(tri_lines *l) {
 
 static size_t held_bytes(const tri_lines *l) { return l->end - l->begin; }
 
-/* Reads until a newline, the end of the file, or the limit of a line. *bytes: length of the line. */
+/* Reads until a newline, the end of the file, or the limit of a line. Sets *bytes to the length of the line without its
+ * newline, and *newline to whether a newline was found. */
 static tri_status find_end(tri_lines *l, size_t *bytes, bool *newline) {
   for (;;) {
     const char *begin = l->held + l->begin;
@@ -92,7 +93,8 @@ static tri_status find_end(tri_lines *l, size_t *bytes, bool *newline) {
   }
 }
 
-/* Skips the rest of a line that is too long, but keeps its begin. Sets *skipped to the number of bytes skipped. */
+/* Skips the rest of a line that is too long, but keeps its first l->longest bytes. Sets *skipped to the number of bytes
+ * skipped, and *newline to whether a newline ends the line. */
 static tri_status skip_rest(tri_lines *l, bool *newline, int64_t *skipped) {
   const size_t kept = l->longest;
   size_t rest = 0;

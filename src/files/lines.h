@@ -13,9 +13,9 @@ typedef struct tri_lines tri_lines;
 
 typedef struct tri_line {
   const char *text;   /* [bytes] and a NUL; valid until the next line is read */
-  size_t bytes;       /* without its newline */
-  bool ended;         /* ended by a newline; the last line of a file may not be */
-  bool too_long;      /* `text` is only its beginning */
+  size_t bytes;       /* number of bytes of the line without its newline */
+  bool ended;         /* whether a newline ends the line; the last line of a file may have none */
+  bool too_long;      /* whether the line is too long, so that `text` is only its beginning */
   int64_t number;     /* number of the line, from 1 */
   int64_t first, end; /* byte range in the file, with the newline */
 } tri_line;

@@ -18,7 +18,8 @@ static tri_status read_below(const char *root, const char *path, char **out) {
   return tri_file_read(full, MOST_BYTES, out, NULL);
 }
 
-/* Copies the value of the first line "KEY<blanks>:<blanks>VALUE"; false if there is no such line. */
+/* Copies the value of the first line "KEY<blanks>:<blanks>VALUE", or as much of it as fits; returns false if there is
+ * no such line. */
 static bool line_value(const char *text, const char *key, char *out, size_t out_bytes) {
   size_t key_length = strlen(key);
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -116,7 +117,8 @@ static void read_cores(const char *root, tri_machine *m) {
 /* ---- control groups ---------------------------------------------------------------------------------------------- */
 
 /* Finds the path of this process in the hierarchy of a controller, in the text of /proc/self/cgroup, whose lines are
- * "ID:CONTROLLERS:PATH". The line of version 2 has no controllers: `controller` is "". */
+ * "ID:CONTROLLERS:PATH". The line of version 2 has no controllers: `controller` is "". Returns false if there is no
+ * such line. */
 static bool group_path(const char *text, const char *controller, char *out, size_t out_bytes) {
   for (const char *line = text; *line != '\0';) {
     size_t length = strcspn(line, "\n");
@@ -169,8 +171,9 @@ static double memory_v1(const char *root, const char *folder) {
   return read_two_numbers(root, folder, "memory.limit_in_bytes", NULL);
 }
 
-/* Returns the least limit of the process's group and of all groups above it. In a container the path may be the host's,
- * and the container may only see the root; every prefix is tried, so that one of them is found in any case. */
+/* Returns the least limit of the process's group and of all groups above it; 0 if none has a limit. In a container the
+ * path may be the host's, and the container may only see the root; every prefix is tried, so that one of them is found
+ * in any case. */
 static double least_limit(const char *root, const char *mount, const char *path, limit_reader read_limit) {
   char folder[TRI_PATH_BYTES];
   int length = snprintf(folder, sizeof folder, "%s%s", mount, path);

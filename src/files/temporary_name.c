@@ -36,7 +36,8 @@ static writer find_self(void) {
   writer self = {.process = id.process, .start = id.start};
   snprintf(processes, sizeof processes, " %" PRIu64, id.processes);
   uint64_t place = tri_fnv1a(tri_fnv1a(tri_fnv1a(TRI_FNV1A_BEGIN, id.host), id.boot), processes);
-  if (tri_process_identity_is_known(&id)) self.place = (uint32_t)(place ^ place >> 32) | 1; /* 0: unknown */
+  if (tri_process_identity_is_known(&id))
+    self.place = (uint32_t)(place ^ place >> 32) | 1; /* never 0, which means that the place is unknown */
   for (size_t i = 0; i + 1 < sizeof self.host && id.host[i] != '\0'; i++) {
     self.host[i] = isalnum((unsigned char)id.host[i]) || id.host[i] == '.' ? id.host[i] : '_';
   }

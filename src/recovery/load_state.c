@@ -92,8 +92,9 @@ static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint,
 
 static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
 
-/* Reads all slices. If that fails, verifies the checksums to find out whether the checkpoint is damaged. If it is
- * intact (it belongs to another model, for example), returns the failure of the read. */
+/* COLLECTIVE. Reads all slices. If that fails and the checkpoint has a state (`has_state`), verifies the checksums to
+ * find out whether the checkpoint is damaged, and sets *damaged to that. If it is intact (it belongs to another model,
+ * for example), returns the failure of the read. */
 static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
                            bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -105,7 +106,8 @@ static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoin
   return *damaged ? TRI_BAD_FILE : tri_saved_error_restore(&failure);
 }
 
-/* Compares the checkpoint with the run. Only the first rank does, since all ranks read the same checkpoint. */
+/* COLLECTIVE. Compares the checkpoint with the run, unless there is no identity. Only the first rank does, since all
+ * ranks read the same checkpoint. */
 static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint *checkpoint) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   if (l->identity == NULL) return TRI_OK;
@@ -149,9 +151,10 @@ static tri_status check_reference(const tri_loading *l, const tri_checkpoint *ch
       l->config->objective.beta, tri_checkpoint_path(checkpoint));
 }
 
-/* Reads the slices of this rank, and verifies the checkpoint. Usually sizes, headers and other files are verified
- * before the tensors are read, and the checksums of the tensors afterwards, from memory. If memory differs from the
- * file, the whole checkpoint is verified before (`whole`). It differs if values are converted, or if only the
+/* COLLECTIVE. Reads the slices of this rank, verifies the checkpoint, and compares it with the run before any tensor is
+ * read. Sets *damaged to whether a failure is the checkpoint's fault. Usually sizes, headers and other files are
+ * verified before the tensors are read, and the checksums of the tensors afterwards, from memory. If memory differs
+ * from the file, the whole checkpoint is verified before (`whole`). It differs if values are converted, or if only the
  * factors of an adapter or its base model are read. A plain Hugging Face folder has no checksums. */
 static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
@@ -181,7 +184,7 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   return status;
 }
 
-/* Reads and verifies the checkpoint. It counts as damaged if a value is not finite. */
+/* COLLECTIVE. Reads and verifies the checkpoint (read_and_verify). It counts as damaged if a value is not finite. */
 static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   TRI_TRY(read_and_verify(l, checkpoint, damaged));
@@ -224,7 +227,8 @@ static void log_unused_average(const tri_checkpoint *checkpoint) {
 }
 
 /* Resets the best evaluation so far, and the number of evaluations since, if the run has other validation data or
- * another objective or reward than the checkpoint: old and new results cannot be compared. */
+ * another objective or reward than the checkpoint: old and new results cannot be compared. Logs this if the checkpoint
+ * has a best evaluation. */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
   char key[TRI_RESUME_KEY_BYTES];

@@ -28,7 +28,8 @@
 
 static bool has_adapter(const tri_run_config *config) { return tri_trainable_has_adapter(&config->model.tuning); }
 
-/* Loads the checkpoint `given`, or the newest good one if `given` is the output of a run. Sets `path` to its folder. */
+/* COLLECTIVE. Loads the checkpoint `given`, or the newest good one if `given` is the output of a run. Sets `path` to
+ * its folder. */
 static tri_status load_named(tri_loading *l, const char *given, bool optimizer, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   const tri_checkpoint_use use = {.optimizer = optimizer};
@@ -77,8 +78,8 @@ static tri_status check_factors(const tri_loading *l, const char *given) {
   return note_others(folder, &l->config->model);
 }
 
-/* Loads the weights that `init` names, or with an adapter the factors that `adapter.from` names. Called if the run
- * has no checkpoint to resume from. */
+/* COLLECTIVE. Loads the weights that `init` names, or with an adapter the factors that `adapter.from` names. Called if
+ * the run has no checkpoint to resume from. */
 static tri_status load_init(tri_loading *l) {
   char path[TRI_PATH_BYTES];
   const char *from = has_adapter(l->config) ? l->config->adapter_from : l->config->init;
@@ -95,9 +96,9 @@ static tri_status load_init(tri_loading *l) {
   return status;
 }
 
-/* Sets *out to whether the run began with `--resume FOLDER` and has saved nothing since. A later start with `auto`,
- * such as the restart after a lost rank, then resumes from FOLDER again, and not from earlier checkpoints of the
- * output or from the beginning. */
+/* COLLECTIVE. Sets *out to whether the run began with `--resume FOLDER` and has saved nothing since. A later start with
+ * `auto`, such as the restart after a lost rank, then resumes from FOLDER again, and not from earlier checkpoints of
+ * the output or from the beginning. */
 static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bool *out) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   int64_t highest = -1;
@@ -109,8 +110,8 @@ static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bo
   return TRI_OK;
 }
 
-/* Finds the checkpoint for `resume` and loads it. If no checkpoint can be resumed from, sets path to "", and loads
- * the weights to begin with (load_init). */
+/* COLLECTIVE. Finds the checkpoint for `resume` and loads it. If no checkpoint can be resumed from, sets path to "",
+ * and loads the weights to begin with (load_init). */
 static tri_status find_and_load(tri_loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   path[0] = '\0';
@@ -126,8 +127,9 @@ static tri_status find_and_load(tri_loading *l, const char *root, const char *re
   return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
 }
 
-/* Moves the checkpoints aside that do not belong to the branch (tri_output_make_room). Records the branch before
- * (with step INT64_MAX) and after this, so that a run which is killed in between begins the branch again. */
+/* LOCAL, on the first rank. Moves the checkpoints aside that do not belong to the branch (tri_output_make_room).
+ * Records the branch before (with step INT64_MAX) and after this, so that a run which is killed in between begins the
+ * branch again. */
 static tri_status begin_branch(const tri_loading *l, const char *path) {
   const tri_run_config *config = l->config;
   if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));
@@ -135,14 +137,15 @@ static tri_status begin_branch(const tri_loading *l, const char *path) {
   return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
-/* States that a checkpoint had. */
+/* The states that were read from a checkpoint, and those that it lacks. */
 typedef struct found_states {
-  bool optimizer;
-  bool missing[TRI_NUM_RUN_STATES]; /* states of the run */
+  bool optimizer;                   /* whether the optimizer's states were read */
+  bool missing[TRI_NUM_RUN_STATES]; /* whether the run keeps each state, and the checkpoint does not have it */
 } found_states;
 
-/* Loads a checkpoint, or the weights to begin with. Sets *found to whether it has loaded a checkpoint to resume from,
- * and `out` to the states that it has. */
+/* COLLECTIVE. Loads a checkpoint, or the weights to begin with. Sets *found to whether it has loaded a checkpoint to
+ * resume from, and `out` to the states that were read from it. Begins a branch (begin_branch) if the checkpoint is one
+ * that `--resume` names. */
 static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found,
                                     found_states *out) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
@@ -163,8 +166,9 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }
 
-/* COLLECTIVE. Loads the newest snapshot, and sets *found. Does not load it if a checkpoint is newer or the snapshot
- * is damaged. If `--resume` is not `auto`, removes all snapshots instead. */
+/* COLLECTIVE. Loads the newest snapshot, and sets *found to whether it was loaded. Does not load it if a checkpoint is
+ * newer, or if the snapshot is damaged or cannot be read, which is logged. If `--resume` is not `auto`, removes all
+ * snapshots instead. */
 static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *progress, bool *found) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   char root[TRI_PATH_BYTES];
@@ -200,8 +204,8 @@ static tri_status begin_of_base(tri_engine *engine, const char *folder,
   return status;
 }
 
-/* Computes the initial magnitudes (DoRA) from the base model, unless the run begins with the factors of an adapter.
- * Called if the run does not resume. */
+/* COLLECTIVE. Computes the initial magnitudes (DoRA) from the base model, unless the run begins with the factors of an
+ * adapter. Does nothing for an adapter without magnitudes. Called if the run does not resume. */
 static tri_status begin_magnitudes(const tri_resume_request *r) {
   char path[TRI_PATH_BYTES] = "";
   const tri_checkpoint_use use = {.settings_only = false};
@@ -213,7 +217,8 @@ static tri_status begin_magnitudes(const tri_resume_request *r) {
   return begin_of_base(r->engine, path, tri_engine_begin_magnitudes);
 }
 
-/* Loads the base model of an adapter from `init`. With `adapter.init: pissa`, computes the initial factors from it. */
+/* COLLECTIVE. Loads the base model of an adapter from `init`; does nothing without an adapter. With `adapter.init:
+ * pissa`, computes the initial factors from it. */
 static tri_status load_base(const tri_resume_request *r) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .kind = TRI_RESUME_WEIGHTS};

@@ -75,8 +75,8 @@ struct tri_saver {
   atomic_bool thread_done;
   tri_saved_error thread_failure;
   int64_t step;
-  bool proven;             /* a good step or evaluation has followed the saved state */
-  bool saves_best;         /* the saved state is the best so far (checkpoint.best) */
+  bool proven;             /* whether a good step or evaluation has followed the saved state */
+  bool saves_best;         /* whether the saved state is the best so far (checkpoint.best) */
   double begun_s, pause_s; /* time when the save began (tri_clock_s); seconds that steps waited for it */
   /* Step of the newest complete checkpoint, which this run has saved or resumed from; -1 if it is proven, or if there
    * is no such checkpoint. */
@@ -205,8 +205,9 @@ static json_t *template_of(const char *tokenizer) {
   return out;
 }
 
-/* Copies the extra files of the folder `source`. A corpus of conversations has one template or, from the model's
- * folder, the same named ones as the model. */
+/* Copies the extra files of the folder `source` to the folder `kept`. With `chat` (a corpus of conversations), the chat
+ * template of the tokenizer's folder replaces another one, and this is logged. Such a corpus has one template or, from
+ * the model's folder, the same named ones as the model. */
 static tri_status keep_extra_files(const tri_saver *saver, const char *source, const char *kept, bool chat) {
   json_t *trained = chat ? template_of(saver->tokenizer) : NULL, *own = chat ? template_of(source) : NULL;
   const bool replaces = json_is_string(trained) && !json_equal(trained, own);
@@ -264,8 +265,8 @@ static tri_status check_lock(const tri_saver *saver) {
   return saver->lock == NULL ? TRI_OK : tri_folder_lock_check(saver->lock);
 }
 
-/* Marks checkpoint `unproven` as proven. Only logs a failure, since marks matter only for the next start and for the
- * removal of old checkpoints. */
+/* Marks checkpoint `unproven` as proven, on the first rank, and sets `unproven` to -1. Only logs a failure, since marks
+ * matter only for the next start and for the removal of old checkpoints. */
 static void mark_proven(tri_saver *saver) {
   tri_status status = check_lock(saver);
   if (status == TRI_OK && world_of(saver)->rank == 0) {
@@ -351,7 +352,8 @@ static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
   return status;
 }
 
-/* Copies the state, and starts the thread of this rank that writes it. Steps wait only for the copy. */
+/* COLLECTIVE. Copies the state, and starts the thread of this rank that writes it. Steps wait only for the copy. Ends
+ * the save if a rank fails. */
 static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
   tri_status status =
       tri_checkpoint_map_download(saver->engine, &saver->map, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);

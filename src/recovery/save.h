@@ -17,28 +17,29 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
 /* LOCAL, on the first rank, before the first save. Copies the extra files of the model (extra_files.h) to
  * OUTPUT/companions, once per run. Every save copies them from there. It also makes the texts
  * of the files that name the tokens that end a text (tri_extra_texts_make), if the extra files do not include them;
- * every save writes these texts. `from`: value of `--resume`; with `never`, OUTPUT/companions is removed first.
- * document_end: token that separated the documents of the training corpus; -1: none. `chat`: the corpus was rendered by
- * the chat template in the tokenizer's folder, which replaces the model's. */
+ * every save writes these texts, and a config.json with the ids of these tokens. `from`: value of `--resume`; with
+ * `never`, OUTPUT/companions is removed first. document_end: token that separated the documents of the training corpus;
+ * -1: none. `chat`: whether the corpus was rendered by the chat template in the tokenizer's folder, which then replaces
+ * the model's. */
 tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end, bool chat);
 
 /* State of saving between steps. Begins as {0} at the start of a process. */
 typedef struct tri_save_pending {
-  /* A checkpoint was due after a step whose state is not saved: a bad step, a step before the first update, or a step
-   * with tri_save_moment.inside. The checkpoint is saved after the next step that may be saved. */
+  /* Whether a checkpoint was due after a step whose state is not saved: a bad step, a step before the first update, or
+   * a step with tri_save_moment.inside. The checkpoint is saved after the next step that may be saved. */
   bool checkpoint_due;
-  bool snapshot_unproven; /* no good step has followed the newest snapshot */
+  bool snapshot_unproven; /* whether no good step has followed the newest snapshot */
 } tri_save_pending;
 
 /* A step that has just ended. */
 typedef struct tri_save_moment {
   const tri_progress *progress; /* progress after the step */
-  bool last;                    /* the run ends or stops after this step */
-  /* The step is one of several updates from a batch of completions, and not the last of them. The run cannot resume
-   * from the state after such a step, so nothing is saved until a later one. */
+  bool last;                    /* whether the run ends or stops after this step */
+  /* Whether the step is one of several updates from a batch of completions, and not the last of them. The run cannot
+   * resume from the state after such a step, so nothing is saved until a later one. */
   bool inside;
-  bool evaluated; /* the state after the step was evaluated, and its loss (or its reward, by evaluation.metric) is
-                     finite */
+  bool evaluated; /* whether the state after the step was evaluated, and its loss (or its reward, by evaluation.metric)
+                     is finite */
   /* COLLECTIVE. Flushes files outside of the checkpoint that belong to the saved state. Called before each checkpoint,
    * after earlier saves have ended. */
   tri_status (*before_save)(void *context);
@@ -46,14 +47,16 @@ typedef struct tri_save_moment {
 } tri_save_moment;
 
 /* COLLECTIVE, after each step. Saves a checkpoint if one is due, else takes a snapshot if one is due (`snapshots`
- * may be NULL). Saves nothing before the first update, after a step with moment->inside, and after a bad step: its
- * state may be ruined and would replace a good one. */
+ * may be NULL). Saves nothing before the first update, after a step with moment->inside, and after a bad step, whose
+ * state may be ruined and would replace a good one; a checkpoint that is due is then postponed
+ * (pending->checkpoint_due). Continues a save in the background, and after the last step waits for its end. Returns the
+ * failure of a save or snapshot; fails with TRI_BUSY if another process has taken over the output. */
 tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const tri_save_moment *moment,
                                tri_save_pending *pending);
 
 /* COLLECTIVE, between two steps. Waits for an earlier save, and saves the state. Without checkpoint.async the
  * checkpoint is complete when the function returns. With checkpoint.async the function copies the state, and a thread
- * of each rank then writes the copy. */
+ * of each rank then writes the copy. Returns the failure of either save. */
 tri_status tri_saver_save(tri_saver *saver, const tri_progress *progress);
 
 /* COLLECTIVE, between steps. Begins the next phase of a save in the background (save.c) if the threads of the phase

@@ -88,8 +88,8 @@ static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   return TRI_OK;
 }
 
-/* Removes the snapshots in `folder` of all runs except `name` (NULL: of all runs). No process uses them, since this
- * run holds the lock of the output. */
+/* Removes the snapshots in `folder` of all runs except `name` (NULL: of all runs, and the folder itself). No process
+ * uses these snapshots, since this run holds the lock of the output. A failure is only logged. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];
   struct stat facts;
@@ -189,8 +189,8 @@ static tri_status open_whole(const tri_snapshots *s, int64_t step, int64_t rank,
 
 /* ---- setup ------------------------------------------------------------------------------------------------------- */
 
-/* Hashes everything that the state depends on: the configuration of the run, its number of ranks, and the
- * fingerprints of its corpus and tokenizer. */
+/* Sets s->signature to a hash of everything that the state depends on: the configuration of the run, its number of
+ * ranks, and the fingerprints of its corpus and tokenizer. */
 static tri_status sign(tri_snapshots *s, const tri_run_config *config, const tri_identity *identity) {
   char *text = NULL;
   TRI_TRY(tri_run_config_print(config, &text));
@@ -416,8 +416,8 @@ done:
 
 /* ---- loading a snapshot ------------------------------------------------------------------------------------------ */
 
-/* COLLECTIVE. Loads the part of this rank after all ranks have verified theirs, so that all ranks load the snapshot
- * or no engine is changed. */
+/* COLLECTIVE. Loads the part of this rank after all ranks have verified theirs, so that a damaged part changes the
+ * engine of no rank. */
 static tri_status load_own(tri_snapshots *s, int64_t step, tri_progress *progress) {
   const tri_group *world = world_of(s);
   mapped file = {0};

@@ -38,7 +38,7 @@ struct tri_watchdog {
 typedef struct answers {
   const tri_watchdog *watchdog;
   tri_flight_report *flights; /* report of each rank [world.size] */
-  bool *known;                /* the rank has answered this request [world.size] */
+  bool *known;                /* whether each rank has answered this request [world.size] */
 } answers;
 
 /* Returns the mesh with the position of another rank. Only the names of its groups are valid, since all ranks have
@@ -134,8 +134,8 @@ static void watchdog_report(const answers *a, int culprit, int last) {
   fflush(stderr);
 }
 
-/* Reads the reports of all ranks. A report for an earlier request does not count, since its rank may have stopped
- * since then. */
+/* Reads the reports of all ranks into a->flights and a->known, which the caller frees also after a failure. A report
+ * for an earlier request does not count, since its rank may have stopped since then. */
 static tri_status read_answers(const tri_watchdog *w, const char *id, answers *a) {
   size_t ranks = (size_t)w->mesh->world.size;
   a->watchdog = w;
@@ -205,8 +205,9 @@ static bool read_request(const tri_watchdog *w, char id[TRI_FLIGHT_ASKED_BYTES])
   return length > 0;
 }
 
-/* Asks all ranks for reports and evaluates them, unless another rank has asked already. Ends the job if the rank at
- * the end of the chain of waits is stuck. */
+/* Asks all ranks for reports and evaluates them, unless another rank has asked already. If the rank at the end of the
+ * chain of waits is stuck, reports it and ends the job; if it is only slow, waits for another `timeout_s` before the
+ * next request. */
 static void ask(tri_watchdog *w) {
   char id[TRI_FLIGHT_ASKED_BYTES];
   if (!create_request(w, id)) return;
@@ -250,7 +251,7 @@ static void *watch(void *argument) {
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
-/* Creates an empty folder. Keeps the folder of the previous run as FOLDER-last. */
+/* Creates an empty folder. Keeps the folder of the previous run as FOLDER-last, in place of an older one. */
 static tri_status empty_folder(const char *folder) {
   char last[TRI_PATH_BYTES];
   if (tri_path_exists(folder) && rmdir(folder) != 0) {

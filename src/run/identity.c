@@ -128,8 +128,8 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
 typedef struct open_base {
   tri_checkpoint *checkpoint;
   char folder[TRI_PATH_BYTES];
-  int64_t needs_sums; /* the base's files record no checksums, and run.json has none for these files in their present
-                         state */
+  int64_t needs_sums; /* 1 if the base's files record no checksums, and run.json has none for these files in their
+                         present state; else 0 */
   uint64_t *sums;     /* checksums of the base's tensors, if needs_sums */
   tri_model model;    /* model of the base; only on the first rank */
 } open_base;
@@ -143,8 +143,8 @@ static tri_status find_base_path(const char *init, const char *folder, char out[
   return TRI_OK;
 }
 
-/* LOCAL, on the first rank. Opens the base, finds its path, and decides whether its tensors must be read. Fails with
- * TRI_BAD_CONFIG if it is an adapter. */
+/* LOCAL, on the first rank. Opens the base, loads its model, sets identity->base to its path, and decides whether its
+ * tensors must be read; if so, logs this. Fails with TRI_BAD_CONFIG if it is an adapter. */
 static tri_status begin_signing(const tri_run_config *config, tri_identity *identity, open_base *base) {
   const tri_checkpoint_use use = {.optimizer = false};
   TRI_TRY(tri_checkpoint_find(config->init, &use, base->folder));
@@ -166,7 +166,8 @@ static tri_status begin_signing(const tri_run_config *config, tri_identity *iden
   return TRI_OK;
 }
 
-/* COLLECTIVE. Computes the checksums of the base's tensors; each rank reads some of them. */
+/* COLLECTIVE. Opens the base on the ranks that have not done so, and computes the checksums of its tensors; each rank
+ * reads some of them. */
 static tri_status sum_base(const tri_group *world, open_base *base) {
   tri_status status = base->checkpoint == NULL ? tri_checkpoint_open(base->folder, &base->checkpoint) : TRI_OK;
   const int64_t count = status == TRI_OK ? tri_checkpoint_num_tensors(base->checkpoint) : 0;
@@ -190,8 +191,8 @@ static tri_status base_changed(const tri_run_config *config, const tri_identity 
                   tri_base_signature_text(&identity->signature, now));
 }
 
-/* LOCAL, on the first rank. Computes the base's signature, and compares it with the one in run.json. Fails with
- * TRI_BAD_FILE if they differ and `allow_change` does not allow this. */
+/* LOCAL, on the first rank. Sets identity->signature and base_files to those of the base, and compares the signature
+ * with the one in run.json. Fails with TRI_BAD_FILE if they differ and `allow_change` does not allow this. */
 static tri_status end_signing(const tri_run_config *config, tri_identity *identity, const open_base *base) {
   const tri_base_signature there = identity->signature;
   tri_base_signature found;

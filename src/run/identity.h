@@ -14,7 +14,7 @@
 
 typedef struct tri_identity {
   char run[TRI_FINGERPRINT_BYTES];  /* the run's name: 32 hexadecimal digits */
-  bool is_new;                      /* the run got its name in this process */
+  bool is_new;                      /* whether the run got its name in this process */
   char begun[TRI_CLOCK_TEXT_BYTES]; /* time of day when the run got its name (base/clock.h); "": unknown */
   /* The folder from which `--resume FOLDER` last resumed the run, and the step of that checkpoint. The run resumes
    * there again until it has saved a later checkpoint. "": none. */
@@ -35,8 +35,8 @@ typedef struct tri_identity {
 
 /* COLLECTIVE. Reads the identity of the run in config->output from its run.json. If that file is missing, takes the
  * name from the newest checkpoint; without a checkpoint, or with `anew`, creates a new name. With an adapter, computes
- * the signature of its base; fails with TRI_BAD_FILE if the base has changed and `allow_change` does not allow that.
- * Then writes run.json. The caller has set the fingerprints. */
+ * the signature of its base; fails with TRI_BAD_CONFIG if the base is itself an adapter, and with TRI_BAD_FILE if it
+ * has changed and `allow_change` does not allow that. Then writes run.json. The caller has set the fingerprints. */
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out);
 
 /* LOCAL, on the first rank. Records in run.json that the run resumes from the checkpoint `folder`, which has `step`

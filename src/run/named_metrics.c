@@ -15,7 +15,7 @@ static bool is_of_name(char c) {
 }
 
 bool tri_metric_name_is_valid(const char *name, size_t bytes) {
-  bool inside = false; /* inside a part */
+  bool inside = false; /* whether the last character belongs to a part of the name */
   if (bytes >= TRI_METRIC_NAME_BYTES) return false;
   for (size_t i = 0; i < bytes; i++) {
     if (!is_of_name(name[i]) && (name[i] != '/' || !inside)) return false;

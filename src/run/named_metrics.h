@@ -29,7 +29,7 @@ typedef struct tri_named_metric {
 
 /* Starts as {0}. */
 typedef struct tri_named_metrics {
-  tri_named_metric *list; /* [count], in the order of a line */
+  tri_named_metric *list; /* [count], in the order in which a line of metrics.jsonl has them */
   int64_t count, room;
 } tri_named_metrics;
 

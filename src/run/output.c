@@ -35,8 +35,9 @@ static tri_status move(const char *from, const char *to) {
   return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, tri_write_fault(errno));
 }
 
-/* Moves all checkpoints aside, with the metrics and samples of the run. These are first moved into the folder of the
- * checkpoints, so that a single rename moves everything. */
+/* Moves all checkpoints aside, with the metrics and samples of the run. Does nothing if the output has no folder of
+ * checkpoints. The metrics and samples are first moved into the folder of the checkpoints, so that a single rename
+ * moves everything. Logs the new path. */
 static tri_status move_all_aside(const char *output, const char *root) {
   static const char *const courses[] = {METRICS, SAMPLES};
   char to[TRI_PATH_BYTES], course[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
@@ -58,7 +59,8 @@ static int64_t step_of(const char *name) {
   return sscanf(name, "step-%ld", &step) == 1 ? step : -1;
 }
 
-/* Moves checkpoints after `step` aside. Resuming from an older step begins a new branch. */
+/* Moves checkpoints after `step` aside, because resuming from an older step begins a new branch. If it moves any, logs
+ * their new folder. */
 static tri_status move_later_aside(const char *root, int64_t step) {
   char to[TRI_PATH_BYTES] = "", from_path[TRI_PATH_BYTES], to_path[TRI_PATH_BYTES];
   DIR *directory = opendir(root);

@@ -9,7 +9,7 @@
 typedef struct tri_run_output {
   char path[TRI_PATH_BYTES];
   tri_folder_lock *lock; /* NULL on other ranks, and before the output is open */
-  bool made;             /* the run created the folder */
+  bool made;             /* whether the run created the folder */
 } tri_run_output;
 
 /* COLLECTIVE. Opens config->output: creates the folder and takes its lock. Fails with TRI_BUSY if another run has the

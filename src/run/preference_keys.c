@@ -49,7 +49,8 @@ static tri_status check_dropout(const tri_run_config *c) {
                   tri_objective_config_name(&c->objective));
 }
 
-/* Refuses keys that apply only to a corpus of text. */
+/* Refuses keys that apply only to a corpus of text, and the values of data.documents, packing, too_long and of dropout
+ * that preferences cannot have. */
 static tri_status check_preference_keys(const tri_run_config *c) {
   const char *key = NULL;
   if (c->data.num_train > 0) key = "data.train";

@@ -9,8 +9,9 @@
  * or an objective other than cross_entropy. Call it before the keys are read. */
 tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root);
 
-/* Checks which keys may be combined with an objective, after the keys were read. For preferences, sets data.train and
- * data.validation to their corpora, with packed and masked documents. */
+/* Completes the objective's settings, and removes the stand-in. Call it after the keys were read. Fails with
+ * TRI_BAD_CONFIG if a key may not be combined with the objective, or if a loss of preferences has no data.preferences.
+ * For preferences, sets data.train and data.validation to their corpora, with packed and masked documents. */
 tri_status tri_preference_keys_finish(tri_run_config *config);
 
 /* Returns whether a value of data.preferences is a file of JSON lines, which the run prepares when it begins. Such a

@@ -8,7 +8,7 @@
 typedef struct progress_row {
   const char *key;
   size_t offset;
-  bool is_real; /* double, else int64_t */
+  bool is_real; /* whether the member is a double; if not, it is an int64_t */
 } progress_row;
 
 #define INTEGER(MEMBER)                                                                                                \

@@ -10,7 +10,7 @@
 typedef struct tri_progress {
   int64_t step;                       /* steps made, skipped ones included */
   int64_t samples;                    /* samples read so far, which is also the number of the next sample */
-  int64_t batches;                    /* reinforcement learning: batches of completions that are trained on */
+  int64_t batches;                    /* reinforcement learning: number of finished batches of completions */
   int64_t groups;                     /* reinforcement learning: number of the next group of completions */
   int64_t updates;                    /* steps that changed the parameters */
   int64_t tokens;                     /* tokens of all steps, padding and skipped steps included */
@@ -19,7 +19,7 @@ typedef struct tri_progress {
   double seconds;                     /* duration of training in seconds */
   double highest_lr, average_weights; /* state of optimizers that average their points: tri_averaging */
   int64_t averaged;                   /* number of points in the average of the weights over the run */
-  int64_t best_step;                  /* step of the best evaluation so far; 0: no loss was finite yet */
+  int64_t best_step;                  /* step of the best evaluation so far; 0: no evaluation had a finite result yet */
   double best_loss;                   /* loss of best_step; 0 if best_step is 0 */
   double best_accuracy;               /* accuracy or reward of best_step, if evaluation.metric is one of them */
   int64_t not_better;                 /* evaluations since best_step */

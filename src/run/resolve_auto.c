@@ -22,7 +22,8 @@ void tri_run_resolve_auto_older(tri_run_config *c) {
   if (c->data.too_long == TRI_TOO_LONG_AUTO) c->data.too_long = TRI_TOO_LONG_CUT;
 }
 
-/* Resolves `auto` keys with the `data` section of another configuration. */
+/* Resolves `auto` keys with the `data` section of another configuration; a key that the section lacks has the behaviour
+ * of older versions. */
 static void resolve_auto_from_other_run(const tri_yaml *data, tri_run_config *c) {
   const tri_yaml *documents = tri_yaml_find(data, "documents"), *packing = tri_yaml_find(data, "packing"),
                  *too_long = tri_yaml_find(data, "too_long");
@@ -77,8 +78,8 @@ static void resolve_from_checkpoint(const char *given, tri_run_config *c) {
   tri_checkpoint_close(checkpoint);
 }
 
-/* Copies the hub commit of `init` from another configuration, if that has the same model and this one has no
- * revision. */
+/* Copies `init` with its hub commit from another configuration, if that names the same model at another commit, and
+ * logs this. */
 static void resolve_commit(const char *name, const char *text, size_t bytes, tri_run_config *c) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;

@@ -31,7 +31,7 @@ static const char *text_at(const json_t *object, const char *key) {
 
 typedef struct changes {
   const tri_run_config *config;
-  char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2];
+  char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2]; /* differences that are not allowed, for the message; their keys */
   size_t text_length, keys_length;
   bool fits;          /* whether the weights have the run's shapes in spite of the differences */
   bool other_samples; /* whether a key that determines the order of the samples differs */
@@ -220,8 +220,8 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
 
 /* ---- the run file ------------------------------------------------------------------------------------------------ */
 
-/* Returns the resolved run file that a checkpoint was saved under; NULL if it cannot be read. The caller frees it with
- * tri_free. */
+/* Returns the resolved run file that a checkpoint was saved under, with the number of its steps also if it has epochs;
+ * NULL if it cannot be read. The caller frees it with tri_free. */
 static tri_run_config *config_there(const tri_checkpoint_state *state) {
   tri_run_config *there = NULL;
   if (state == NULL || state->run_config == NULL || state->run_config[0] == '\0') return NULL;
@@ -230,7 +230,8 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) {
     tri_run_resolve_auto_older(there);
     const json_t *steps = json_object_get(json_object_get(state->progress, "identity"), "steps");
-    if (there->optimizer.steps == 0) there->optimizer.steps = json_integer_value(steps); /* it has epochs */
+    if (there->optimizer.steps == 0)
+      there->optimizer.steps = json_integer_value(steps); /* the run file has epochs instead */
     return there;
   }
   tri_free(there);
@@ -299,7 +300,8 @@ static void collect_key(void *context, const tri_config_difference *difference) 
   add_change(context, difference->key, difference->left, difference->right);
 }
 
-/* Compares the keys of the run file, except the keys of the model and keys with TRI_CHANGE_CONTENT. */
+/* Compares the keys of the run file, except the keys of the model and keys with TRI_CHANGE_CONTENT. Only warns if the
+ * checkpoint's run file cannot be read. */
 static void compare_keys(const char *folder, const tri_checkpoint_state *state, changes *c) {
   tri_run_config *there = config_there(state);
   if (there == NULL && state != NULL && state->run_config != NULL && state->run_config[0] != '\0')
@@ -321,7 +323,8 @@ static void log_epochs(const tri_run_config *there, const tri_run_config *here, 
           seen, epochs * (double)here->optimizer.epoch_samples);
 }
 
-/* Logs each difference in what the run learns, the number of its steps and the learning rate. */
+/* Logs each difference in a key that changes how the run learns (log_difference), in the number of steps of its epochs
+ * and in the learning rate; with another batch, also the next sample. */
 static void log_differences(const tri_checkpoint_state *state, const tri_run_config *config) {
   tri_run_config *there = config_there(state), *here = NULL;
   if (there == NULL) return; /* a folder without a state, or a run file that cannot be read */
@@ -352,8 +355,8 @@ int64_t tri_resume_next_sample(const tri_run_config *config, const tri_checkpoin
 
 /* The first key with a change after which validation results are not comparable. */
 typedef struct other_measure {
-  char *key; /* [TRI_RESUME_KEY_BYTES], "" until a key is found */
-  bool of_rewards;
+  char *key;       /* [TRI_RESUME_KEY_BYTES], "" until a key is found */
+  bool of_rewards; /* whether the results are rewards, which do not depend on the keys of the objective */
 } other_measure;
 
 static void copy_first_key(void *context, const tri_config_difference *difference) {
@@ -398,8 +401,9 @@ static const char *describe_samples(const changes *c, const tri_checkpoint_state
   return out;
 }
 
-/* Returns the name of the first parameter group whose optimizer differs; "" if all are the same. Checkpoints of
- * versions without this key used AdamW. */
+/* Returns the name of the first parameter group whose optimizer differs, and sets *there and *here to the optimizer's
+ * names in the checkpoint and in the run; "" if all are the same. Checkpoints of versions without this key used AdamW.
+ */
 static const char *differing_optimizer(const tri_run_config *config, const json_t *said, const char **there,
                                        const char **here) {
   const json_t *optimizers = json_object_get(said, "optimizers");
@@ -432,7 +436,7 @@ static void compare_optimizers(const json_t *said, changes *c) {
   add_change(c, "optimizer.name", before, now);
 }
 
-/* Compares the bases. Factors can only be used with the base that they were trained on. */
+/* Compares the bases, and adds a difference. Factors can only be used with the base that they were trained on. */
 static void compare_bases(const tri_identity *identity, const json_t *said, changes *c) {
   const json_t *base = json_object_get(said, "base");
   tri_base_signature signature;
@@ -459,7 +463,8 @@ static bool factors_fit(const tri_checkpoint_state *state, const tri_run_config 
   return strcmp(before, now) == 0;
 }
 
-/* Compares which parameters are trained, because parameters that were not trained have no optimizer states. */
+/* Compares which parameters are trained, because parameters that were not trained have no optimizer states. Adds the
+ * differences, and sets other_factors. */
 static void compare_trained(const tri_checkpoint_state *state, const json_t *said, changes *c) {
   const json_t *there = json_object_get(said, "trained");
   const char *freeze = text_at(there, "freeze"), *adapter = text_at(there, "adapter");
@@ -487,8 +492,7 @@ static tri_status compare_runs(const tri_identity *identity, const tri_run_confi
                   folder, there, config->output, identity->run, folder);
 }
 
-/* Warns of tensors that the run's model does not have, if it is allowed to differ. They are lost with the next
- * checkpoint. */
+/* Warns of tensors of the checkpoint that the run's model does not have. They are lost with the next checkpoint. */
 static tri_status warn_of_left_out(const tri_run_config *config, const tri_checkpoint *checkpoint) {
   tri_left_out left = {0};
   TRI_TRY(tri_checkpoint_find_left_out(checkpoint, &config->model, &left));
@@ -499,7 +503,8 @@ static tri_status warn_of_left_out(const tri_run_config *config, const tri_check
   return TRI_OK;
 }
 
-/* Checks a folder that is named as the initial weights and has an adapter instead of a whole model. */
+/* Checks a folder that is named as the initial weights and has an adapter instead of a whole model: its factors must
+ * fit the run's adapter. Fails with TRI_BAD_CONFIG if the run has none. */
 static tri_status check_adapter(const tri_identity *identity, const tri_run_config *config, const char *folder) {
   const tri_adapter *adapter = &config->model.tuning.adapter;
   if (adapter->rank > 0) return tri_peft_check_from(folder, adapter, &identity->signature);
@@ -509,8 +514,8 @@ static tri_status check_adapter(const tri_identity *identity, const tri_run_conf
                   folder);
 }
 
-/* Checks that a Hugging Face folder has all tensors of its model. It has no checksums that show whether its files
- * belong together. */
+/* Checks that a Hugging Face folder with a whole model has exactly the tensors of that model
+ * (tri_checkpoint_check_model). It has no checksums that show whether its files belong together. */
 static tri_status check_folder(const tri_checkpoint *checkpoint) {
   tri_model model;
   if (tri_checkpoint_get_state(checkpoint) != NULL || tri_checkpoint_is_adapter(checkpoint)) return TRI_OK;
@@ -518,8 +523,8 @@ static tri_status check_folder(const tri_checkpoint *checkpoint) {
   return tri_checkpoint_check_model(checkpoint, &model);
 }
 
-/* Returns the number of updates since the run began if the reference of its preferences, which is the model at that
- * time, is no longer available; else 0. */
+/* Returns the number of updates that the run has made if it is on preferences and its reference, the model before these
+ * updates, is no longer available; else 0. */
 static int64_t updates_of_reference(const tri_run_config *config, const tri_checkpoint_state *state) {
   if (state == NULL || !of_preferences(config) || tri_preferences_keep_reference(config)) return 0;
   return (int64_t)json_integer_value(json_object_get(state->progress, "updates"));
@@ -536,7 +541,8 @@ static void compare_all(const tri_identity *identity, const char *folder, const 
   compare_trained(state, said, c);
 }
 
-/* Refuses differences that are not allowed. `samples`: text of describe_samples. */
+/* Fails with TRI_BAD_CONFIG because of differences that are not allowed; the message tells what to do. `samples`: text
+ * of describe_samples. */
 static tri_status refuse(const changes *c, const char *folder, const char *samples) {
   if (!c->fits) {
     return tri_fail(TRI_BAD_CONFIG,

@@ -14,9 +14,10 @@ typedef enum tri_resume_kind {
 } tri_resume_kind;
 
 /* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. Fails with TRI_BAD_CONFIG if a key that changes
- * the function differs and `allow_change` does not name it, or if the run has made all of its steps and a key with
- * TRI_CHANGE_LEARNING differs, other than the number of steps and keys of evaluations; the message names all such keys.
- * Other differences are logged. */
+ * the function differs and `allow_change` does not name it, if the checkpoint is of another run (TRI_RESUME_RUN), or if
+ * the run has made all of its steps and a key with TRI_CHANGE_LEARNING differs, other than the number of steps and keys
+ * of evaluations; the message names all such keys. Fails with TRI_BAD_FILE if the tensors of a Hugging Face folder
+ * contradict its config.json. Other differences are logged. */
 tri_status tri_resume_check(const tri_identity *identity, const tri_run_config *config,
                             const tri_checkpoint *checkpoint, tri_resume_kind how);
 
@@ -26,13 +27,14 @@ tri_status tri_resume_check(const tri_identity *identity, const tri_run_config *
 int64_t tri_resume_next_sample(const tri_run_config *config, const tri_checkpoint_state *state);
 
 /* LOCAL. Sets `out` to the first key (objective, metric, validation data) with a change that makes validation losses
- * before and after the checkpoint incomparable; "" if they are comparable. identity NULL: the validation corpora are
- * not compared. */
+ * (or rewards) before and after the checkpoint incomparable; "" if they are comparable. identity NULL: the validation
+ * corpora are not compared. */
 enum { TRI_RESUME_KEY_BYTES = 64 };
 void tri_resume_other_measure(const tri_identity *identity, const tri_run_config *config,
                               const tri_checkpoint_state *state, char out[TRI_RESUME_KEY_BYTES]);
 
-/* LOCAL. Returns whether the checkpoint's optimizer states belong to the run's optimizers. */
+/* LOCAL. Returns whether the checkpoint's optimizer states belong to the run's optimizers; false for a folder without a
+ * state. */
 bool tri_resume_same_optimizer(const tri_run_config *config, const tri_checkpoint *checkpoint);
 
 #endif

@@ -166,7 +166,7 @@ static void mark_given(tri_reward_settings *r) {
       (r->max_penalty != USUAL_PENALTY ? TRI_REWARD_MAX_PENALTY : 0) | (r->unit != USUAL_UNIT ? TRI_REWARD_UNIT : 0);
 }
 
-/* Checks a reward by a command, and names it "command" if it has no name. */
+/* Refuses keys of rules in a reward by a command, and names the reward "command" if it has no name. */
 static tri_status check_command(tri_run_reward *r) {
   if (r->rule.name[0] == '\0') memcpy(r->rule.name, "command", sizeof "command");
   if ((r->rule.given & ~(uint32_t)TRI_REWARD_WEIGHT) == 0) return TRI_OK;

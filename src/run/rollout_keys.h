@@ -19,7 +19,8 @@ tri_status tri_rollout_keys_prepare(tri_yaml_tree *tree, tri_yaml *root);
  * backquotes. */
 tri_status tri_rollout_keys_finish(tri_run_config *config);
 
-/* Checks the length of completions, after data.sequence is known. */
+/* Checks the length of completions, after data.sequence is known. Fails with TRI_BAD_CONFIG if it leaves no room for a
+ * prompt. */
 tri_status tri_rollout_keys_check(const tri_run_config *config);
 
 /* Sets optimizer.global_batch of a run of reinforcement learning to the maximum number of samples of an update on

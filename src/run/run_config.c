@@ -55,7 +55,12 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 #define TABLE(NAME, KEYS)                                                                                              \
   static const tri_config_table NAME = {.noun = "run file", .keys = KEYS, .num_keys = sizeof(KEYS) / sizeof *(KEYS)}
 
-enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30, USUAL_LOOK = 64 /* sequences */ };
+enum {
+  MOST_RANKS = 1 << 24,
+  MOST_SEQUENCES = 1 << 24,
+  MOST_STEPS = 1 << 30,
+  USUAL_LOOK = 64 /* sequences of an evaluation if the file has no number */
+};
 
 static const tri_config_key optimizer_keys[] = {
     {COUNT("global_batch", optimizer.global_batch, 1, MOST_SEQUENCES), .example = "32",
@@ -281,7 +286,7 @@ static tri_status check_rates(const tri_run_config *c) {
   return TRI_OK;
 }
 
-/* Checks that products of counts do not overflow later. */
+/* Checks that the layout has at most MOST_RANKS ranks, and that the number of tokens of the run does not overflow. */
 static tri_status check_sizes(const tri_run_config *c) {
   int64_t ranks = 1;
   int64_t tokens = 0;
@@ -371,8 +376,9 @@ static tri_status check_evaluation(const tri_run_config *c) {
   return tri_fail(TRI_BAD_CONFIG, "`%s` needs %s, and evaluation.every is 0, which is never: try 100", key, needs);
 }
 
-/* Sets the number of sequences of an evaluation. From then on it does not depend on the layout, which an elastic run
- * changes. */
+/* Sets the number of sequences of an evaluation, from evaluation.batches if an older file has that. Fails with
+ * TRI_BAD_CONFIG if the file has both, or if there are too many sequences. After this call the number of sequences does
+ * not depend on the layout, which an elastic run changes. */
 static tri_status finish_evaluation(tri_run_config *c) {
   const int64_t batches = c->evaluation.batches, micro_batch = c->layout.micro_batch;
   if (batches > 0 && c->evaluation.sequences > 0) {
@@ -441,7 +447,8 @@ tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *ou
                   c->data.train[small].path, tri_status_message());
 }
 
-/* Finishes data.train. A single source has all samples and all labels, whatever its weights are. */
+/* Finishes the keys of preferences and rollouts, and checks and completes data.train. A single source has all samples
+ * and all labels, whatever its weights are. */
 static tri_status finish_sources(tri_run_config *c) {
   tri_train_source *train = c->data.train;
   tri_mixture_shares shares;
@@ -505,8 +512,8 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
 
 /* ---- whole files ------------------------------------------------------------------------------------------------- */
 
-/* Expands the model `name` to the mapping *out, and replaces the keys that `said` has, too. Moves the nodes of `said`
- * to *out. */
+/* Expands the model `name` to the mapping *out, and replaces the values of those keys that are also in `said`. Moves
+ * the nodes of `said` to *out. */
 static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {
   TRI_TRY(tri_model_source_expand(tree, name, out));
   for (tri_yaml *key = said->first, *next = NULL; key != NULL; key = next) {
@@ -518,7 +525,7 @@ static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *
 }
 
 /* Sets `model` of a run with `init` to the model in that folder, and then the keys that the run file has under `model`.
- * Does nothing if `model` is a name, or a whole model, which has a family. */
+ * Does nothing if `model` is a name, or a whole model, which has a family. Fails if `init` names no folder. */
 static tri_status set_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *name = NULL, *model = NULL;
   if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* tri_config_read reports this */
@@ -586,7 +593,7 @@ tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples, int64_
 }
 
 /* Adds the commit that the cache has now to names on the hub, so that config.yaml, resumed runs and adapters refer to
- * the same files later. */
+ * the same files later. Sets init_follows_main. */
 static tri_status pin_names(tri_run_config *c) {
   char *const names[] = {c->init, c->adapter_from, c->data.tokenizer};
   const bool revised = c->init[tri_hub_name_length(c->init)] == '@';
@@ -625,8 +632,8 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   return tri_config_blame(root, check_run(out));
 }
 
-/* Refuses a path that is a folder, a corpus, or a file of records; the message names the key of a run file for such a
- * path. */
+/* Refuses a path that is a folder, a corpus, or a file of records or text; the message names the key of a run file for
+ * such a path. */
 static tri_status check_file(const char *path) {
   static const char *const records[] = {".jsonl", ".jsonl.zst", ".csv", ".tsv", ".parquet", ".txt"};
   char index[TRI_PATH_BYTES];

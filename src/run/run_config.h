@@ -73,7 +73,8 @@ typedef struct tri_run_config {
     bool skip_long; /* whether prompts that are too long are left out */
     tri_chat_variable chat_set[TRI_MOST_CHAT_VARIABLES];
     int64_t num_chat_set;
-    char tokenizer[TRI_PATH_BYTES]; /* path of tokenizer.json; "": the one next to `train`, if it exists */
+    char tokenizer[TRI_PATH_BYTES]; /* path of tokenizer.json; "": with prompts the one of `init`, else the one next to
+                                       the first corpus that has one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1: unused */
     int64_t max_samples;  /* number of samples to train on, the first of the corpus; 0: all */
@@ -87,9 +88,10 @@ typedef struct tri_run_config {
   tri_layout layout;
   struct {
     int64_t global_batch;
-    double batch_follows;  /* 1: global_batch follows from the keys of `rollout`, and is not printed; else 0 */
-    int64_t steps;         /* 0 until tri_run_config_count_steps if epochs are given */
-    double epochs;         /* passes over the samples of the only corpus; 0: `steps` is given */
+    double batch_follows; /* 1: global_batch follows from the keys of `rollout`, and is not printed; else 0 */
+    int64_t steps;        /* 0 until tri_run_config_count_steps if epochs are given */
+    double epochs;        /* passes over the samples of the only corpus, or of all corpora if they are mixed by size; 0:
+                             `steps` is given */
     int64_t epoch_samples; /* number of samples of an epoch; 0 until tri_run_config_count_steps */
     double lr, min_lr;
     double min_lr_ratio; /* min_lr / lr as given; 0: min_lr is given */
@@ -128,7 +130,7 @@ typedef struct tri_run_config {
     bool async;             /* whether checkpoints are written while training continues */
     bool best; /* whether a checkpoint is saved after each evaluation that is the best so far; the newest of these is
                   kept */
-    int64_t shard_bytes; /* maximum size of one file of tensors */
+    int64_t shard_bytes; /* largest size of a file with several tensors, in bytes */
   } checkpoint;
   struct {
     tri_sample_prompt prompts[TRI_MOST_SAMPLES];
@@ -154,8 +156,8 @@ typedef struct tri_run_config {
 } tri_run_config;
 
 /* Reads a run file, applies `--set key=value` overrides in order, and checks the result. `model:` may be a preset's
- * name (configs/models), a YAML file, a folder that holds a model, or inline. Messages name file, line, key and the
- * nearest legal word. */
+ * name (configs/models), a YAML file, a folder that holds a model, or inline. Fails with TRI_BAD_CONFIG for wrong keys
+ * and values; messages name file, line, key and the nearest legal word. */
 tri_status tri_run_config_load(const char *path, const char *const *overrides, int64_t num_overrides,
                                tri_run_config *out);
 /* Parses a run file from `text`, as tri_run_config_load does; `name` stands for the file in messages. */
@@ -165,7 +167,7 @@ tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes
 /* Sets optimizer.epoch_samples to `samples` and, if optimizer.epochs is given, optimizer.steps. The run has made `step`
  * steps, which read `seen` samples; it continues until it has read epochs * `samples` samples, rounded up to whole
  * steps. A warm-up that is longer than the run is shortened by warmup_share. Fails with TRI_BAD_CONFIG if there are too
- * many steps. */
+ * many steps, or if the warm-up is longer than the run and warmup_share is 0. */
 tri_status tri_run_config_count_steps(tri_run_config *config, int64_t samples, int64_t step, int64_t seen);
 
 /* Prints the whole resolved configuration as YAML that tri_run_config_load reads back to the same values. Release *out

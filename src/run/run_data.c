@@ -74,7 +74,8 @@ static tri_status create_sampler(const opening *o, tri_corpus *const *corpora, c
   return tri_sampler_create((const tri_corpus *const *)corpora, shares, &options, sampler);
 }
 
-/* Checks the training documents. Validation text is not checked, because it may be a single document. */
+/* Checks that the training corpus is divided into documents if they are packed or masked, and, if masked, that one of
+ * them is long enough to have a label. Validation text is not checked, because it may be a single document. */
 static tri_status check_documents(const tri_run_config *config, const tri_source *source) {
   bool plain = config->data.documents == TRI_DOCUMENTS_JOINED && config->data.packing == TRI_PACKING_WINDOWS;
   if (plain) return TRI_OK;
@@ -82,7 +83,8 @@ static tri_status check_documents(const tri_run_config *config, const tri_source
   return source->masked ? tri_documents_check_lengths(&source->documents) : TRI_OK;
 }
 
-/* Refuses a corpus that is listed twice under different names, because an epoch would have its samples twice. */
+/* Refuses a corpus with another tokenizer than an earlier one, and a corpus that is listed twice under different names,
+ * because an epoch would have its samples twice. */
 static tri_status check_others(const tri_run_config *config, const tri_run_data *data, int64_t number) {
   const tri_corpus *corpus = data->train_corpora[number];
   for (int64_t k = 0; k < number; k++) {
@@ -116,7 +118,7 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
   TRI_TRY(create_sampler(o, out->train_corpora, &shares, config->data.max_samples, &out->train));
   TRI_TRY(weigh_labels(config, &out->train));
   for (int64_t k = 0; k < config->data.num_train; k++) TRI_TRY(check_documents(config, &out->train.sources[k]));
-  bool said = false; /* logged once, because all corpora have the same tokenizer */
+  bool said = false; /* whether a line has been logged; one is enough, because all corpora have the same tokenizer */
   for (int64_t k = 0; k < config->data.num_train && !said; k++) {
     said = tri_corpus_log_vocabulary(out->train_corpora[k], config->model.vocab_size);
   }
@@ -203,7 +205,7 @@ static tri_status open_prompts(const opening *o, tri_identity *identity, tri_run
 }
 
 struct tri_run_data_kind {
-  /* Opens the corpora, and creates their samplers or sources. */
+  /* Opens the corpora or the files of prompts, and creates the samplers or sources of corpora. */
   tri_status (*open)(const opening *o, tri_identity *identity, tri_run_data *out);
 };
 

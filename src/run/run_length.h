@@ -16,8 +16,8 @@ typedef struct tri_written_length {
 tri_written_length tri_run_length_written(const tri_yaml *root);
 
 /* Checks that no two keys for one value are both given: steps and epochs, warmup and warmup_ratio, min_lr and
- * min_lr_ratio. If an option sets one of them, it replaces the other one, which is from the file. Call it after options
- * were applied and before the keys are read. */
+ * min_lr_ratio; fails with TRI_BAD_CONFIG if they are. If an option sets one of them, it replaces the other one, which
+ * is from the file. Call it after options were applied and before the keys are read. */
 tri_status tri_run_length_choose(const tri_yaml *root, const tri_written_length *written);
 
 /* Fails with TRI_BAD_CONFIG if neither steps nor epochs are given. */

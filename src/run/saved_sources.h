@@ -1,5 +1,5 @@
-/* The record of data.train in a checkpoint: a list of sources, or an object for a single one, each with `path`,
- * `fingerprint`, `weight` and `label_weight`. */
+/* The record of data.train in a checkpoint: a list of sources, each with `path`, `fingerprint`, `weight` and
+ * `label_weight`, or for a single source an object with `path` and `fingerprint`. */
 #ifndef TRI_RUN_SAVED_SOURCES_H
 #define TRI_RUN_SAVED_SOURCES_H
 
