@@ -35,10 +35,11 @@ typedef struct tri_record {
                       0: tri_recorder_begin and _note set it to the ticket */
   double begin_s,
       end_s; /* times on tri_clock_s, set by tri_recorder_begin, _note and _end; end_s is 0 while in progress */
-  int64_t step, bytes; /* step: set by tri_recorder_begin or _note */
+  int64_t step, bytes; /* step of the training, set by tri_recorder_begin or _note; bytes of a message or of a
+                          collective's buffer */
   int32_t micro_batch, chunk, bucket;
   int32_t peer, tag; /* message: peer is a rank of the group */
-  bool background;   /* overlaps with other work */
+  bool background;   /* whether the communication overlaps with other work */
 } tri_record;
 
 /* Makes a record of this kind and name; all other members are -1, 0, NULL or false. */

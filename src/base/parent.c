@@ -156,17 +156,19 @@ void tri_parent_leave(int exit_status) {
 
 /* ---- a crash ----------------------------------------------------------------------------------------------------- */
 
-/* Sends one packet without a lock; then the signal has its default effect. */
+/* Handles the signal of a crash: sends one packet without a lock, and raises the signal again, which then has its
+ * default effect. */
 static void send_crash(int number) {
   tri_parent_head head = {TRI_PARENT_CRASH, number};
   (void)!send(atomic_load(&parent.socket), &head, sizeof head, MSG_DONTWAIT | MSG_NOSIGNAL);
   raise(number);
 }
 
-/* With a sanitizer, its own report of a crash is more useful. */
+/* Whether the program has a sanitizer, whose own report of a crash is more useful. */
 static const bool sanitized = TRI_ADDRESS_SANITIZER || TRI_THREAD_SANITIZER;
 
-/* Installs the handlers on an alternate stack, if the thread has one, because an overflowed stack has no room. */
+/* The calling thread gets an alternate stack for the handlers, because an overflowed stack has no room for them. In
+ * other threads they run on the thread's own stack. */
 void tri_parent_handle_crashes(void) {
   static char stack[ALTERNATE_STACK_BYTES];
   static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};

@@ -65,8 +65,9 @@ bool tri_parent_machine(char out[TRI_MACHINE_BYTES]);
 void tri_parent_restore_arguments(int count, char **arguments);
 
 /* LOCAL. Connects to the parent that the environment names, if any, starts the thread that listens to the parent and
- * sends heartbeats, and handles the signals of crashes. If the parent was on this machine and no process serves its
- * socket, the parent is gone: prints that and ends the process. Called once, before anything is logged. */
+ * sends heartbeats, makes the log send its lines to the parent (tri_log_set_sink), and handles the signals of
+ * crashes. If the parent was on this machine and no process serves its socket, the parent is gone: prints that and
+ * ends the process. Called once, before anything is logged. */
 void tri_parent_join(void);
 
 /* LOCAL. Installs handlers for the signals of crashes, which report to the parent and then let the signal have its
@@ -75,9 +76,10 @@ void tri_parent_join(void);
 void tri_parent_handle_crashes(void);
 
 /* LOCAL, on rank 0. Replaces this process's standard input and output by the parent's, if the parent gives them
- * (TRI_STREAMS). So the output does not go through the launcher, which may lose or cut what a rank wrote just before
- * the job ended. Waits at most 60 s for them. TRI_UNSUPPORTED if this rank cannot reach the parent, as on another host.
- * TRI_IO_FAILED if the system refuses to replace them. */
+ * (TRI_STREAMS). So the output does not go through the launcher, which may lose or cut the last output of a rank
+ * before the job ends. Waits at most 60 s for the two descriptors. From then on this process ignores SIGTTIN and
+ * SIGTTOU. Fails with TRI_UNSUPPORTED if this rank cannot reach the parent, as on another host, and with
+ * TRI_IO_FAILED if the system refuses to replace the descriptors. */
 tri_status tri_parent_use_streams(void);
 
 /* Sends a TRI_PARENT_LINE, _PROGRESS or _NEWS, from any thread. Returns false if the text was not sent, because there
@@ -85,8 +87,9 @@ tri_status tri_parent_use_streams(void);
  * parent is dropped, with true. */
 bool tri_parent_send(tri_parent_kind kind, const char *text);
 
-/* Sends an error message and waits, 15 s at most, until the parent has acknowledged it. If that fails, or there is no
- * connection, writes the error file, and returns false. */
+/* Sends an error message (TRI_PARENT_WORDS or TRI_PARENT_SECONDARY) and waits, 15 s at most, until the parent has
+ * acknowledged it. Returns true if it has. Otherwise, or if there is no connection, writes the error file, and
+ * returns false. */
 bool tri_parent_words(int exit_status, const char *text);
 
 /* Marks later failures of this rank as secondary, because another rank has ended: they are sent as

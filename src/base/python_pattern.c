@@ -39,8 +39,8 @@ static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
   return at[2] == ':' ? 3 : 0;
 }
 
-/* Returns whether a repeat "{...}" has at most two digits, and is one of at most MOST_BRACES. Nested repeats multiply,
- * so both limits bound the memory. */
+/* Returns whether the numbers of a repeat "{...}" have at most two digits, and the repeat is one of the first
+ * MOST_BRACES of its pattern. Counts it in *braces. Nested repeats multiply, so both limits bound the memory. */
 static bool is_short_repeat(const char *brace, int *braces) {
   const size_t length = strcspn(brace, "}");
   for (size_t i = 1, digits = 0; i < length; i++) {
