@@ -203,8 +203,9 @@ static void give_leftover(tri_document_cut *cut, const document *d) {
   }
 }
 
-/* Places a document. Degrees are tried upwards until the work stays within the limit; if no degree does, the one with
- * the least work is used. */
+/* Places a document. Degrees, the numbers of parts that share it, are tried from first_degree on, doubled each time,
+ * until no part has more work than `limit`. If no degree satisfies that, uses the degree whose busiest part has the
+ * least work; and if the parts lack the room at every degree, give_leftover. */
 static void place(tri_document_cut *cut, const document *d, double limit, int64_t first_degree) {
   double least = -1;
   int64_t best = 0;
