@@ -70,7 +70,8 @@ static bool may_restart(const tri_launch_options *options, const tri_ending *end
 }
 
 /* Sets the job's name and the number of the start in the environment, so that the ranks of a later start inherit the
- * locks of an earlier one (files/folder_lock.h). The name identifies this process: its host, number and start time. */
+ * locks of an earlier one (files/folder_lock.h). The name identifies this process by its host, its process id and
+ * the time. */
 static void name_start(int64_t restarts) {
   char host[64] = "", text[128];
   const char *now = getenv(TRI_JOB_VARIABLE);
@@ -114,7 +115,8 @@ static tri_status attend_start(const tri_start *start, int64_t restarts, tri_ran
   }
 }
 
-/* Starts the job and restarts it. Every restart resumes the newest checkpoint, whatever the first start began with. */
+/* Starts the job, and restarts it as long as may_restart allows that. Returns the status of the last start. Every
+ * restart resumes the newest checkpoint, whatever the first start began with. */
 static tri_status run_again_and_again(const tri_launch_options *options, char number[NUMBER_BYTES], char **line,
                                       int used, tri_rank_news *news, tri_ending *ending) {
   static const char *const resume[] = {"--resume", "auto"};

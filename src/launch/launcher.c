@@ -77,7 +77,8 @@ static void ask_version(const char *path, char *out, size_t out_bytes) {
   close(ends[0]);
 }
 
-/* Copies the version number, such as 4.1.4, that follows the first digit after `after`. */
+/* Copies the version number, such as 4.1.4, that begins with the first digit after the text `after`, on the same
+ * line; "" if there is no version. */
 static void copy_version(const char *text, const char *after, char *out, size_t out_bytes) {
   const char *from = strstr(text, after);
   out[0] = '\0';

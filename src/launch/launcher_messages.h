@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 typedef struct tri_rank_death {
-  int rank;   /* -1: not known */
-  long pid;   /* 0: not known */
+  int rank;   /* rank that died; -1: not known */
+  long pid;   /* process id of the rank; 0: not known */
   int signal; /* signal that ended the process; 0: it did not end by a signal */
   int exit_status;
   char node[64];

@@ -326,7 +326,8 @@ static bool all_gone(const supervisor *a) {
   return known >= a->start->num_ranks || failed;
 }
 
-/* Ends a job that is over if the launcher does not notice within the limit. */
+/* Updates ending->all_left. Ends a job that is over if the launcher does not notice within limit_s, or SETTLED_S if
+ * that is less. */
 static void end_settled(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   double limit_s = a->limit_s > 0 && a->limit_s < SETTLED_S ? a->limit_s : SETTLED_S;
@@ -384,9 +385,10 @@ static void give_up(supervisor *a, const char *who, double silent_s) {
   end_job(a);
 }
 
-/* Detects ranks that are silent, and a launcher that is stopped or starts no ranks. The watchdogs of ranks that are
- * alive detect a stopped rank earlier (recovery/watchdog.h). Without them, or if all ranks are stopped, it is only
- * detected here. A rank sends heartbeats also while it starts, loads or saves. */
+/* Ends the job, with a message in ending->hang, if a rank is silent, some ranks of this host never connect, or the
+ * launcher is stopped or starts no ranks. The watchdogs of ranks that are alive detect a stopped rank earlier
+ * (recovery/watchdog.h). Without watchdogs, or if all ranks are stopped, it is only detected here. A rank sends
+ * heartbeats also while it starts, loads or saves. */
 static void judge(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   int num_silent, num_there;
@@ -495,7 +497,8 @@ static void handle_signals(supervisor *a) {
 
 /* ---- one start --------------------------------------------------------------------------------------------------- */
 
-/* Waits for at most `wait_s` seconds and handles all events. */
+/* Waits for at most `wait_s` seconds, handles all events, sends a stop request that has waited, if it need not wait
+ * any longer, and advances the clocks. */
 static tri_status wait_some(supervisor *a, double wait_s) {
   struct pollfd *polled = NULL;
   size_t lines = tri_listener_num_polled(&a->listener);
@@ -532,7 +535,8 @@ static void record_left_failure(void *context, bool secondary, int exit_status, 
   record_failure(a->ending, secondary, exit_status, text);
 }
 
-/* Handles events until the launcher has exited, and then the remaining reports of its ranks. */
+/* Handles events until the launcher has exited. Then kills the rest of the job if the launcher failed, and handles
+ * the remaining reports of the ranks for at most DRAIN_S. */
 static tri_status attend(supervisor *a) {
   while (!a->reaped) TRI_TRY(wait_some(a, SLICE_S));
   bool good = WIFEXITED(a->ending->launcher_result) && WEXITSTATUS(a->ending->launcher_result) == 0;
