@@ -128,8 +128,8 @@ static tri_status wrong_length(const tri_request *request, int peer, int64_t sen
                        tri_operation_name(request->operation), peer, (long long)sent, request->group->rank, expected);
 }
 
-/* Completes messages in the order of their starts, up to the first that is not finished, and checks their lengths. MPI
- * itself reports a message that is too long. */
+/* Completes messages in the order of their starts, up to the first that is not finished, and checks their lengths.
+ * Sets *moved if a message has finished. MPI itself reports a message that is too long. */
 static tri_status finish_messages(tri_request *request, bool *moved) {
   while (request->num_finished < request->num_messages) {
     tri_part_message *message = &request->messages[request->num_finished];
@@ -274,7 +274,8 @@ tri_status tri_parts_begin(tri_request *request) {
   return TRI_OK;
 }
 
-/* Advances the current phase. Sets *through to whether the phase is finished. */
+/* Advances the current phase. Sets *through to whether the phase is finished and another one follows. In the last
+ * phase, TRI_PARTS_MESSAGES, sets request->done instead. */
 static tri_status advance_phase(tri_request *request, bool *through) {
   *through = tri_node_pass_behind(request->group) < 0;
   switch (request->parts_phase) {

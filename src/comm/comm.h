@@ -25,10 +25,10 @@
 
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run, PBS);
- * without a launcher, or if the launcher started one rank, this process stays alone and does not call MPI. Call it once
- * in a process, before any thread is started. TRI_COMM: the launcher belongs to another MPI, or MPI failed.
- * TRI_UNSUPPORTED: the MPI has no support for threads. */
+/* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run,
+ * PBS); without a launcher, or if the launcher started one rank, this process stays alone and does not call MPI.
+ * Call it once in a process, before any thread is started. Fails with TRI_COMM if the launcher belongs to another
+ * MPI, or MPI failed, and with TRI_UNSUPPORTED if the MPI has no support for threads. */
 tri_status tri_comm_open(void);
 /* LOCAL, before or after tri_comm_open. Returns whether this process was started without a launcher, or is the only
  * rank. */
@@ -48,8 +48,8 @@ void tri_comm_abort(int exit_status);
 void tri_comm_fail(tri_status status);
 
 /* The functions from here to tri_comm_library are LOCAL. */
-int tri_comm_rank(void);      /* 0 when alone */
-int tri_comm_size(void);      /* 1 when alone */
+int tri_comm_rank(void);      /* this process's rank in the job; 0 when alone */
+int tri_comm_size(void);      /* number of ranks of the job; 1 when alone */
 int tri_comm_num_nodes(void); /* number of nodes of the job; 1 when alone */
 /* Return this rank's number among the ranks of its machine, and the number of ranks of the machine. (A machine is one
  * node, unless TRIREME_RANKS_PER_NODE divides it for a test.) */
@@ -117,9 +117,9 @@ tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *d
 tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mine, void *all);
 tri_status tri_barrier(const tri_group *group);
 /* Sends part s of `from` to rank s, and receives part r of `to` from rank r, including this rank's own part.
- * from_begins and to_begins have size + 1 entries each. The part that rank r sends to rank s must have the length that
- * s expects. `from` and `to` must not overlap. TRI_INTERNAL: the two lengths of this rank's own part differ, and the
- * operation was not started. */
+ * from_begins and to_begins have size + 1 entries each. The part that rank r sends to rank s must have the length
+ * that s expects. `from` and `to` must not overlap. Fails with TRI_INTERNAL, before anything is sent, if the two
+ * lengths of this rank's own part differ. */
 tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
                           const int64_t *to_begins, void *to);
 
@@ -162,8 +162,8 @@ tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const in
 tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
                                size_t receive_bytes, void *receive, tri_request **out);
 
-/* LOCAL. Start a message between two ranks of a group of several. Messages are matched by sender, receiver and tag, in
- * order. TRI_COMM, later: the receiver expects another number of bytes. */
+/* LOCAL. Start a message between two ranks of a group of several. Messages are matched by sender, receiver and tag,
+ * in order. If the receiver expects another number of bytes, its wait fails with TRI_COMM. */
 tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes, const void *data, tri_request **out);
 tri_status tri_receive_start(const tri_group *group, int from, int tag, size_t bytes, void *data, tri_request **out);
 

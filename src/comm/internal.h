@@ -12,7 +12,7 @@
 
 enum { TRI_CACHE_LINE = 64 };
 
-/* Operations. */
+/* The kinds of operations on a group. */
 typedef enum tri_operation {
   TRI_ALL_REDUCE = 1,
   TRI_REDUCE_SCATTER,
@@ -63,8 +63,8 @@ size_t tri_window_bytes(const tri_group_impl *group);
 /* LOCAL. Returns the number of the segment that contains memory[bytes], and sets *offset to its offset in the segment.
  * Returns 0 if the memory is not in a segment that all ranks of the group on this node share. */
 uint32_t tri_share_find(const tri_group_impl *group, const void *memory, size_t bytes, uint64_t *offset);
-/* LOCAL. Returns the address, in this process, of a byte of the segment: of the part of the rank whose
- * tri_comm_local_rank is `local`, at `offset`. Returns NULL if this process has not mapped that part. */
+/* LOCAL. Returns the address, in this process, of the byte at `offset` in one rank's part of the segment: the rank
+ * whose tri_comm_local_rank is `local`. Returns NULL if this process has not mapped that part. */
 const char *tri_share_look(uint32_t segment, uint64_t offset, int local);
 /* LOCAL. Bounds the resident memory of this process before a read of [at, at + bytes), at most a few MB. Pages of other
  * ranks that this rank reads count as its own resident memory, too; beyond 16 MiB this function removes them from the
@@ -110,7 +110,8 @@ struct tri_group_impl {
   tri_staging *staging;  /* [num_local]: pointers into the window */
   size_t buffer_bytes;   /* size of each staging buffer */
   uint64_t step;         /* number of the last step that this rank has published */
-  tri_owned_walk *walks; /* [2 * num_local + 1]: positions of the active request */
+  tri_owned_walk *walks; /* [2 * num_local + 1]: positions of the active request's copies in, by owner; its sums; and
+                            its copies out, by owner */
   const void **terms;    /* [max(num_local, num_nodes)]: addresses of the arrays to add */
   const char **theirs;   /* [num_local]: the ranks' buffers of the active request, if all are shared */
 
@@ -268,7 +269,7 @@ void tri_node_pass_begin(tri_request *request, const tri_node_pass *pass);
  * true if anything happened. */
 tri_status tri_node_pass_advance(tri_request *request, bool *through, bool *moved);
 /* Does the pass in one step, in which every rank adds all values of all ranks. The values must fit into a staging
- * buffer. */
+ * buffer. Call it until *through is true; *moved as above. */
 tri_status tri_node_pass_at_once(tri_request *request, bool *through, bool *moved);
 /* Returns a rank of the group on this node that has not published the current step, or -1 if all have. */
 int tri_node_pass_behind(const tri_group_impl *group);
@@ -289,8 +290,8 @@ bool tri_owned_next(const tri_request *request, tri_owned_walk *walk, int local,
 void tri_node_pass_add(const tri_request *request, const tri_owned_span *span);
 /* Writes this rank's note of the next step: its operation and, with in_place, the position of its values. */
 void tri_node_pass_write_note(const tri_request *request, bool in_place);
-/* Compares the notes of the last step. TRI_COMM: a rank of the node calls a different collective, or the same one with
- * a different size. */
+/* Compares the notes of the last step. Fails with TRI_COMM if a rank of the node calls a different collective, or
+ * the same one with a different size. */
 tri_status tri_node_pass_check_notes(const tri_request *request);
 /* Ends this rank's next step: the other ranks may now read its note and buffer. */
 void tri_node_pass_publish(tri_group_impl *group);

@@ -104,7 +104,8 @@ static tri_status pretended_ranks_per_node(int *out) {
   return TRI_OK;
 }
 
-/* Finds whether the ranks of this node have fewer cores, all together, than there are ranks. */
+/* COLLECTIVE over the machine's ranks. Sets job->crowded to whether these ranks have fewer cores, all together, than
+ * there are ranks. */
 static tri_status find_crowding(void) {
   tri_job *job = tri_comm_job();
   cpu_set_t mine, all;
@@ -116,7 +117,8 @@ static tri_status find_crowding(void) {
   return TRI_OK;
 }
 
-/* Finds the node of every rank. A node's number is the lowest rank on it. */
+/* COLLECTIVE over the job. Finds the machine's ranks, and the node of every rank. A node's number is the lowest rank
+ * on it. */
 static tri_status find_nodes(void) {
   tri_job *job = tri_comm_job();
   int pretended;

@@ -16,7 +16,9 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 256 * 1024 }; /* all owners together: fits into the private cache of a core */
+enum {
+  PIECE_BYTES = 256 * 1024
+}; /* size of a piece, of all owners together: it fits into the private cache of a core */
 
 /* ---- one piece --------------------------------------------------------------------------------------------------- */
 
