@@ -29,7 +29,7 @@ tri_status tri_device_gemms_asked(tri_device *device, char **out);
  * *choices with tri_free. */
 tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
 
-/* Uses these choices for all later GEMMs. TRI_BAD_FILE for lines that are not choices. */
+/* Uses these choices for all later GEMMs. Fails with TRI_BAD_FILE if a line is not a choice. */
 tri_status tri_device_gemms_use(tri_device *device, const char *choices);
 
 #endif

@@ -51,7 +51,7 @@ typedef enum tri_policy_importance {
 typedef struct tri_policy_settings {
   int32_t objective;   /* a tri_policy_objective */
   int32_t importance;  /* a tri_policy_importance */
-  int32_t by_sequence; /* r is one number for a completion */
+  int32_t by_sequence; /* whether r is one number for a completion; false: one for each label */
   int32_t has_old;     /* whether the column `old` exists; false: old is lp */
   double epsilon, epsilon_high;
   double delta; /* upper bound of r in the clipped objective; TRI_POLICY_NO_LIMIT: no such bound */

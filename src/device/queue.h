@@ -28,7 +28,7 @@ const char *tri_origin_of_work(const char *what, const tri_origin *origin, char 
 
 /* A place in a queue: it is passed when all work that was queued before it is complete. */
 typedef struct tri_device_event {
-  tri_queue *queue; /* NULL: passed */
+  tri_queue *queue; /* queue of the event; NULL: the event is passed */
   uint64_t number;
 } tri_device_event;
 

@@ -40,8 +40,8 @@ static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
   return tri_divide_up(tasks, threads) * threads * 5 <= tasks * 7;
 }
 
-/* Returns whether takes_whole_heads holds for this number of slices or any smaller number. (The work of one slice per
- * thread divides evenly.) */
+/* Returns whether takes_whole_heads holds for this number of slices or any smaller number. More slices than threads
+ * need no test of their own, since it holds for as many slices as threads, whose work divides evenly. */
 static bool may_take_whole_heads(const tri_attention *call, int64_t threads) {
   tri_attention fewer = *call;
   const int64_t most = tri_smaller(call->num_slices, threads);

@@ -56,7 +56,7 @@ TRI_CPU_VARIANTS(DECLARE)
     .pages_scratch = tri_cpu_attention_pages_scratch_##name                                                            \
   }
 
-/* In ascending order of preference. */
+/* The variants, in ascending order of preference. */
 static const variant variants[] = {
     VARIANT(baseline, always, baseline, tri_attention_floats_baseline, false),
 #if defined(__x86_64__)

@@ -7,7 +7,8 @@
 #include "device/queue.h"
 
 /* Sets the members of a device. isa is "" (the best one that this CPU has), "baseline", "avx2", "avx512" or
- * "avx512bf16"; TRI_UNSUPPORTED if the CPU lacks it. request->threads 0: all cores that this process may use. */
+ * "avx512bf16". Fails with TRI_UNSUPPORTED if the CPU lacks it. If request->threads is 0, there are as many threads
+ * as cores that this process may use. */
 tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tri_device *out);
 
 /* Returns the parallel regions for the short loops of generation; training uses OpenMP's loops. */

@@ -43,7 +43,8 @@ static dnnl_status_t primitive_rows(const tri_grouped_call *at, int thread, int 
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
-/* Returns a part of b in fp32. */
+/* Returns rows [row, row + rows) and columns [column, column + columns) of b in fp32, as b is stored: in place, or
+ * in a copy. Sets *ld to the leading dimension. */
 static const float *part_of_b(const tri_grouped_call *at, int thread, const char *b, int64_t row, int64_t rows,
                               int64_t column, int64_t columns, int64_t *ld) {
   const tri_matmul *p = at->product;

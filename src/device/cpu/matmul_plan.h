@@ -32,11 +32,13 @@ typedef struct tri_matmul_plan {
   tri_matmul_path path;
   tri_chunks rows;  /* chunks of rows of c, and of a */
   tri_chunks depth; /* chunks of k; one for the primitive */
-  bool stage_a;  /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
-  bool stage_b;  /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it */
-  bool pack_b;   /* PRIMITIVE: in panels (reorder.h), all of it */
-  int64_t panel; /* columns of a panel if pack_b is true */
-  bool stage_c;  /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk */
+  bool stage_a;     /* whether a is staged. SKINNY: up to TRI_MOST_ROWS rows in fp32. GEMM: a chunk of rows and depth in
+                       fp32. PRIMITIVE: a chunk of rows, dense */
+  bool stage_b;     /* whether b is staged. GEMM: a chunk of depth in fp32. PRIMITIVE: all of b, dense in a's type */
+  bool pack_b;      /* PRIMITIVE: whether all of b is packed in panels (reorder.h) by each call */
+  int64_t panel;    /* columns of a panel if pack_b is true */
+  bool stage_c; /* whether c is staged. GEMM: a chunk of rows in fp32, or all rows if k is cut. PRIMITIVE: a chunk of
+                   rows, dense */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
 } tri_matmul_plan;
@@ -45,8 +47,9 @@ typedef struct tri_matmul_plan {
 typedef struct tri_matmul_packing {
   size_t bytes;
   tri_onednn_layout layout;
-  int64_t panel;                /* columns of a panel, if the layout has panels (reorder.h), else 0 */
-  tri_onednn_primitive fill[2]; /* panel 0: packing of a plain b in fp32, and in bf16; created when first used */
+  int64_t panel; /* columns of a panel, if the layout has panels (reorder.h), else 0 */
+  tri_onednn_primitive
+      fill[2]; /* if `panel` is 0: primitives that pack a plain b in fp32, and in bf16; created when first used */
 } tri_matmul_packing;
 
 enum { TRI_MATMUL_CACHE = 512 };

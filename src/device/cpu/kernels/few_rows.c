@@ -202,7 +202,8 @@ INLINE vf sums_of_lanes(vf *x, int count) {
 INLINE int power_of_two(int count) { return count > 4 ? 8 : count > 2 ? 4 : count; }
 
 /* A group: `rows` rows of a and `outputs` rows of b that are `next_b` apart; `vectors` whole vectors and `rest` more
- * numbers of each. Adds to sums[j * stride][row]. Prefetches b `ahead` elements further. */
+ * numbers of each. The sum of a row and of output j is added to sums[j * stride + row]. Prefetches b `ahead`
+ * elements further. */
 typedef struct group {
   const float *a;
   const void *b;
