@@ -33,7 +33,7 @@ enum {
 static struct {
   atomic_int socket; /* -1: none */
   atomic_bool secondary;
-  bool heard;     /* the parent has acknowledged the error message; guarded by the lock */
+  bool heard;     /* whether the parent has acknowledged the error message; guarded by the lock */
   int streams[2]; /* the parent's standard input and output; guarded by the lock. -1: not received */
   pthread_mutex_t lock;
   pthread_cond_t news; /* signals a change of `heard` or `streams` */

@@ -242,8 +242,8 @@ static tri_status receive_node_part(tri_request *request, int local) {
                        (long long)theirs->way);
 }
 
-/* Called when all ranks of the node have published their step: receives their parts. If any part was read in place,
- * publishes a second step, so that the part's owner knows that it has been read. */
+/* Receives the parts of the node's ranks, after all of them have published their step. If any part was read in
+ * place, publishes a second step, so that the part's owner knows that it has been read. */
 static tri_status meet(tri_request *request) {
   tri_group_impl *group = request->group;
   bool in_place = false;

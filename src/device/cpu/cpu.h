@@ -14,7 +14,8 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
 /* Returns the parallel regions for the short loops of generation; training uses OpenMP's loops. */
 tri_regions *tri_cpu_regions_of(const tri_device_description *of);
 
-/* memory.c: host memory, in huge pages if the system has them. */
+/* Functions of the device's tables (memory.c): host memory, in huge pages if the system has them, copies and
+ * fill_zero. */
 tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out);
 void tri_cpu_memory_destroy(tri_device *device, void *memory, size_t bytes);
 tri_status tri_cpu_copy(tri_queue *queue, const tri_copy *copy);

@@ -51,9 +51,10 @@ struct tri_regions {
   alignas(LINE) _Atomic uint64_t claims;
   atomic_bool ends;
   alignas(LINE) _Atomic uint32_t unfinished; /* unfinished chunks of the loop; its caller sleeps on this word */
-  atomic_bool caller_sleeps;                 /* the caller is asleep */
+  atomic_bool caller_sleeps;                 /* whether the caller is asleep */
   atomic_bool busy;
-  bool started; /* helpers are started; this and the members up to `chunks` are set by the thread that set `busy` */
+  bool started; /* whether helpers are started; this and the members up to `chunks` are set by the thread that set
+                   `busy` */
   int num_helpers;
   tri_region_body *body;
   const void *context;

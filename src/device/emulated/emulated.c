@@ -56,9 +56,10 @@ struct tri_gpu_module {
 typedef struct emulated_options {
   int64_t warp;   /* 32 or 64 */
   int64_t seed;   /* seed of the order of threads and blocks; the guarded device uses it too */
-  int64_t peer;   /* 1: the device reports that MPI can access its memory; any MPI can, as it is host memory */
-  int64_t memory, /* bytes of the GPU's memory; 0: those of the machine that are available */
-      taken;      /* bytes of it that other processes use */
+  int64_t peer;   /* 1 if the device reports that MPI can access its memory, which any MPI can, since it is host memory;
+                     else 0 */
+  int64_t memory, /* bytes of the GPU's memory; 0: the bytes that are available on the machine */
+      taken;      /* bytes of the GPU's memory that other processes use */
 } emulated_options;
 
 typedef struct option {

@@ -66,8 +66,8 @@ typedef struct tri_emulator_launch {
 tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out);
 void tri_emulator_destroy(tri_emulator *emulator);
 
-/* Runs a launch to its end. Returns TRI_DEVICE_FAILED for sizes that no GPU supports and for mistakes of the kernel.
- * Launches of an emulator must not run at the same time. */
+/* Runs a launch to its end. Fails with TRI_DEVICE_FAILED for sizes that no GPU supports and for mistakes of the
+ * kernel. Launches of an emulator must not run at the same time. */
 tri_status tri_emulator_run(tri_emulator *emulator, const tri_emulator_launch *launch);
 
 #endif

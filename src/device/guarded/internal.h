@@ -66,7 +66,7 @@ struct tri_guarded_work {
                                      NULL: no such queue */
   uint64_t after_number;
   const char *told_to_fail; /* option that makes this work fail; NULL: none */
-  uint64_t count;           /* index among the device's work of the same kind, from 1, as that option counts */
+  uint64_t count;           /* index among the device's copies or kernels, from 1, as fail_copy and fail_kernel count */
   const void *kind;         /* description of the kernel, for `run`; NULL: the work is not a kernel */
   _Alignas(16) char data[]; /* arguments of the work, for `run` */
 };

@@ -140,7 +140,7 @@ INLINE void row_read(float *to, tri_dtype type, const void *from, int64_t count)
   }
 }
 
-/* to[count] += from[count] */
+/* Computes to[count] += from[count]; `from` is of `type`. */
 INLINE void row_add(float *to, tri_dtype type, const void *from, int64_t count) {
   const float *wide = from;
   const uint16_t *narrow = from;
@@ -156,7 +156,7 @@ INLINE void row_add(float *to, tri_dtype type, const void *from, int64_t count) 
   }
 }
 
-/* to[count] = from[count] * factor */
+/* Computes to[count] = from[count] * factor; `to` is of `type`. */
 INLINE void row_write(void *to, tri_dtype type, const float *from, float factor, int64_t count) {
   float *wide = to;
   uint16_t *narrow = to;

@@ -94,7 +94,7 @@ INLINE void add_step(panel_kind kind, const rows_of_a *a, int64_t row, int rows,
   }
 }
 
-/* Returns the numbers of a row of a in a step. */
+/* Returns how many numbers of a row of a one step uses. */
 INLINE int64_t step_length(panel_kind kind) {
   switch (kind) {
     case FLOATS: return 1;
@@ -105,7 +105,7 @@ INLINE int64_t step_length(panel_kind kind) {
 }
 
 /* Multiplies `rows` rows from `row` on by `wide` vectors of columns of a panel, `depth` deep; writes sums [rows,
- * TRI_PANEL], or, if `add`, adds to them. */
+ * TRI_PANEL], or, if `add`, adds to them. Prefetches one line of each row from `next` on, unless it is NULL. */
 INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int rows, const float *b, int wide,
                            int64_t depth, bool add, const char *next, float *sums) {
   vf sum[ROWS][VECTORS];
@@ -217,7 +217,8 @@ static void multiply_packed(const tri_cpu_few_rows *job, int64_t panel, int64_t 
 
 /* ---- b is [k, n] ------------------------------------------------------------------------------------------------- */
 
-/* Copies [depth, TRI_PANEL], padded with zeros beyond n. */
+/* Copies `depth` rows of b from row `at` on, in `count` columns from `first` on, to [depth, TRI_PANEL] in fp32,
+ * padded with zeros. */
 INLINE void copy_panel(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t first,
                        int64_t count, float *to) {
   for (int64_t d = 0; d < depth; d++, to += TRI_PANEL) {
