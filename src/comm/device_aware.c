@@ -62,8 +62,8 @@ enum { TAG = 32767, HALF_BYTES = TRI_DEVICE_AWARE_SCRATCH_BYTES / 2, ALIGNMENT =
 
 /* The phases of one piece. */
 typedef enum reached_phase {
-  REACHED_BEGIN,    /* other work may still use values and scratch */
-  REACHED_EXCHANGE, /* every rank sends each part of its values to the rank that adds it */
+  REACHED_BEGIN,    /* waits while other work may still use values and scratch */
+  REACHED_EXCHANGE, /* every rank sends each part of its values to the rank that adds the part */
   REACHED_ADD,      /* the device adds; the result is then sent */
   REACHED_GATHER,   /* every rank sends its part to all others */
 } reached_phase;

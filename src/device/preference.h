@@ -52,7 +52,7 @@ enum { TRI_NUM_PREFERENCE_LOSSES = 0 TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_ONE_) 
 typedef struct tri_preference_settings {
   int32_t loss; /* a tri_preference_loss */
   int32_t pad;
-  double beta;                                 /* above 0 */
+  double beta;                                 /* factor beta of the losses; above 0 */
   double label_smoothing;                      /* robust, cpo, simpo: below 1/2; exo_pair: above 0 */
   double simpo_gamma;                          /* simpo: the margin, in units of the loss's argument */
   double desirable_weight, undesirable_weight; /* kto, apo_zero_unpaired */

@@ -47,7 +47,8 @@ static pid_t start_version(const char *path, int output) {
   return child;
 }
 
-/* Reads the output for at most limit_s seconds, so that a launcher on a broken network does not hang the doctor. */
+/* Reads the output for at most limit_s seconds, so that a launcher on a broken network does not block `trireme
+ * doctor`. */
 static void read_output(int from, double limit_s, char *out, size_t out_bytes) {
   double end_s = tri_clock_s() + limit_s;
   size_t held = 0;

@@ -102,7 +102,7 @@ static const tri_attention_kernels *attention_of(const cpu_state *state, tri_dty
     case TRI_BF16: return chosen->attention_bf16;
     case TRI_FP32: return chosen->attention_fp32;
     case TRI_FP64:
-    case TRI_INT32: break; /* the caller (attention.c) rejects this type */
+    case TRI_INT32: break; /* attention.c rejects this type */
   }
   return chosen->attention_fp32;
 }

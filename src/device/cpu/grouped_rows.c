@@ -1,6 +1,7 @@
 /* A tile of rows times the matrix of their group, on one thread.
  *
- * Missing rows are zeros in a copy of a, and their results stay in a copy of c. */
+ * The last tile of a group may have fewer rows than the tile's size. The rows that it lacks are zeros in a copy of
+ * a, and their results stay in a copy of c. */
 #include "device/cpu/grouped.h"
 
 #include <string.h>

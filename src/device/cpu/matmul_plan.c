@@ -204,7 +204,7 @@ static tri_status find_packed(tri_cpu_matmul_state *state, const tri_matmul *p, 
                            (long long)p->m, (long long)p->n, (long long)p->k);
 }
 
-/* Returns the number of rows with which a staged operand stays in the cache. */
+/* Returns the number of rows of a chunk: all rows, or, if a or c is staged, as many as stay in the cache. */
 static int64_t rows_target(const tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   int64_t longest = plan->stage_c && p->n > p->k ? p->n : p->k;

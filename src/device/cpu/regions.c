@@ -30,9 +30,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Time in seconds that a waiting thread spins; longer than the time between two loops of a step. With two threads and
- * no other process, generation is 1.12 times as fast as with OpenMP's loops (5 us: 0.88, 20 us: 1.05, 120 and 300 us as
- * 60); with two busy processes 20 and 60 us are the fastest (docs/performance.md). */
+/* Time in seconds that a waiting thread spins; longer than the time between two loops of a step. With two threads
+ * and no other process, generation is 1.12 times as fast as with OpenMP's loops; with 5 us of spinning it is 0.88
+ * times, with 20 us 1.05 times, and with 120 and 300 us 1.12 times as fast. Beside two busy processes 20 and 60 us
+ * are the fastest (docs/performance.md). */
 #define SPIN_S 60e-6
 
 enum { LINE = 64, SPINS = 32 /* iterations between two reads of the clock */ };

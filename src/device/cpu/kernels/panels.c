@@ -181,7 +181,8 @@ static void widen_panel(const float *pairs, int64_t count, float *to) {
   }
 }
 
-/* Computes the sums of HALVES in the same order, for many rows, for which it is worthwhile to widen a panel once. */
+/* Computes the same sums as multiply_panel with HALVES, in the same order, but widens each part of the panel only
+ * once, which is worthwhile for many rows. */
 static void multiply_widened(const rows_of_a *a, const float *b, int64_t k, float *sums) {
   float wide[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
   int64_t at = 0;
