@@ -27,7 +27,7 @@ extern char **environ;
 enum {
   FEW_LOOKS = 10,
   LOOKS = 250
-}; /* pauses before giving up, five seconds in all; the first FEW_LOOKS are shorter */
+}; /* LOOKS: pauses before giving up, five seconds in all; the first FEW_LOOKS of them are shorter */
 static const double PAUSE_S = 0.02;
 
 /* ---- the environment --------------------------------------------------------------------------------------------- */

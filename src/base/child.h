@@ -13,20 +13,20 @@
 enum { TRI_CHILD_MARK_BYTES = 64 };
 
 typedef struct tri_child {
-  pid_t id;   /* process id, which is also the id of its session; 0: no process */
-  int result; /* exit status as waitpid returns it, after the child has ended */
-  char
-      mark[TRI_CHILD_MARK_BYTES]; /* with pipes, "TRIREME_CHILD=..." in the environment of all its processes; else "" */
-  int to, from; /* pipes to its standard input and from its standard output, non-blocking; -1: no pipe */
+  pid_t id;                        /* process id, which is also the id of its session; 0: no process */
+  int result;                      /* exit status as waitpid returns it, after the child has ended */
+  char mark[TRI_CHILD_MARK_BYTES]; /* with pipes, "TRIREME_CHILD=..." in the environment of all processes of the child;
+                                      else "" */
+  int to, from; /* pipes to the child's standard input and from its standard output, non-blocking; -1: no pipe */
 } tri_child;
 
 typedef struct tri_child_options {
   char *const *line;        /* path of the program ($PATH is not searched) and its arguments, with NULL at the end */
   char *const *environment; /* variables, with NULL at the end; a null pointer: the environment of this process */
-  const char *log; /* file of its standard error, and without pipes also of its standard output; NULL: the standard
-                      error of this process */
-  bool pipes; /* whether its standard input and output are pipes, its other files are closed, and its log is appended
-                 to; false: it inherits standard input and files, and its log is emptied first */
+  const char *log; /* file of the child's standard error, and without pipes also of its standard output; NULL: the
+                      standard error of this process */
+  bool pipes; /* whether the child's standard input and output are pipes, its other files are closed, and its log is
+                 appended to; false: the child inherits standard input and files, and its log is emptied first */
   /* Runs in the child before the program, in the memory of this process: it may only make system calls that affect the
    * child alone. NULL: not called. */
   void (*prepare)(const void *context);

@@ -22,16 +22,16 @@
 #include <unistd.h>
 
 enum {
-  ROOM_WAIT_MS = 10000,  /* wait for room in a full socket */
-  HEARD_WAIT_MS = 15000, /* wait for the parent's acknowledgement */
-  GIVEN_WAIT_MS = 60000, /* wait for the parent's standard input and output */
+  ROOM_WAIT_MS = 10000,  /* longest wait for room in a full socket */
+  HEARD_WAIT_MS = 15000, /* longest wait for the parent's acknowledgement */
+  GIVEN_WAIT_MS = 60000, /* longest wait for the parent's standard input and output */
   LOST_EXIT = 9,         /* exit status of TRI_COMM */
   ALTERNATE_STACK_BYTES = 1 << 16
 };
 
 /* Global, because a process has one parent and signal handlers can only use globals. */
 static struct {
-  atomic_int socket; /* -1: none */
+  atomic_int socket; /* socket to the parent; -1: none */
   atomic_bool secondary;
   bool heard;     /* whether the parent has acknowledged the error message; guarded by the lock */
   int streams[2]; /* the parent's standard input and output; guarded by the lock. -1: not received */

@@ -17,12 +17,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns the number of this rank, read from the environment variables of Open MPI, PMI, PMIx or Slurm, which are known
- * before MPI is initialised; -1 if none of them is set. */
+/* Returns the number of this rank, read from the environment variables of Open MPI, MVAPICH, PMI, PALS, Flux, PMIx
+ * or Slurm, which are known before MPI is initialised; -1 if none of them is set. */
 int tri_parent_rank(void);
 
-/* An environment variable of ranks: "SOCKET TOKEN BEAT_MS MACHINE FOLDER". TOKEN shows that a rank belongs to this job.
- * On the same MACHINE, a socket that no process serves means that the parent is gone. */
+/* An environment variable of ranks: "SOCKET TOKEN BEAT_MS MACHINE FOLDER". TOKEN shows that a rank belongs to this
+ * job. FOLDER is for error files. On the same MACHINE, a socket that no process serves means that the parent is
+ * gone. */
 #define TRI_PARENT "TRIREME_PARENT"
 /* An environment variable of ranks that tri_launch started: "terminal" if the parent's standard error is a
  * terminal. */
@@ -34,7 +35,7 @@ typedef enum tri_parent_kind {
   TRI_PARENT_HELLO, /* "TOKEN RANK LOCAL HOST"; number: process id. LOCAL: ranks on HOST. Unknown: RANK -1, LOCAL 0 */
   TRI_PARENT_LINE,  /* a line of the log */
   TRI_PARENT_PROGRESS,  /* a line that replaces the line before it */
-  TRI_PARENT_NEWS,      /* "rank 3 14342 pipeline 1", "step 12" */
+  TRI_PARENT_NEWS,      /* a line of tri_log_to_parent: "rank 3 14342 pipeline 1", "step 12" */
   TRI_PARENT_BEAT,      /* a heartbeat */
   TRI_PARENT_WORDS,     /* number: exit status; text: error message of the rank. The parent acknowledges the message */
   TRI_PARENT_SECONDARY, /* like TRI_PARENT_WORDS, from a rank that ends because another rank did; if the text is "",

@@ -51,7 +51,7 @@ static bool is_short_repeat(const char *brace, int *braces) {
 }
 
 static bool translate(const char *before, const char *pattern, const char *behind, char out[PATTERN_BYTES]) {
-  bool in_brackets = false, repeatable = false; /* repeatable: a repeat may follow */
+  bool in_brackets = false, repeatable = false; /* repeatable: whether a repeat may follow */
   size_t used = 0;
   int braces = 0, open = 0;
   if (!append_posix_text(out, &used, before)) return false;
@@ -83,7 +83,8 @@ enum { KEPT = 4 };
 static _Thread_local kept_pattern kept[KEPT];
 static _Thread_local int next_kept;
 
-/* Compiles a pattern, or finds it in the cache; NULL: not supported. */
+/* Compiles a pattern between the texts `before` and `behind`, or finds it in the cache; NULL: the pattern is not
+ * supported. */
 static const regex_t *compile(const char *before, const char *pattern, const char *behind) {
   char translated[PATTERN_BYTES];
   if (!translate(before, pattern, behind, translated)) return NULL;

@@ -25,7 +25,7 @@ enum {
 
 typedef enum parts_way {
   PARTS_IN_BUFFER = 1,
-  PARTS_IN_PLACE, /* parts are in the send buffer, whose position is in the note */
+  PARTS_IN_PLACE, /* parts are in the send buffer, whose position is in the rank's tri_note */
   PARTS_BY_MESSAGES
 } parts_way;
 

@@ -59,8 +59,8 @@ static void begin_gather(tri_request *request) {
   tri_node_pass_begin(request, &(tri_node_pass){.gather = true, .round = gather_round(request)});
 }
 
-/* Adds the partial sums that have arrived, and sends the complete sums and the next round's partial sums. *through:
- * false if partial sums have not arrived yet. */
+/* Adds the partial sums that have arrived, and sends the complete sums and the next round's partial sums. Sets
+ * *through to false if partial sums have not arrived yet. */
 static tri_status exchange(tri_request *request, bool *through) {
   int64_t round = exchange_round(request);
   *through = true;

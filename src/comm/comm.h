@@ -174,9 +174,9 @@ tri_status tri_request_wait(tri_request **request);
  * needs tri_request_wait. */
 tri_status tri_request_test(tri_request *request, bool *done);
 /* LOCAL, in a job of several ranks. Waits until one of requests[count] is done, or for limit_s seconds, and frees no
- * request. NULL entries are ignored. For a rank that has no work until a message comes: tri_comm_state does not report
- * the wait. `idle_since_s`: time since which the rank has had no work, on tri_clock_s. The longer that is, the longer
- * the rank sleeps between two looks, up to 20 ms. */
+ * request. NULL entries are ignored. For a rank that has no work until a message comes: tri_comm_state does not
+ * report the wait. `idle_since_s`: time since which the rank has had no work, on tri_clock_s. The longer that is,
+ * the longer the rank sleeps between two tests of the requests, up to 20 ms. */
 tri_status tri_request_wait_any(const tri_request *const *requests, int count, double idle_since_s, double limit_s);
 /* LOCAL. Advances all requests of this rank as far as possible without waiting. */
 tri_status tri_comm_progress(void);

@@ -269,7 +269,7 @@ void tri_node_pass_begin(tri_request *request, const tri_node_pass *pass);
  * true if anything happened. */
 tri_status tri_node_pass_advance(tri_request *request, bool *through, bool *moved);
 /* Does the pass in one step, in which every rank adds all values of all ranks. The values must fit into a staging
- * buffer. Call it until *through is true; *moved as above. */
+ * buffer. Call it until *through is true. Sets *moved to true if anything happened. */
 tri_status tri_node_pass_at_once(tri_request *request, bool *through, bool *moved);
 /* Returns a rank of the group on this node that has not published the current step, or -1 if all have. */
 int tri_node_pass_behind(const tri_group_impl *group);

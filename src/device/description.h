@@ -44,8 +44,9 @@ typedef struct tri_grouped_matmul {
                      bytes if b is packed */
 } tri_grouped_matmul;
 
-/* Some queries and their keys, a band: query i of the slice attends to the slice's keys i + from .. i + to, if they
- * exist. first_query and first_key are rows of the arrays of the call. A slice without queries or keys is ignored. */
+/* Some queries, and the band of keys to which they attend: query i of the slice attends to the slice's keys i + from
+ * .. i + to, if they exist. first_query and first_key are rows of the arrays of the call. A slice without queries or
+ * keys is ignored. */
 typedef struct tri_attention_slice {
   int32_t first_query, queries, first_key, keys;
   int32_t from, to; /* from <= to; from <= -queries or to >= keys: no limit on that side */

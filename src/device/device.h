@@ -38,7 +38,7 @@ typedef struct tri_device_info {
   char chip[TRI_DEVICE_CHIP_BYTES]; /* the driver's description, such as "sm_90a, 132 processors at 1.98 GHz"; or "" */
   size_t memory_bytes;              /* limit of the bytes that this process may allocate; 0: not known */
   size_t total_bytes,               /* bytes of the device's own memory; 0: it has no memory of its own */
-      taken_bytes;                  /* bytes of that memory that other processes and the driver use */
+      taken_bytes;                  /* bytes of the device's own memory that other processes and the driver use */
   int sharers;      /* number of processes of this job that share the device, this one included; 1: also if not known */
   bool host_memory; /* whether device memory is host memory */
   bool host_access; /* whether the host may read and write device memory while no queue does */

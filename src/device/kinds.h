@@ -8,7 +8,7 @@
 /* A kind of device. A device's name is KIND or KIND:OPTIONS. */
 typedef struct tri_device_kind {
   const char *name;
-  unsigned types; /* as in tri_device_info */
+  unsigned types; /* bit 1 << t for each supported type t of activations, as in tri_device_info */
   bool for_tests; /* whether the kind exists only to test the program; messages never recommend it */
   /* LOCAL. Checks the options as far as possible without the machine. May be NULL. */
   tri_status (*check)(const char *options);

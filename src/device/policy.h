@@ -104,10 +104,10 @@ TRI_HOST_AND_GPU double tri_policy_limited(double x, double low, double high) {
   return x < low ? low : x > high ? high : x;
 }
 
-/* Returns the ratio with this logarithm. */
+/* Returns the ratio with logarithm x, with x limited to -20 .. 20. */
 TRI_HOST_AND_GPU double tri_policy_ratio(double x) { return exp(tri_policy_limited(x, -20.0, 20.0)); }
 
-/* Returns d ratio / d x. */
+/* Returns the derivative of tri_policy_ratio at x. */
 TRI_HOST_AND_GPU double tri_policy_ratio_slope(double x) { return x < -20.0 || x > 20.0 ? 0.0 : tri_policy_ratio(x); }
 
 /* Returns `old` of a label. */
@@ -139,7 +139,7 @@ TRI_HOST_AND_GPU int tri_policy_is_off_policy(const tri_policy_settings *setting
          sums->drift > settings->off_policy_limit;
 }
 
-/* Returns the clipped objective. */
+/* Returns the value of P(r) for the clipped objective. */
 TRI_HOST_AND_GPU tri_policy_value tri_policy_clipped(const tri_policy_settings *settings, double advantage,
                                                      double log_ratio) {
   const double ratio = tri_policy_ratio(log_ratio);

@@ -53,11 +53,12 @@ typedef struct tri_preference_settings {
   int32_t loss; /* a tri_preference_loss */
   int32_t pad;
   double beta;                                 /* factor beta of the losses; above 0 */
-  double label_smoothing;                      /* robust, cpo, simpo: below 1/2; exo_pair: above 0 */
+  double label_smoothing;                      /* e: in robust, cpo and simpo below 1/2; in exo_pair above 0 */
   double simpo_gamma;                          /* simpo: the margin, in units of the loss's argument */
-  double desirable_weight, undesirable_weight; /* kto, apo_zero_unpaired */
+  double desirable_weight, undesirable_weight; /* kto, apo_zero_unpaired: factors of the losses of desirable and of
+                                                  undesirable completions */
   double kl;           /* kto: z, the mean of S - R of the batch's mismatched completions, not below 0; a constant */
-  double discopop_tau; /* discopop: above 0 */
+  double discopop_tau; /* discopop: tau, above 0 */
 } tri_preference_settings;
 
 typedef struct tri_completion_sums {
@@ -71,19 +72,19 @@ typedef struct tri_preference_value {
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-/* Computes s(x) */
+/* Computes s(x). */
 TRI_HOST_AND_GPU double tri_preference_sigmoid(double x) {
   const double e = exp(-fabs(x));
   return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-/* Computes s'(x) = s(x) s(-x), the derivative of s */
+/* Computes s'(x) = s(x) s(-x), the derivative of s. */
 TRI_HOST_AND_GPU double tri_preference_sigmoid_slope(double x) {
   const double e = exp(-fabs(x));
   return e / ((1.0 + e) * (1.0 + e));
 }
 
-/* Computes f(x) = -log s(-x) */
+/* Computes f(x) = -log s(-x). */
 TRI_HOST_AND_GPU double tri_preference_softplus(double x) { return (x > 0 ? x : 0.0) + log1p(exp(-fabs(x))); }
 
 TRI_HOST_AND_GPU double tri_preference_ratio(const tri_completion_sums *sums) { return sums->logp - sums->reference; }
@@ -113,7 +114,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_logistic(double x, double s
   return tri_preference_of_margin(loss, slope, chosen, rejected);
 }
 
-/* Computes beta (r_c - r_r) */
+/* Computes beta (r_c - r_r). */
 TRI_HOST_AND_GPU double tri_preference_margin(const tri_preference_settings *settings,
                                               const tri_completion_sums *chosen, const tri_completion_sums *rejected) {
   return settings->beta * (tri_preference_ratio(chosen) - tri_preference_ratio(rejected));
@@ -130,8 +131,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_dpo(const tri_preference_se
                                  settings->beta);
 }
 
-/* (r_c / n_c - r_r / n_r - 1 / (2 beta))^2 (Azar et al. 2023, equation 17, of means over labels as in its authors'
- * code). Without a reference it is CPOTrainer's ipo. */
+/* Computes (r_c / n_c - r_r / n_r - 1 / (2 beta))^2 (Azar et al. 2023, equation 17, of means over labels as in its
+ * authors' code). Without a reference it is CPOTrainer's ipo. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_ipo(const tri_preference_settings *settings,
                                                          const tri_completion_sums *chosen,
                                                          const tri_completion_sums *rejected) {
@@ -293,8 +294,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_sppo_hard(const tri_prefere
   return out;
 }
 
-/* (1 - k) f(-x) + k exp(-x), k = s(x / tau), x = beta (r_c - r_r) (Lu et al. 2024, equation 5). If x is far below 0,
- * exp(-x) is large and k small, and their product is computed as one exponential. */
+/* Computes (1 - k) f(-x) + k exp(-x), k = s(x / tau), x = beta (r_c - r_r) (Lu et al. 2024, equation 5). If x is far
+ * below 0, exp(-x) is large and k small, and their product is computed as one exponential. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_discopop(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {

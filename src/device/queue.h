@@ -11,8 +11,8 @@
 
 /* The origin of queued work, for messages: "call 12 (linear), forward". */
 typedef struct tri_origin {
-  const char *name; /* a string constant; NULL: not set yet */
-  const char *pass; /* a string constant, or NULL */
+  const char *name; /* name of the operation, a string constant; NULL: not set yet */
+  const char *pass; /* pass, such as "forward", a string constant; NULL: none */
   int64_t index;    /* index of the call; -1: the work is not of a call of a list */
 } tri_origin;
 

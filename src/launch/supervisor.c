@@ -82,13 +82,13 @@ typedef struct supervisor {
   double beat_s, /* seconds between heartbeats */
       limit_s;   /* longest silence of a rank in seconds; 0: no limit */
   /* Seconds, counted by keep_clock. */
-  double ending_s,             /* since end_job was called */
-      grace_s,                 /* in which secondary messages have waited */
-      settled_s,               /* since the job was over (end_settled) */
-      stopped_s,               /* since the launcher was stopped */
-      quiet_s,                 /* since the last report of a step, or that the job serves */
-      late_s;                  /* in which some ranks of this host are connected and others are not */
-  double touched_s;            /* since the folder was touched */
+  double ending_s,             /* seconds since end_job was called */
+      grace_s,                 /* seconds in which secondary messages have waited */
+      settled_s,               /* seconds since the job was over (end_settled) */
+      stopped_s,               /* seconds since the launcher was stopped */
+      quiet_s,                 /* seconds since the last report of a step, or that the job serves */
+      late_s;                  /* seconds in which some ranks of this host are connected and others are not */
+  double touched_s;            /* seconds since the folder was touched */
   bool stop_waits;             /* whether a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* folder for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];       /* [held], output of the launcher that has not been split into lines yet */

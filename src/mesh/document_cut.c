@@ -186,7 +186,7 @@ static void give_shared(tri_document_cut *cut, const document *d, int64_t degree
   }
 }
 
-/* Assigns the rest of a document to parts with room, least work first, one range each. */
+/* Assigns a document that fits at no degree: to parts with room, least work first, one range each. */
 static void give_leftover(tri_document_cut *cut, const document *d) {
   attempt *a = &cut->now;
   a->shares = true;

@@ -223,7 +223,7 @@ static void backward_in_heads(const tri_attention_kernels *kernels, const tri_at
 
 /* The rows that are cut in tiles: all rows, which are processed through all slices, or the rows of one slice. */
 typedef struct tile_range {
-  int64_t begin, end; /* slices */
+  int64_t begin, end; /* range of slices */
   int64_t first, count;
 } tile_range;
 

@@ -127,8 +127,9 @@ static const char *whole_b(const tri_grouped_call *at, int thread, const tile *t
   return to;
 }
 
-/* Adds the product of the rows from `first` on, as many as the largest size has. Fewer rows are padded to the smallest
- * size that has room for them. */
+/* Computes the product of the rows from `first` on, as many as the largest size has, and adds it to c; or stores it,
+ * if `first` is 0 and the GEMM does not accumulate. Fewer rows are padded to the smallest size that has room for
+ * them. */
 static dnnl_status_t primitive_part(const tri_grouped_call *at, int thread, const tile *t, int64_t first, char *c) {
   const tri_grouped_plan *plan = at->plan;
   const tri_matmul *p = at->product;

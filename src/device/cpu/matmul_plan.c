@@ -55,7 +55,7 @@ enum {
   STAGE_ELEMENTS = 8 << 20, /* elements of a or c in a chunk of the primitive */
   STAGE_MIN_ROWS = 64,      /* minimum rows of a chunk, for any length */
   ALIAS_PAYS = 256,         /* columns of c from which a copy of a without aliasing is worthwhile */
-  FEW_ROWS = 32,            /* below this, the primitive is faster than sgemm */
+  FEW_ROWS = 32,            /* number of rows below which the primitive is faster than sgemm */
   STAGGER_BYTES = 320,      /* gap between staged operands: a power of two would alias in the cache */
   CANONICAL_ROWS = 1024,    /* number of rows for which oneDNN's layout of b is requested */
   THIN_WIDTH = 128,         /* minimum of the wide dimension of a GEMM with few columns */

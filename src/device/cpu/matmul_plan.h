@@ -40,7 +40,7 @@ typedef struct tri_matmul_plan {
   bool stage_c; /* whether c is staged. GEMM: a chunk of rows in fp32, or all rows if k is cut. PRIMITIVE: a chunk of
                    rows, dense */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
-  tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
+  tri_onednn_primitive multiply[2]; /* PRIMITIVE: primitives for a whole chunk of rows, and for the last chunk */
 } tri_matmul_plan;
 
 /* A blocked layout of b; bytes 0: packing is not supported or not useful. */

@@ -54,7 +54,7 @@ struct tri_gpu_module {
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 typedef struct emulated_options {
-  int64_t warp;   /* 32 or 64 */
+  int64_t warp;   /* threads of a warp: 32 or 64 */
   int64_t seed;   /* seed of the order of threads and blocks; the guarded device uses it too */
   int64_t peer;   /* 1 if the device reports that MPI can access its memory, which any MPI can, since it is host memory;
                      else 0 */
@@ -266,7 +266,7 @@ struct tri_gpu_graph {
 struct tri_gpu_stream {
   tri_gpu_context *context;
   tri_guarded_queue *queue;
-  tri_gpu_graph *recording; /* NULL: not recording */
+  tri_gpu_graph *recording; /* graph that is being recorded; NULL: none */
 };
 
 static tri_status emulated_stream_create(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out) {
@@ -417,7 +417,7 @@ static void emulated_graph_destroy(tri_gpu_graph *graph) {
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
 struct tri_gpu_event {
-  tri_guarded_queue *queue; /* NULL: not recorded yet */
+  tri_guarded_queue *queue; /* queue in which the event was recorded; NULL: not recorded yet */
   uint64_t place;           /* place in the queue (tri_guarded_queue_place) */
 };
 

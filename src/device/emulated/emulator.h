@@ -57,7 +57,7 @@ typedef struct tri_emulator_launch {
   tri_emulator_kernel *kernel;
   const void *arguments;
   uint32_t grid[3];
-  uint32_t threads;    /* a multiple of the warp, at most 1024 */
+  uint32_t threads;    /* threads of a block: a multiple of the warp, at most 1024 */
   size_t shared_bytes; /* dynamic shared memory, in addition to the memory that the kernel declares */
 } tri_emulator_launch;
 

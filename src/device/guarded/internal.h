@@ -42,7 +42,8 @@ size_t tri_guarded_memory_held(tri_guarded_state *state);
  * only the address is checked. `what` begins the error message: "its argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
-/* Does the same for one byte, but sets *out to `memory` itself if that is not device memory of this device. */
+/* Does the same as tri_guarded_open for one byte, but sets *out to `memory` itself if that is not device memory of
+ * this device. */
 tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out);
 /* Fails for device memory, and for host memory of this device that has been released or has fewer than `bytes` bytes
  * after this address. */
@@ -159,7 +160,7 @@ struct tri_guarded_state {
   tri_guarded_options options;
   tri_device_kernels kernels;
   tri_guarded_state *_Atomic next_watched;
-  tri_guarded_block *_Atomic blocks; /* newest first */
+  tri_guarded_block *_Atomic blocks; /* list of allocations, newest first */
   int64_t num_blocks, num_releases;
   uintptr_t next_given; /* next address to try for device memory; 0 before the first */
   tri_guarded_queue *_Atomic queues;

@@ -90,7 +90,8 @@ INLINE void score_rows(tri_dtype type, const task *t, int64_t first, int64_t end
   for (; row < end; row++) score_some(type, t, row, 1, keys, key, vectors);
 }
 
-/* Computes the scores of the first `most` keys of a page, a multiple of LANES. */
+/* Computes the scores of rows [first, end) of the scratch with the first `most` keys of a page; `most` is a multiple
+ * of LANES. */
 INLINE void score_page(tri_dtype type, const task *t, int64_t first, int64_t end, int64_t keys, int64_t most) {
   for (int64_t key = 0; key < most; key += KEYS) {
     switch ((most - key) / LANES) { /* constants, so that the sums stay in registers */

@@ -20,15 +20,15 @@
 
 enum {
   DEPTH = 8,          /* rows of b [k, n] that are read at once */
-  AHEAD = 16 * LANES, /* columns of each of these rows that are prefetched */
+  AHEAD = 16 * LANES, /* distance, in columns, at which these rows are prefetched */
   SUMS = 8192,        /* sums of all rows of a at once: 32 KiB */
   BLOCK = 48,         /* outputs whose sums are stored together, for many rows of a */
   FAR_BLOCK = 512,    /* outputs whose sums are stored together, for few rows of a */
   LONGEST = 768,      /* maximum length of a part of k in which lanes are summed */
-  FAR_AHEAD = 1024,   /* bytes of each stream that are prefetched */
-  TASKS_EACH = 4,     /* minimum tasks of a thread */
+  FAR_AHEAD = 1024,   /* distance, in bytes, at which each stream is prefetched */
+  TASKS_EACH = 4,     /* tasks for each thread, if there are enough blocks */
   ALONE_OUTPUTS = 8,  /* outputs in registers at once, if a has only one row */
-  MOST = 8,           /* rows or outputs in registers */
+  MOST = 8,           /* maximum rows or outputs in registers */
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = 2, /* vectors of each of DEPTH rows of b that are multiplied together */
   ROWS = 8,     /* rows of a in registers at once */
@@ -319,7 +319,7 @@ typedef struct outputs_block {
   int64_t first, count;                  /* range of b's rows */
   float *sums;                           /* [count, pitch] by outputs and rows */
   int64_t pitch;
-  const char *b;      /* first row in this part */
+  const char *b;      /* first row of b in the block, at the current part of k */
   int64_t next_bytes; /* distance between two rows of b, in bytes */
   group of;
 } outputs_block;
@@ -352,7 +352,8 @@ static void set_stride(outputs_block *in, int64_t stride) {
   in->of.next_b = stride * in->job->ldb;
 }
 
-/* Computes all rows of a, with one output or OUTPUTS of them; ALONE_OUTPUTS for a single row. */
+/* Computes all rows of a with one output of the block, `output`; or, if `several`, with OUTPUTS outputs that are
+ * `run` apart (ALONE_OUTPUTS if a has one row). */
 static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, bool several) {
   const int64_t m = in->job->m;
   for (int64_t row = 0; row < m; row += ROWS) {

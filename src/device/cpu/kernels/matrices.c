@@ -15,8 +15,8 @@ enum {
 
 typedef float square[SIDE][SQUARE_ROW];
 
-/* The division of a matrix [rows, columns] into tiles [tile_rows, tile_columns], of which `across` are side by side.
- * It does not depend on the number of threads. */
+/* The division of a matrix [rows, columns] into tiles [tile_rows, tile_columns]; `across` tiles are side by side. It
+ * does not depend on the number of threads. */
 typedef struct cut {
   int64_t rows, columns, tile_rows, tile_columns, across, tiles;
 } cut;

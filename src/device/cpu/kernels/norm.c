@@ -58,7 +58,8 @@ INLINE void norm_piece(tri_dtype type, const tri_norm *norm, place at, const voi
   });
 }
 
-/* Returns the input of the norm: x, or x + branch, which is stored and still in the L1 cache. */
+/* Returns the input of the norm: x, or, with a branch, x + branch, which is stored in `sum` and still in the L1
+ * cache. */
 INLINE const void *add_branch(tri_dtype type, int64_t width, int64_t at, const void *x, const void *branch, void *sum) {
   if (branch == NULL) return x;
   FOR_VECTORS(c, count, 0, width, {

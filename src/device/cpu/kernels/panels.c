@@ -16,7 +16,7 @@
 enum {
   VECTORS = TRI_PANEL / LANES,
   DEPTH = 256,     /* depth of a part of a panel that is copied: 64 KiB */
-  TASKS_EACH = 4,  /* minimum tasks of a thread */
+  TASKS_EACH = 4,  /* tasks for each thread, if there are enough panels */
   MOST_WHOLE = 12, /* maximum rows that are multiplied with a whole panel */
   LINE = 64,       /* bytes of a cache line */
   PANEL_LINES = TRI_PANEL * 4 / LINE,
@@ -138,7 +138,7 @@ INLINE void multiply_whole(const rows_of_a *a, const float *b, int64_t depth, fl
     multiply_strip(HALVES, a, row, 1, b, VECTORS, depth, false, NULL, sums + row * TRI_PANEL);
 }
 
-/* Multiplies all rows of a; sums [a->count, TRI_PANEL]. */
+/* Multiplies all rows of a by a panel, `depth` deep; writes sums [a->count, TRI_PANEL], or, if `add`, adds to them. */
 INLINE void multiply_panel(panel_kind kind, const rows_of_a *a, const float *b, int64_t depth, bool add, float *sums) {
   if (a->count == 1) {
     multiply_strip(kind, a, 0, 1, b, VECTORS, depth, add, NULL, sums);
