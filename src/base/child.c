@@ -403,7 +403,7 @@ void tri_child_kill(tri_child *c) {
 
 void tri_child_ask(const tri_child *c) {
   kill(c->id, SIGTERM);
-  kill(c->id, SIGCONT); /* it may be stopped by SIGSTOP */
+  kill(c->id, SIGCONT); /* the child may be stopped by SIGSTOP */
 }
 
 void tri_child_stop(tri_child *c) {

@@ -43,8 +43,8 @@ static struct {
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
-/* Reads a number from the first of these environment variables that is set; MPI is not initialised yet, and may never
- * be. Returns `otherwise` if none is set. */
+/* Reads a number from the first environment variable of `names` that is set; MPI is not initialised yet, and may
+ * never be. Returns `otherwise` if none is set. */
 static int first_number_of(const char *const names[], int otherwise) {
   for (int i = 0; names[i] != NULL; i++) {
     const char *text = getenv(names[i]);
@@ -282,7 +282,7 @@ static int reach(const char *name) {
   size_t length = strlen(name);
   errno = ENAMETOOLONG;
   if (length + 1 > sizeof address.sun_path) return -1;
-  memcpy(address.sun_path + 1, name, length); /* an abstract name: no file that could be left, or too long */
+  memcpy(address.sun_path + 1, name, length); /* an abstract name, which disappears with its socket */
   int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (to < 0) return -1;
   socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);

@@ -125,9 +125,9 @@ tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t 
 
 /* ---- memory that the ranks of a node share ----------------------------------------------------------------------- */
 
-/* If the buffers of all ranks of a node are in such memory, a large enough collective reads them in place, at about
- * twice the speed, and a background request needs fewer calls of tri_comm_progress on the other ranks (in_place.c). The
- * sums have equal bits. */
+/* If the buffers of all ranks of a node are in memory that tri_comm_share shares, a large enough collective reads
+ * them in place, at about twice the speed, and a background request needs fewer calls of tri_comm_progress on the
+ * other ranks (in_place.c). The sums have equal bits. */
 
 /* COLLECTIVE over the group. Lets the group's ranks of this node read [memory, memory + bytes), and the rest of its
  * first and last page. The memory must come from a private anonymous mapping, such as tri_device's memory. Its contents
@@ -135,8 +135,8 @@ tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t 
  * also 0. *shared is false, on all of these ranks, if the system does not allow sharing or this node has no other rank
  * of the group. */
 tri_status tri_comm_share(const tri_group *group, void *memory, size_t bytes, bool *shared);
-/* COLLECTIVE over the same group, but without waiting. Ends the sharing of memory that was passed to tri_comm_share;
- * ignores other memory. Call it before the memory is released, while no collective is in progress. */
+/* COLLECTIVE over the group of tri_comm_share, but without waiting. Ends the sharing of memory that was passed to
+ * tri_comm_share; ignores other memory. Call it before the memory is released, while no collective is in progress. */
 void tri_comm_unshare(void *memory);
 
 /* ---- in the background ------------------------------------------------------------------------------------------- */

@@ -77,8 +77,9 @@ struct tri_device_aware {
   tri_request **requests; /* [2 * group.size] */
   int num_requests, num_finished;
   bool begun;
-  tri_device_event added[2]; /* passed when the additions that read each half of the scratch memory are done */
-  tri_device_event after;    /* passed when the last additions are done */
+  tri_device_event
+      added[2]; /* events that are passed when the additions that read each half of the scratch memory are done */
+  tri_device_event after; /* event that is passed when the last additions are done */
 };
 
 static bool is_narrow(tri_dtype type) { return tri_dtype_wide(type) != type; }

@@ -75,8 +75,8 @@ void tri_share_close(void);
 
 /* The position of a walk over the elements that one rank of the node owns. */
 typedef struct tri_owned_walk {
-  int next;   /* index in owned_parts */
-  int64_t at; /* index of the element in that part, counted from the part's first element of the round */
+  int next;   /* index of the current part in owned_parts */
+  int64_t at; /* index of the next element, counted from the part's first element of the round */
 } tri_owned_walk;
 
 /* Messages in flight between nodes. */
@@ -184,14 +184,14 @@ enum { TRI_MOST_MESSAGE_BYTES = 1 << 30 };
 
 struct tri_request {
   tri_group_impl *group;
-  tri_request *next; /* next one of the group's collectives, or of the job's messages */
+  tri_request *next; /* next request in the list of the group's collectives, or of the job's messages */
   tri_operation operation;
   size_t bytes;
   bool done;
-  uint64_t ticket; /* number of its entry in the flight recorder */
+  uint64_t ticket; /* ticket of the request in the flight recorder */
 
   /* Members of a collective. */
-  uint64_t number; /* number in its group, from 1 */
+  uint64_t number; /* number of the collective in its group, from 1 */
   const tri_sum *sum;
   bool reduce, gather, begun, background;
   char *values;
@@ -206,7 +206,7 @@ struct tri_request {
   char *to;
   const int64_t *to_begins; /* [size + 1]; NULL: not an all-to-all or a ring pass */
   tri_parts_phase parts_phase;
-  tri_part_message *messages; /* in the order in which they were started */
+  tri_part_message *messages; /* [num_messages], in the order in which they were started */
   int num_messages;
 
   /* Members of a message. */
@@ -278,7 +278,7 @@ int tri_node_pass_behind(const tri_group_impl *group);
 typedef struct tri_owned_span {
   int owned;      /* index in owned_parts */
   int64_t begin;  /* index of the first element in `values` */
-  int64_t within; /* index of this element, counted from the part's first element of the round */
+  int64_t within; /* index of the first element, counted from the part's first element of the round */
   int64_t length;
 } tri_owned_span;
 

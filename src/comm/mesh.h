@@ -11,7 +11,8 @@ typedef struct tri_mesh {
   tri_mesh_coordinates place;           /* coordinates of this rank */
   tri_group world;                      /* group of all ranks of the mesh, which is the parent of its groups */
   tri_group groups[TRI_NUM_DOMAINS];    /* [domain]; a group of one rank if the domain has no group */
-  tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: the domain with the same ranks whose group it uses; often itself */
+  tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: domain whose group the domain uses, because both have the same
+                                           ranks; often the domain itself */
   tri_group tied; /* group of the first and the last stage of this rank's pipeline, for tied embeddings; on other stages
                      a group of one rank */
 } tri_mesh;

@@ -81,7 +81,7 @@ tri_status tri_queue_upload(tri_queue *queue, void *to, const void *from_host, s
 tri_status tri_queue_download(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 tri_status tri_queue_move(tri_queue *queue, void *to, const void *from, size_t bytes);
 
-/* Queue the same copies, and wait for the queue. */
+/* Do the same as tri_queue_upload and tri_queue_download, and wait for the queue. */
 tri_status tri_queue_upload_now(tri_queue *queue, void *to, const void *from_host, size_t bytes);
 tri_status tri_queue_download_now(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 

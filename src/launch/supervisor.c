@@ -86,7 +86,7 @@ typedef struct supervisor {
       grace_s,                 /* seconds in which secondary messages have waited */
       settled_s,               /* seconds since the job was over (end_settled) */
       stopped_s,               /* seconds since the launcher was stopped */
-      quiet_s,                 /* seconds since the last report of a step, or that the job serves */
+      quiet_s,                 /* seconds since the last report of a step, or since the report that the job serves */
       late_s;                  /* seconds in which some ranks of this host are connected and others are not */
   double touched_s;            /* seconds since the folder was touched */
   bool stop_waits;             /* whether a stop request waits until all ranks are connected, or until the first step */
@@ -138,7 +138,7 @@ static void sweep(const supervisor *a) {
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     pid_t pid = (pid_t)atol(entry->d_name);
     if (pid <= 1 || pid == getpid() || pid == a->launcher || !is_of_job(a, pid)) continue;
-    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* another process may have the number by now */
+    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* another process may have this process id by now */
     if (handle < 0) continue;
     if (is_of_job(a, pid)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
     close(handle);
@@ -569,7 +569,8 @@ static void become_launcher(const supervisor *a, int output, pid_t parent, bool 
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
   dup2(output, STDERR_FILENO);
-  dup2(output, STDOUT_FILENO);   /* MPICH's launcher prints its banner there; results do not go through the launcher */
+  dup2(output, STDOUT_FILENO);   /* MPICH's launcher prints its banner on standard output; results do not go through the
+                                    launcher */
   if (a->start->gives_streams) { /* otherwise the launcher would read input that is meant for rank 0 */
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);

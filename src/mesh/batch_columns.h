@@ -107,7 +107,7 @@ typedef struct tri_tokens {
 /* Properties of a column, from its row in the tables above. */
 typedef struct tri_column {
   size_t element;        /* bytes of one value */
-  bool of_sample;        /* whether it is a sample column; false: a cut column */
+  bool of_sample;        /* whether the column is a sample column; false: a cut column */
   bool whole;            /* sample columns: whether a rank keeps whole sequences, not only its own tokens */
   tri_cut_rows cut_rows; /* cut columns: the rows that have a value */
 } tri_column;

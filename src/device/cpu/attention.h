@@ -52,9 +52,9 @@ typedef struct tri_attention_kernels {
   /* Computes all three gradients of all slices, for a key/value head and the heads that share it; for calls whose
    * slices share keys but not queries. */
   void (*backward_shared)(const tri_attention_backward *job, int64_t kv_head, void *scratch);
-  /* Compute gradients that equal those of the functions above to the bit. A call of the first function computes the
-   * gradients of k and v for at most TRI_ATTENTION_TILE rows of keys, and a call of the second one the gradient of q
-   * for at most TRI_ATTENTION_TILE rows of queries, both through the slices begin .. end - 1. */
+  /* Compute gradients that equal those of backward_whole and backward_shared to the bit. A call of the first
+   * function computes the gradients of k and v for at most TRI_ATTENTION_TILE rows of keys, and a call of the second
+   * one the gradient of q for at most TRI_ATTENTION_TILE rows of queries, both through the slices begin .. end - 1. */
   void (*backward_keys)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t kv_head, int64_t first,
                         int64_t count, void *scratch);
   void (*backward_queries)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t head, int64_t first,

@@ -26,7 +26,7 @@ typedef struct query_tile {
 
 typedef struct key_tile {
   int64_t first, count;
-  cell *k_rows;                            /* rows of the keys, from which the other tiles of keys are made */
+  cell *k_rows; /* packed rows, from which columns are made: first of the values, then of the keys */
   cell *k_columns, *v_columns, *k_stacked; /* k_stacked is k_rows without TRI_PAIRS */
 } key_tile;
 

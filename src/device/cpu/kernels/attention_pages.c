@@ -20,7 +20,7 @@ enum {
   VECTORS = 4, /* vectors of keys, or of columns of values, that are processed at a time */
   KEYS = VECTORS * LANES,
 #if TRI_VECTOR_BYTES == 64
-  TOGETHER = 6, /* pairs that are processed with each of those vectors */
+  TOGETHER = 6, /* pairs that are processed with each vector while it is in a register */
 #else
   TOGETHER = 2,
 #endif
@@ -34,7 +34,7 @@ typedef struct paging {
   void *out;
   int64_t tasks,   /* number of tasks of each part: slices times key/value heads */
       parts;       /* number of parts of the longest slice */
-  char *workspace; /* scratch_of(call) for each thread */
+  char *workspace; /* scratch_of(call) bytes for each thread */
 } paging;
 
 /* Pairs [first, end) of a slice: pair p is query p / group of the slice, and head p % group of the query heads that

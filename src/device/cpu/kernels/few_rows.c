@@ -20,12 +20,12 @@
 
 enum {
   DEPTH = 8,          /* rows of b [k, n] that are read at once */
-  AHEAD = 16 * LANES, /* distance, in columns, at which these rows are prefetched */
+  AHEAD = 16 * LANES, /* distance, in columns, at which rows of b [k, n] are prefetched */
   SUMS = 8192,        /* sums of all rows of a at once: 32 KiB */
   BLOCK = 48,         /* outputs whose sums are stored together, for many rows of a */
   FAR_BLOCK = 512,    /* outputs whose sums are stored together, for few rows of a */
   LONGEST = 768,      /* maximum length of a part of k in which lanes are summed */
-  FAR_AHEAD = 1024,   /* distance, in bytes, at which each stream is prefetched */
+  FAR_AHEAD = 1024,   /* distance, in bytes, at which rows of b [n, k] are prefetched */
   TASKS_EACH = 4,     /* tasks for each thread, if there are enough blocks */
   ALONE_OUTPUTS = 8,  /* outputs in registers at once, if a has only one row */
   MOST = 8,           /* maximum rows or outputs in registers */

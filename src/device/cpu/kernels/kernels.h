@@ -17,7 +17,7 @@ enum { TRI_ALONE = 16384 };
 
 /* Number of threads that share the work of a kernel, whose first argument is `queue`. */
 #define THREADS (queue->device->description.threads)
-/* The object that runs short loops on these threads. */
+/* The pool that runs short loops on the device's threads (regions.h). */
 #define REGIONS tri_cpu_regions_of(&queue->device->description)
 
 /* Each function fills in the table entries of its file. */

@@ -23,7 +23,7 @@ enum {
   SPLIT_ROWS = 32, /* minimum rows of a task, if rows are split */
 #if TRI_VECTOR_BYTES == 64
   ROWS = 6, /* rows whose sums are in registers */
-  WIDE = 4, /* vectors of columns of these sums */
+  WIDE = 4, /* vectors of columns whose sums are in registers */
 #elif TRI_VECTOR_BYTES == 32
   ROWS = 6,
   WIDE = 2,
@@ -35,7 +35,7 @@ enum {
 
 typedef enum panel_kind {
   FLOATS, /* a and the panel are fp32 */
-  PAIRS,  /* both are bf16: products of pairs */
+  PAIRS,  /* a and the panel are bf16, and multiplied in pairs */
   HALVES, /* a is fp32; the panel has pairs, which are widened */
 } panel_kind;
 
@@ -60,7 +60,7 @@ INLINE vf add_pair(vf sum, uint32_t a, vf b) {
 
 INLINE vf half_of(vf pairs, int which) { return (vf)(which == 0 ? (vu)pairs << 16 : (vu)pairs & 0xffff0000u); }
 
-/* Adds the products of number `at` of each of these rows and `wide` vectors of columns to the sums. */
+/* Adds the products of number `at` of each row [row, row + rows) of a and `wide` vectors of columns to the sums. */
 INLINE void add_products(const rows_of_a *a, int64_t row, int rows, int64_t at, const vf *values, int wide,
                          vf (*sum)[VECTORS]) {
   const float *from = (const float *)a->first + row * a->ld + at;
