@@ -141,7 +141,7 @@ static void reset_signals(void) {
 
 static void close_others(void) {
   if (syscall(SYS_close_range, 3, ~0U, 0) == 0) return;
-  const long files = sysconf(_SC_OPEN_MAX); /* a kernel before 5.9 */
+  const long files = sysconf(_SC_OPEN_MAX); /* kernels before 5.9 have no close_range */
   for (int file = 3; file < (files > 0 && files < 65536 ? (int)files : 65536); file++) close(file);
 }
 

@@ -258,7 +258,7 @@ tri_status tri_parent_use_streams(void) {
   return replaced ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot use the parent's standard output: %s", strerror(errno));
 }
 
-/* Starts the listener with all signals blocked. Waits for news use the monotonic clock. */
+/* Starts the listener with all signals blocked; returns whether it runs. Waits for news use the monotonic clock. */
 static bool start_listening(void) {
   pthread_t thread;
   pthread_condattr_t clock;

@@ -211,7 +211,7 @@ static tri_status finish_messages(tri_device_aware *d, bool wait, bool *through)
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* A partial sum. */
+/* A sum to which terms are added one by one (grow). */
 typedef struct growing {
   const char *now; /* address of the sum so far, in `room` or elsewhere; NULL: no term so far */
   char *room;

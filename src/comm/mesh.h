@@ -34,8 +34,8 @@ const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain);
 int tri_mesh_domain_of(const tri_mesh *mesh, const char *group);
 /* LOCAL. Returns the number of ranks of the group with that name; for an unknown name, that of the world. */
 int tri_mesh_group_size(const tri_mesh *mesh, const char *group);
-/* LOCAL. Converts a rank of a group to a rank of the mesh. `group` is the name of one of this rank's groups, and `at`
- * is a rank of that group. */
+/* LOCAL. Returns the rank of the mesh that is rank `at` of the group with the name `group`, one of this rank's
+ * groups. */
 int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at);
 
 #endif

@@ -46,8 +46,9 @@ typedef struct label {
 
 /* ---- this rank's pages ------------------------------------------------------------------------------------------- */
 
-/* Copies the contents of some pages to a piece of the file, and maps that piece at their address. (mremap would not do:
- * MPI libraries that intercept changes of a process's mappings drop its last argument.) */
+/* Copies the contents of some pages to a piece of the file, and maps that piece at their address. Returns false if
+ * the system refuses. (mremap would not do: MPI libraries that intercept changes of a process's mappings drop its
+ * last argument.) */
 static bool replace_piece(char *pages, size_t bytes, int file, off_t at) {
   const int access = PROT_READ | PROT_WRITE;
   void *copy = mmap(NULL, bytes, access, MAP_SHARED, file, at);

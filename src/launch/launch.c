@@ -40,7 +40,8 @@ static int add_launcher(const tri_launcher *launcher, char *number, char **line)
   return used;
 }
 
-/* Appends the command's own arguments. The ranks ignore -n (tri_launch_is_rank). */
+/* Appends the command's own arguments to line[used], and returns the new number of words. The ranks ignore -n
+ * (tri_launch_is_rank). */
 static int add_arguments(char **arguments, char **line, int used) {
   static char colon[] = TRI_PARENT_COLON;
   for (int i = 0; arguments[i] != NULL; i++) line[used++] = strcmp(arguments[i], ":") == 0 ? colon : arguments[i];

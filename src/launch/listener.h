@@ -12,7 +12,7 @@
 
 /* Connection of a rank's process to the supervisor. */
 typedef struct tri_speaker {
-  int socket;        /* -1: closed */
+  int socket;        /* socket of the connection; -1: closed */
   bool known;        /* whether the process has sent the token */
   bool left;         /* whether the process has ended regularly */
   int exit_status;   /* exit status of the process; valid if `left` */

@@ -67,7 +67,7 @@ static const double LATE_S =
     30; /* longest time from the first connection of any rank to the last one, in addition to limit_s */
 static const double START_S = 300; /* longest time until a process of any rank connects, in addition to limit_s */
 
-/* State of one start. */
+/* State of a start of the launcher. */
 typedef struct supervisor {
   const tri_start *start;
   tri_rank_news *ranks;
@@ -81,14 +81,14 @@ typedef struct supervisor {
       alive;     /* whether some rank has sent a message */
   double beat_s, /* seconds between heartbeats */
       limit_s;   /* longest silence of a rank in seconds; 0: no limit */
-  /* Seconds, counted by keep_clock. */
+  /* Clocks. Only time in which this process runs counts (wait_some). */
   double ending_s,             /* seconds since end_job was called */
       grace_s,                 /* seconds in which secondary messages have waited */
       settled_s,               /* seconds since the job was over (end_settled) */
       stopped_s,               /* seconds since the launcher was stopped */
       quiet_s,                 /* seconds since the last report of a step, or since the report that the job serves */
       late_s;                  /* seconds in which some ranks of this host are connected and others are not */
-  double touched_s;            /* seconds since the folder was touched */
+  double touched_s;            /* seconds since the folder of error files was touched */
   bool stop_waits;             /* whether a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* folder for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];       /* [held], output of the launcher that has not been split into lines yet */

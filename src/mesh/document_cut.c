@@ -29,8 +29,8 @@ typedef struct attempt {
 struct tri_document_cut {
   int64_t tokens, parts;
   double row_pairs;
-  int64_t *rows;       /* [parts] */
-  document *documents; /* [tokens] */
+  int64_t *rows;       /* [parts]: tokens of each part */
+  document *documents; /* [num_documents], with room for `tokens` */
   int64_t num_documents;
   attempt now, best;
   double *before; /* [parts]: load from earlier sequences */

@@ -85,9 +85,10 @@ void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_
 void tri_matmul_plan_release(tri_matmul_plan *plan);
 void tri_matmul_packing_release(tri_matmul_packing *packing);
 
-/* Checks types and sizes (matmul.c). */
+/* Checks types and sizes (matmul.c). Fails with TRI_UNSUPPORTED for a combination of types that the device lacks,
+ * and with TRI_INTERNAL for illegal sizes. */
 tri_status tri_cpu_matmul_check(const tri_matmul *product);
-/* Packs b, for the table's functions. */
+/* Packs b, which has the type b_plain_type, in the layout for `product` (matmul.c). */
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed);
 

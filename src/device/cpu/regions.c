@@ -103,7 +103,8 @@ static bool spin_until(bool (*wanted)(tri_regions *r), tri_regions *r) {
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
-/* Claims a chunk. Sets *left to the number of chunks that were unclaimed, this one included. */
+/* Claims a chunk. Sets *left to the number of chunks that were unclaimed, this one included. Returns false if no
+ * chunk is left. */
 static bool claim(tri_regions *r, int64_t *left) {
   uint64_t seen = atomic_load(&r->claims);
   while ((uint32_t)seen != 0) {

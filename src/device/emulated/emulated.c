@@ -169,8 +169,8 @@ static size_t memory_of(const tri_gpu_context *context) {
   return context->options.memory > 0 ? (size_t)context->options.memory : tri_system_memory_available();
 }
 
-/* Returns the free bytes. Without the option `memory`, this process's use is already subtracted from the machine's free
- * memory. */
+/* Sets *out to the free bytes of the GPU's memory. Without the option `memory`, this process's use is already
+ * subtracted from the machine's free memory. */
 static tri_status emulated_memory_free(tri_gpu_context *context, size_t *out) {
   size_t all = memory_of(context), gone = (size_t)context->options.taken;
   if (context->options.memory > 0) gone += tri_guarded_memory_held(context->memory);

@@ -177,8 +177,8 @@ INLINE vf merge_lanes(vf x, vf y, int by) {
   return by == 2 ? MERGE(2) : MERGE(1);
 }
 
-/* Reduces x[count] to half as many vectors, each with the sums of two. A single vector is added to itself with its
- * lanes swapped. */
+/* Reduces x[count] to half as many vectors, each with the sums of two, and returns their number. A single vector is
+ * added to itself with its lanes swapped. */
 INLINE int halve(vf *x, int count, int by) {
   if (count == 1) x[0] += (vf)vi_swap((vi)x[0], by);
   UNROLL for (int i = 0; i < count / 2; i++) x[i] = merge_lanes(x[i], x[i + count / 2], by);
