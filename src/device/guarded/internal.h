@@ -29,7 +29,8 @@ typedef struct tri_guarded_block {
   int64_t release; /* index among the releases, from 1; 0: not released */
 } tri_guarded_block;
 
-/* Allocate zeroed device memory, and host memory filled with poison. tri_guarded_memory_release releases both. */
+/* Allocate zeroed device memory, and host memory filled with poison. tri_guarded_memory_release releases both. Fail
+ * with TRI_OUT_OF_MEMORY; for device memory also if the option fail_memory requests it. */
 tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, void **out);
 tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void **out);
 void tri_guarded_memory_release(tri_guarded_state *state, const void *memory);
@@ -37,16 +38,16 @@ void tri_guarded_release_all(tri_guarded_state *state);
 /* Returns the bytes of device memory that have not been released. */
 size_t tri_guarded_memory_held(tri_guarded_state *state);
 
-/* Sets *out to the address at which kernels access the device memory [memory, memory + bytes). Fails if `memory` is not
- * in device memory, if that memory has been released, or if it has fewer bytes after this address. If `bytes` is 0,
- * only the address is checked. `what` begins the error message: "its argument 3". */
+/* Sets *out to the address at which kernels access the device memory [memory, memory + bytes). Fails with
+ * TRI_INTERNAL if `memory` is not in device memory, if that memory has been released, or if it has fewer bytes after
+ * this address. If `bytes` is 0, only the address is checked. `what` begins the error message: "its argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
 /* Does the same as tri_guarded_open for one byte, but sets *out to `memory` itself if that is not device memory of
  * this device. */
 tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out);
-/* Fails for device memory, and for host memory of this device that has been released or has fewer than `bytes` bytes
- * after this address. */
+/* Fails with TRI_INTERNAL for device memory, and for host memory of this device that has been released or has fewer
+ * than `bytes` bytes after this address. */
 tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes);
 
 /* Fills memory with poison: bytes that are NaN as fp64, fp32 and bf16, and not a token id as int32. */
@@ -142,7 +143,8 @@ typedef struct tri_guarded_options {
 } tri_guarded_options;
 
 /* Checks the options in the name of a device of the kind `kind`: NAME=NUMBER,... `others`: further options of that
- * kind, for messages: "warp, peer, " or "". */
+ * kind, for messages: "warp, peer, " or "". Fails with TRI_BAD_CONFIG if an option is unknown or its value is
+ * illegal. */
 tri_status tri_guarded_options_check(const char *kind, const char *others, const char *options);
 /* Creates a state with these options, and starts to watch its memory. tri_guarded_state_destroy releases all memory of
  * the device, too. */
