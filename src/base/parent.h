@@ -41,7 +41,7 @@ typedef enum tri_parent_kind {
   TRI_PARENT_SECONDARY, /* like TRI_PARENT_WORDS, from a rank that ends because another rank did; if the text is "",
                            another rank reports the failure */
   TRI_PARENT_CRASH,     /* number: the signal that ends this rank */
-  TRI_PARENT_LEAVE      /* number: exit status, at the very end */
+  TRI_PARENT_LEAVE      /* sent at the very end; number: exit status */
 } tri_parent_kind;
 
 typedef struct tri_parent_head {

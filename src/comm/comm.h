@@ -69,7 +69,7 @@ typedef struct tri_device_collectives tri_device_collectives; /* device_collecti
 typedef struct tri_group {
   const char *name;     /* name of its domain ("tensor", "data", ...), for messages and timelines; outlives the group */
   int rank, size;       /* this rank's number in the group, and the number of ranks */
-  tri_group_impl *impl; /* NULL if size is 1 */
+  tri_group_impl *impl; /* state of the group; NULL if size is 1 */
   const tri_device_collectives *device; /* collectives of the device library that the group has joined; NULL: none */
   void *member;                         /* this rank's handle of `device`; NULL if `device` is NULL */
 } tri_group;

@@ -90,9 +90,10 @@ typedef struct tri_moving {
 struct tri_group_impl {
   const char *name;
   int rank, size;
-  MPI_Comm messages;  /* messages of tri_send_start and tri_receive_start */
-  MPI_Comm exchange;  /* collectives between nodes; MPI_COMM_NULL if the group is on one node */
-  MPI_Comm node_comm; /* the group's ranks on this node */
+  MPI_Comm messages; /* communicator of tri_send_start and tri_receive_start */
+  MPI_Comm
+      exchange; /* communicator of the collectives' messages between nodes; MPI_COMM_NULL if the group is on one node */
+  MPI_Comm node_comm; /* communicator of the group's ranks on this node */
   bool of_job;        /* whether this is the group of all ranks, which tri_comm_close destroys */
 
   /* Nodes are numbered in the order of their first ranks in the group; a rank's local number is its number among the
@@ -147,7 +148,8 @@ typedef struct tri_node_pass {
   bool reduce, gather;
   tri_combine combine; /* adds the terms, or finds their maximum, if `reduce` */
   char *partials; /* destination of the sums, with the owned parts round_bytes apart; NULL: the sums go to `values` */
-  int64_t round;  /* covers the elements [round * round_elements, (round + 1) * round_elements) of each part */
+  int64_t round;  /* number of the round, which has the elements [round * round_elements, (round + 1) * round_elements)
+                     of each part */
   tri_phase phase;
   uint64_t noted_step;   /* number of the step in which the ranks wrote their notes */
   int64_t slot_elements, /* size of a slot of the staging buffers, in elements (staging.c) */
@@ -313,7 +315,7 @@ typedef struct tri_job {
   int rank, size, local_rank, local_size;
   bool crowded;     /* whether this node has more ranks than cores */
   int *node_of;     /* [size]: node of each rank of the job, by its lowest rank; NULL when alone */
-  MPI_Comm machine; /* the ranks on this machine, in the order of tri_comm_local_rank */
+  MPI_Comm machine; /* communicator of the ranks on this machine, in the order of tri_comm_local_rank */
   tri_group world;
   tri_segment *shared;     /* list of segments (share.c) */
   uint32_t last_segment;   /* number of the newest segment */

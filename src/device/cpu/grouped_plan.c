@@ -264,8 +264,8 @@ static tri_status trial_begin(tri_cpu_matmul_state *state, const tri_grouped_pla
   return TRI_OK;
 }
 
-/* Sets *same to whether all rows of a tile are equal to t->first. If is_first is true, t->first is set to this tile's
- * first row before. */
+/* Computes a tile of the size number `size`, and sets *same to whether all its rows are equal to t->first. If
+ * is_first is true, t->first becomes the tile's first row before the comparison. */
 static tri_status try_size(trial *t, int size, bool is_first, bool *same) {
   const tri_grouped_plan *plan = t->call.plan;
   const tri_matmul *p = &plan->product;
