@@ -177,7 +177,8 @@ static tri_status offer(tri_request *request, parts_way way, int to, char *buffe
   return tri_fail_internal("unknown way %d to send parts", (int)way);
 }
 
-/* Writes the positions of this rank's parts into its staging buffer, for the other ranks of the node. */
+/* Offers this rank's parts to the other ranks of the node: writes their positions, and small parts themselves, into
+ * the staging buffer, or starts to send them; then publishes the step. */
 static tri_status show(tri_request *request) {
   tri_group_impl *group = request->group;
   shown *mine = shown_by(group, group->local, group->step + 1);

@@ -74,7 +74,8 @@ static tri_status exchange(tri_request *request, bool *through) {
   return TRI_OK;
 }
 
-/* Advances the current stage of a request across nodes. Sets *through to whether the stage is finished. */
+/* Advances the current stage of a request across nodes. Sets *through to whether the stage is finished; the request
+ * is then in its next stage, or done. */
 static tri_status across_nodes(tri_request *request, bool *through, bool *moved) {
   tri_group_impl *group = request->group;
   *through = true;

@@ -287,8 +287,8 @@ static tri_status queue_sums(tri_device_aware *d) {
 
 /* ---- going on ---------------------------------------------------------------------------------------------------- */
 
-/* Sets *passed to whether the event has passed; `wait`: waits for it. A device fault counts as passed, and the wait
- * reports it. */
+/* Sets *passed to whether the event has passed; if `wait` is true, waits for it first. A device fault counts as
+ * passed, and the wait reports it. */
 static tri_status pass(const tri_device_event *event, bool wait, bool *passed) {
   *passed = wait || tri_device_event_passed(event);
   return *passed ? tri_device_event_wait(event) : TRI_OK;

@@ -91,7 +91,8 @@ void tri_comm_launched(int64_t *size, int64_t *rank) {
 
 /* ---- joining ----------------------------------------------------------------------------------------------------- */
 
-/* Reads TRIREME_RANKS_PER_NODE, with which tests divide one machine into several nodes. 0: all ranks on one node. */
+/* Reads TRIREME_RANKS_PER_NODE, with which tests divide one machine into several nodes. 0: all ranks on one node.
+ * Fails with TRI_BAD_USAGE for an illegal value. */
 static tri_status pretended_ranks_per_node(int *out) {
   const char *text = getenv("TRIREME_RANKS_PER_NODE");
   *out = 0;

@@ -460,9 +460,9 @@ static void handle_stop(supervisor *a) {
   }
 }
 
-/* Handles a scheduler's request, which never ends the job, however often it comes. It is passed on when all ranks are
- * connected or, if some are on other hosts, after the first step, when the launcher's signal finds all of them ready.
- */
+/* Handles a scheduler's request, which never ends the job, however often it comes. It is passed on when all ranks
+ * are connected or, if some ranks are on other hosts, after the first step, because the launcher then sends signals,
+ * for which every rank must be ready. */
 static void handle_request(supervisor *a) {
   if (a->ending->requested || a->ending->asked > 0) return;
   a->ending->requested = true;

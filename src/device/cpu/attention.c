@@ -124,7 +124,7 @@ static void clear_gaps(const tri_attention_slice *slices, int64_t count, bool ke
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Clears the output of queries that are in no slice. */
+/* Sets the output of queries that are in no slice to 0, and their log_sum_exp to -infinity. */
 static void forward_gaps(const tri_attention_forward *job) {
   const tri_attention *c = job->call;
   const head_array out = {job->out, c->out_type, c->out_row, c->out_head, c->heads, c->head_dim};

@@ -339,7 +339,8 @@ static void set_part(outputs_block *in, int64_t part) {
   in->of.rest = length % LANES;
 }
 
-/* Computes `rows` rows from `row` on, with one output of the block, `output`, or several. */
+/* Computes `rows` rows from `row` on, with one output of the block, `output`, or, if `several`, with several outputs
+ * from it on, as far apart as set_stride has set. */
 INLINE void add_group(const outputs_block *in, int64_t row, int64_t rows, int64_t output, bool several) {
   group of = in->of;
   of.a += row * of.lda;

@@ -180,7 +180,7 @@ typedef struct columns_job {
 } columns_job;
 
 /* Computes sums over pieces of dy (bias) and of dy (x - mean) rstd (weight) for columns [column, column + columns).
- * With x NULL, only the first. */
+ * If x is NULL, computes only the sums of dy. */
 INLINE void sum_strip(tri_dtype type, const columns_job *job, int64_t column, int64_t columns, const void *x,
                       const float *mean, vf total_b[STRIP], vf total_w[STRIP]) {
   const tri_norm *norm = &job->norm;
