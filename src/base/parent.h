@@ -68,12 +68,13 @@ void tri_parent_restore_arguments(int count, char **arguments);
 /* LOCAL. Connects to the parent that the environment names, if any, starts the thread that listens to the parent and
  * sends heartbeats, makes the log send its lines to the parent (tri_log_set_sink), and handles the signals of
  * crashes. If the parent was on this machine and no process serves its socket, the parent is gone: prints that and
- * ends the process. Called once, before anything is logged. */
+ * ends the process. If it cannot connect for another reason, goes on without a connection. Called once, before
+ * anything is logged. */
 void tri_parent_join(void);
 
 /* LOCAL. Installs handlers for the signals of crashes, which report to the parent and then let the signal have its
  * default effect. Called again after MPI_Init: libraries below MPI (UCX) install their own handlers, which print a
- * backtrace and may hang. Does nothing without a parent. */
+ * backtrace and may hang. Does nothing without a parent, or in a program with a sanitizer. */
 void tri_parent_handle_crashes(void);
 
 /* LOCAL, on rank 0. Replaces this process's standard input and output by the parent's, if the parent gives them

@@ -26,9 +26,9 @@ sigset_t tri_stop_signals(void);
 /* Returns whether a signal is a request. */
 bool tri_stop_is_request(int number);
 
-/* Blocks the signals of tri_stop_signals, also across exec. Must be the first call in main, so that no signal is lost
- * or ends the process before the program is ready. tri_stop_release unblocks them; they then have their default
- * effect. */
+/* Blocks the signals of tri_stop_signals, also across exec. Must be the first call in main, so that no signal is
+ * lost or ends the process before the program is ready. If SIGHUP was ignored when the program was started, ignores
+ * it again. tri_stop_release unblocks them; they then have their default effect. */
 void tri_stop_hold(void);
 void tri_stop_release(void);
 

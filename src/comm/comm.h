@@ -31,7 +31,7 @@
  * MPI, or MPI failed, and with TRI_UNSUPPORTED if the MPI has no support for threads. */
 tri_status tri_comm_open(void);
 /* LOCAL, before or after tri_comm_open. Returns whether this process was started without a launcher, or is the only
- * rank. */
+ * rank; false in a rank that tri_launch started. */
 bool tri_comm_is_started_alone(void);
 /* LOCAL, before or after tri_comm_open. Reads the number of ranks and this process's rank from the launcher's
  * environment variables. Both are 0 without a launcher; *size is 0 if the launcher does not set it. */
@@ -39,7 +39,8 @@ void tri_comm_launched(int64_t *size, int64_t *rank);
 /* COLLECTIVE over the job. Leaves a job in which no rank failed, and finalises MPI. Does nothing if this process has
  * not called MPI. */
 void tri_comm_close(void);
-/* LOCAL. Ends the whole job: every other rank is killed. Returns without doing anything if this rank is alone. */
+/* LOCAL. Ends the whole job: every other rank is killed. Before that, waits at most 2 s until the launcher has read
+ * standard error. Returns without doing anything if this rank is alone. */
 void tri_comm_abort(int exit_status);
 /* LOCAL. Called by a rank that failed: prints this thread's last error message (tri_log_failure), and ends the job with
  * the exit status for `status`. If another rank's failure is the cause, or the message is empty because another rank
@@ -174,9 +175,9 @@ tri_status tri_request_wait(tri_request **request);
  * needs tri_request_wait. */
 tri_status tri_request_test(tri_request *request, bool *done);
 /* LOCAL, in a job of several ranks. Waits until one of requests[count] is done, or for limit_s seconds, and frees no
- * request. NULL entries are ignored. For a rank that has no work until a message comes: tri_comm_state does not
- * report the wait. `idle_since_s`: time since which the rank has had no work, on tri_clock_s. The longer that is,
- * the longer the rank sleeps between two tests of the requests, up to 20 ms. */
+ * request; meanwhile advances all requests. NULL entries are ignored. For a rank that has no work until a message
+ * comes: tri_comm_state does not report the wait. `idle_since_s`: time since which the rank has had no work, on
+ * tri_clock_s. The longer that is, the longer the rank sleeps between two tests of the requests, up to 20 ms. */
 tri_status tri_request_wait_any(const tri_request *const *requests, int count, double idle_since_s, double limit_s);
 /* LOCAL. Advances all requests of this rank as far as possible without waiting. */
 tri_status tri_comm_progress(void);

@@ -226,7 +226,7 @@ tri_record tri_request_record(const tri_request *request);
 /* Advances a group's collectives as far as possible without waiting; sets *moved to true if anything happened. */
 tri_status tri_collective_advance(tri_group_impl *group, bool *moved);
 tri_status tri_message_advance(tri_request *request);
-/* Appends a request to its group's collectives. */
+/* Numbers a request, begins its record in the flight recorder, and appends it to its group's collectives. */
 void tri_collective_enqueue(tri_request *request);
 /* Returns a rank for which the group's active request waits, or -1 if there is no such rank or it is not known. */
 int tri_collective_behind(const tri_group_impl *group);
@@ -256,7 +256,7 @@ static inline bool tri_exchange_sends_values(const tri_request *request) {
 /* Starts the messages with the partial sums of a round: to the ranks of other nodes whose parts this rank owns, and
  * from the owners of its own part. */
 tri_status tri_exchange_sums(tri_request *request, int64_t round);
-/* Adds the received partial sums of this rank's part. */
+/* Adds the partial sums of all nodes for this rank's part, and stores the sum in the values. */
 void tri_exchange_add(tri_request *request, int64_t round);
 /* Starts the messages with the values of a round: this rank's part to its owners on other nodes, and the parts that
  * this rank owns from their ranks. */
@@ -298,11 +298,11 @@ tri_status tri_node_pass_check_notes(const tri_request *request);
 /* Ends this rank's next step: the other ranks may now read its note and buffer. */
 void tri_node_pass_publish(tri_group_impl *group);
 
-/* Sets the counts of pieces and the sizes of slots of a pass. */
+/* Sets the number of pieces and the size of the slots of a pass, and its iteration to 0. */
 void tri_staged_begin(tri_request *request);
-/* The two implementations of a pass: copies through the staging buffers (staging.c), and reads of the others' buffers
- * in place (in_place.c). Each call does one step, after all ranks of the node have published the previous one, and
- * returns whether it was the last step of the pass. */
+/* The two implementations of a pass: copies through the staging buffers (staging.c), and reads of the others'
+ * buffers in place (in_place.c). Each call does one step, after all ranks of the node have published the previous
+ * one. Returns true if it was the last step of the pass; otherwise has published the step. */
 bool tri_staged_step(tri_request *request);
 bool tri_in_place_step(tri_request *request);
 
@@ -335,8 +335,8 @@ tri_job *tri_comm_job(void);
 tri_status tri_comm_lost(const char *format, ...) TRI_PRINTF(1, 2);
 /* Returns TRI_COMM, with the first failure's message, if there was a failure. */
 tri_status tri_comm_check(void);
-/* Records the failure of an MPI call, and returns TRI_COMM. `code` is MPI's error code, `call` the text of the call,
- * `what` the group's name. */
+/* Records the failure of an MPI call, and returns TRI_COMM. Another rank has probably ended, so this rank's failure
+ * counts as secondary. `code` is MPI's error code, `call` the text of the call, `what` the group's name. */
 tri_status tri_comm_mpi_failed(int code, const char *call, const char *what);
 /* Evaluates an MPI call, and returns from the calling function with TRI_COMM if it fails. */
 #define TRI_MPI(what, call)                                                                                            \

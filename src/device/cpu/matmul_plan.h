@@ -88,7 +88,8 @@ void tri_matmul_packing_release(tri_matmul_packing *packing);
 /* Checks types and sizes (matmul.c). Fails with TRI_UNSUPPORTED for a combination of types that the device lacks,
  * and with TRI_INTERNAL for illegal sizes. */
 tri_status tri_cpu_matmul_check(const tri_matmul *product);
-/* Packs b, which has the type b_plain_type, in the layout for `product` (matmul.c). */
+/* Packs b, which has the type b_plain_type, in the layout for `product` (matmul.c). Fails with TRI_INTERNAL if the
+ * GEMM has no packed b. */
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed);
 

@@ -35,7 +35,8 @@ void tri_emulator_warp_barrier(const char *file, int line);
 float tri_emulator_shuffle_float(float x, int mask, const char *file, int line);
 double tri_emulator_shuffle_double(double x, int mask, const char *file, int line);
 int tri_emulator_shuffle_int(int x, int mask, const char *file, int line);
-/* Copies 16 bytes, which arrive when the thread waits for the group of copies. Both addresses are aligned to 16. */
+/* Copies 16 bytes, which arrive when the thread waits for the group of copies; until then the destination has
+ * poison. Both addresses are aligned to 16. */
 void tri_emulator_copy(void *to_shared, const void *from);
 /* Ends a group of copies. */
 void tri_emulator_copy_commit(void);

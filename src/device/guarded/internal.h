@@ -90,14 +90,17 @@ struct tri_guarded_queue {
 tri_status tri_guarded_queue_work(tri_guarded_queue *queue, const char *what, tri_guarded_run run, size_t data_bytes,
                                   tri_guarded_work **out);
 
-/* Creates a queue. `queue` is the queue of a device with this state, and has the origin of the work. */
+/* Creates a queue. `queue` is the queue of a device with this state, and has the origin of the work.
+ * tri_guarded_queue_destroy runs the queue's remaining work, and logs a warning if work failed that was not waited
+ * for. */
 tri_status tri_guarded_queue_create(tri_guarded_state *state, tri_queue *queue, tri_guarded_queue **out);
 void tri_guarded_queue_destroy(tri_guarded_queue *queue);
 /* Returns the place (number) that the queue passes when all work that is in it now is complete. */
 uint64_t tri_guarded_queue_place(tri_guarded_queue *queue);
 /* Makes work that is queued from now on wait until the queue `other` has passed the place `place`. */
 tri_status tri_guarded_queue_follow(tri_guarded_queue *queue, const tri_guarded_queue *other, uint64_t place);
-/* Waits until a place is passed; returns the error of work before it. */
+/* Waits until a place is passed; returns the error of work before it. Fails with TRI_INTERNAL if the place can never
+ * be passed. */
 tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place);
 /* Returns whether a place is passed. Each call advances the device a little, so that polling ends. */
 bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place);
@@ -146,8 +149,8 @@ typedef struct tri_guarded_options {
  * kind, for messages: "warp, peer, " or "". Fails with TRI_BAD_CONFIG if an option is unknown or its value is
  * illegal. */
 tri_status tri_guarded_options_check(const char *kind, const char *others, const char *options);
-/* Creates a state with these options, and starts to watch its memory. tri_guarded_state_destroy releases all memory of
- * the device, too. */
+/* Creates a state with these options, and starts to watch its memory. Fails with TRI_BAD_CONFIG if an option is
+ * illegal. tri_guarded_state_destroy releases all memory of the device, too. */
 tri_status tri_guarded_state_create(const char *kind, const char *others, const char *options, tri_guarded_state **out);
 void tri_guarded_state_destroy(tri_guarded_state *state);
 
