@@ -171,7 +171,7 @@ typedef enum tri_stage {
 typedef enum tri_parts_phase {
   TRI_PARTS_MEET,    /* all ranks of the node have written where their parts are */
   TRI_PARTS_LEAVE,   /* all ranks of the node have read the parts */
-  TRI_PARTS_MESSAGES /* all messages are finished                                */
+  TRI_PARTS_MESSAGES /* all messages are finished */
 } tri_parts_phase;
 
 /* One message of an all-to-all. A part of more than TRI_MOST_MESSAGE_BYTES is several messages, since MPI counts in

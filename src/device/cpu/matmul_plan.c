@@ -121,7 +121,7 @@ static void plan_gemm(tri_matmul_plan *plan) {
   bool staged = plan->stage_a || plan->stage_b || plan->stage_c;
   plan->rows = cut(p->m, staged ? ROWS_TARGET : p->m);
   plan->depth = cut(p->k, staged ? DEPTH_TARGET : p->k);
-  /* Not rows.size, because a GEMM of fewer rows must never need more memory. */
+  /* Memory is for these rows and not for rows.size, because a GEMM of fewer rows must never need more memory. */
   int64_t rows = staged ? tri_smaller(p->m, ROWS_TARGET) : p->m;
   size_t end = 0;
   plan->a_offset = reserve(&end, plan->stage_a, rows + TRI_STAGE_GAP, plan->depth.size + TRI_STAGE_GAP, TRI_FP32);

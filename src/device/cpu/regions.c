@@ -60,7 +60,7 @@ struct tri_regions {
   tri_region_body *body;
   const void *context;
   int64_t chunks;
-  helper *helpers; /* [threads - 1] */
+  helper *helpers; /* [num_helpers], with room for `threads` */
   int threads;
   _Atomic uint32_t bell;     /* word on which helpers sleep; changes when there is work for them */
   _Atomic uint32_t sleepers; /* helpers that sleep, or are about to */
