@@ -9,7 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Returns the number after `key` in a file of "key: number kB" lines, in bytes; 0 if the file does not have the key. */
+/* Returns the number after `key` in a file of "key: number kB" lines, in bytes; 0 if the file does not exist or does
+ * not have the key. */
 static size_t read_kilobytes(const char *path, const char *key) {
   FILE *file = fopen(path, "r");
   if (file == NULL) return 0;

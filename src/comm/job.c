@@ -215,8 +215,8 @@ void tri_comm_close(void) {
 
 /* ---- failing ----------------------------------------------------------------------------------------------------- */
 
-/* Waits, for a bounded time, until the pipe of standard error is empty: a launcher may stop reading it when it ends the
- * job. */
+/* Flushes all output and, if standard error is a pipe, waits at most READER_WAIT_S until the pipe is empty, and 0.1
+ * s more: a launcher may stop reading when it ends the job. */
 static void wait_for_reader(void) {
   struct stat facts;
   int unread = 0;
