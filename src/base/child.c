@@ -27,14 +27,14 @@ extern char **environ;
 enum {
   FEW_LOOKS = 10,
   LOOKS = 250
-}; /* pauses before giving up, five seconds in all; the first FEW_LOOKS are shorter */
+}; /* LOOKS: pauses before giving up, five seconds in all; the first FEW_LOOKS of them are shorter */
 static const double PAUSE_S = 0.02;
 
 /* ---- the environment --------------------------------------------------------------------------------------------- */
 
-/* Beginnings of the names of variables that a child does not get: those of MPI and its launchers, and of this program's
- * own launcher. Of Slurm's and Flux's variables, only those of the step and of the task; a child gets those of the
- * job. */
+/* Beginnings of the names of variables that a child does not get: those of MPI and its launchers, and of this
+ * program's own launcher. For Slurm and Flux, the list has only the variables of the step and the task: a child
+ * keeps the variables of the job. */
 static const char *const launcher_names[] = {
     "OMPI_",
     "OPAL_",
@@ -124,9 +124,9 @@ typedef struct plan {
   pid_t parent;
 } plan;
 
-/* Gives signals their default effect. A handler of this process must not run in the child, which shares its memory
- * until exec. Signals that are ignored stay ignored, as nohup expects, except SIGPIPE and SIGCHLD, because programs
- * rely on their default effect. */
+/* Gives signals their default effect, and unblocks all of them. A handler of this process must not run in the child,
+ * which shares its memory until exec. Signals that are ignored stay ignored, as nohup expects, except SIGPIPE and
+ * SIGCHLD, because programs rely on their default effect. */
 static void reset_signals(void) {
   const struct sigaction plain = {.sa_handler = SIG_DFL};
   struct sigaction now;
@@ -141,7 +141,7 @@ static void reset_signals(void) {
 
 static void close_others(void) {
   if (syscall(SYS_close_range, 3, ~0U, 0) == 0) return;
-  const long files = sysconf(_SC_OPEN_MAX); /* a kernel before 5.9 */
+  const long files = sysconf(_SC_OPEN_MAX); /* kernels before 5.9 have no close_range */
   for (int file = 3; file < (files > 0 && files < 65536 ? (int)files : 65536); file++) close(file);
 }
 
@@ -159,16 +159,17 @@ static void become(const plan *p) {
   _exit(127);
 }
 
-/* vfork, unlike fork, does not copy the tables of a rank's many pages, and does not move pages that a network card
- * writes to. MPI libraries warn of a fork in a rank. */
+/* Starts the child; returns its process id, or -1 with the reason in errno. vfork, unlike fork, does not copy the
+ * tables of a rank's many pages, and does not move pages that a network card writes to. MPI libraries warn of a fork
+ * in a rank. */
 static pid_t divide(const plan *p) {
   const pid_t child = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork) */
   if (child == 0) become(p);   /* NOLINT(clang-analyzer-unix.Vfork): system calls only */
   return child;
 }
 
-/* Returns a descriptor of the same file that is above those of the standard streams, because a child's streams replace
- * these; -1 for a failure. */
+/* Returns a descriptor of `file` that is above those of the standard streams, because a child's streams replace
+ * these: `file` itself, or a copy, after which `file` is closed. Returns -1 for a failure, or if `file` is -1. */
 static int above_streams(int file) {
   if (file < 0 || file > STDERR_FILENO) return file;
   const int above = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -192,8 +193,9 @@ static tri_status open_pipe(int ends[2]) {
   return tri_fail(TRI_IO_FAILED, "cannot make a pipe: %s", strerror(errno));
 }
 
-/* Opens the file of the child's standard error. Returns -1 for a failure. Without a file, the descriptor of this
- * process is copied: a socket cannot be opened by a name, and an open file of its own would have another position. */
+/* Opens the file of the child's standard error. Returns -1 for a failure. If o->log is NULL, copies the descriptor
+ * of this process's standard error, because a socket cannot be opened by a name, and a file that is opened again has
+ * a position of its own. */
 static int open_log(const tri_child_options *o) {
   if (o->log == NULL) return fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   return above_streams(open(o->log, O_WRONLY | O_CREAT | O_CLOEXEC | (o->pipes ? O_APPEND : O_TRUNC), 0666));
@@ -211,7 +213,8 @@ static tri_status open_streams(const tri_child_options *o, int in[2], int out[2]
   return TRI_OK;
 }
 
-/* Starts the process with its streams: in, out, log. */
+/* Starts the process with the streams in, out and log, and with `mark` in its environment unless `mark` is "". All
+ * signals are blocked meanwhile, so that no handler runs in the child. */
 static tri_status start_with(const tri_child_options *o, const char *mark, int in, int out, int log, pid_t *child) {
   char **marked = NULL, own[TRI_CHILD_MARK_BYTES];
   char *const *list = o->environment != NULL ? o->environment : environ;
@@ -282,7 +285,8 @@ static bool read_process(const char *number, process *out) {
   return true;
 }
 
-/* Lists all processes of the machine, as many as there is memory for. */
+/* Lists all processes of the machine, as many as there is memory for, and returns their number. Release *list with
+ * tri_free. */
 static int64_t list_processes(process **list) {
   int64_t count = 0, room = 0;
   DIR *all = opendir("/proc");
@@ -343,7 +347,7 @@ static void kill_one(killed *all, pid_t id) {
     all->ids[all->count++] = id;
 }
 
-/* Kills all processes of the child except itself. */
+/* Kills all processes of the child except the child itself, and adds them to `all`. */
 static void sweep(const tri_child *c, killed *all) {
   process *list = NULL;
   const int64_t count = list_processes(&list), found = find_processes(c, list, count);
@@ -362,7 +366,7 @@ static void reap(killed *all) {
   all->count = left;
 }
 
-/* Kills the processes of a child that has ended or is about to end, and waits for their ends, at most 5 s. */
+/* Kills the processes of a child that has ended, and waits at most 5 s until they have ended, too. */
 static void clear(const tri_child *c) {
   killed all = {0};
   for (int i = 0; i < LOOKS; i++) {
@@ -399,7 +403,7 @@ void tri_child_kill(tri_child *c) {
 
 void tri_child_ask(const tri_child *c) {
   kill(c->id, SIGTERM);
-  kill(c->id, SIGCONT); /* it may be stopped by SIGSTOP */
+  kill(c->id, SIGCONT); /* the child may be stopped by SIGSTOP */
 }
 
 void tri_child_stop(tri_child *c) {

@@ -13,28 +13,29 @@
 enum { TRI_CHILD_MARK_BYTES = 64 };
 
 typedef struct tri_child {
-  pid_t id;   /* process id, which is also the id of its session; 0: no process */
-  int result; /* exit status as waitpid returns it, after the child has ended */
-  char
-      mark[TRI_CHILD_MARK_BYTES]; /* with pipes, "TRIREME_CHILD=..." in the environment of all its processes; else "" */
-  int to, from; /* pipes to its standard input and from its standard output, non-blocking; -1: no pipe */
+  pid_t id;                        /* process id, which is also the id of its session; 0: no process */
+  int result;                      /* exit status as waitpid returns it, after the child has ended */
+  char mark[TRI_CHILD_MARK_BYTES]; /* with pipes, "TRIREME_CHILD=..." in the environment of all processes of the child;
+                                      else "" */
+  int to, from; /* pipes to the child's standard input and from its standard output, non-blocking; -1: no pipe */
 } tri_child;
 
 typedef struct tri_child_options {
-  char *const *line;        /* path of the program, which is not searched for in $PATH, and arguments, up to NULL */
-  char *const *environment; /* up to NULL; NULL: the environment of this process */
-  const char *log; /* file of its standard error, and without pipes also of its standard output; NULL: the standard
-                      error of this process */
-  bool pipes; /* whether its standard input and output are pipes, its other files are closed, and its log is appended
-                 to; false: it inherits standard input and files, and its log is emptied first */
+  char *const *line;        /* path of the program ($PATH is not searched) and its arguments, with NULL at the end */
+  char *const *environment; /* variables, with NULL at the end; a null pointer: the environment of this process */
+  const char *log; /* file of the child's standard error, and without pipes also of its standard output; NULL: the
+                      standard error of this process */
+  bool pipes; /* whether the child's standard input and output are pipes, its other files are closed, and its log is
+                 appended to; false: the child inherits standard input and files, and its log is emptied first */
   /* Runs in the child before the program, in the memory of this process: it may only make system calls that affect the
    * child alone. NULL: not called. */
   void (*prepare)(const void *context);
   const void *context;
 } tri_child_options;
 
-/* Starts a child. It blocks no signal, and ignores the signals that this process ignores, except SIGPIPE and SIGCHLD.
- * If the program cannot be executed, the child ends with exit status 127. Orphaned processes of the child become
+/* Starts a child. It blocks no signal, and ignores the signals that this process ignores, except SIGPIPE and
+ * SIGCHLD. If the program cannot be executed, the child ends with exit status 127. Fails with TRI_IO_FAILED if a
+ * pipe, the log or the process cannot be made; *out is then unchanged. Orphaned processes of the child become
  * children of this process from now on (PR_SET_CHILD_SUBREAPER). After the end of the child, call tri_child_close. */
 tri_status tri_child_start(const tri_child_options *options, tri_child *out);
 
@@ -49,13 +50,14 @@ bool tri_child_ended(tri_child *child);
 
 /* Asks the child to end (SIGTERM). */
 void tri_child_ask(const tri_child *child);
-/* Asks the child to end, kills it after 5 s, and waits at most 5 s until none of its processes is left. */
+/* Asks the child to end, kills it after 5 s, and waits at most 6 s until none of its processes is left. Sets
+ * child->result. */
 void tri_child_stop(tri_child *child);
-/* Kills the child and its processes at once, and waits at most 5 s until none of them is left. */
+/* Kills the child and its processes at once, and waits at most 6 s until none of them is left. Sets child->result. */
 void tri_child_kill(tri_child *child);
 
-/* Write to the child and read from it, as much as is possible without waiting. Return the number of bytes; 0: nothing
- * is possible now; -1: the child has closed its end. */
+/* Write to the child and read from it, as much as is possible without waiting. Return the number of bytes; 0:
+ * nothing is possible now; -1: the child has closed its end, or the system reports an error. */
 ssize_t tri_child_write(const tri_child *child, const void *data, size_t bytes);
 ssize_t tri_child_read(const tri_child *child, void *data, size_t bytes);
 

@@ -8,7 +8,7 @@ double tri_clock_s(void);
 enum { TRI_CLOCK_TEXT_BYTES = 32 };
 char *tri_clock_text(char out[TRI_CLOCK_TEXT_BYTES]);
 
-/* Sleeps; a signal may end the pause earlier. */
+/* Sleeps for `seconds`; a signal may end the pause earlier. */
 void tri_pause_s(double seconds);
 
 #endif

@@ -14,7 +14,7 @@ static inline double tri_larger_double(double a, double b) { return a > b ? a : 
 /* Returns a / b rounded up, for a >= 0 and b > 0. */
 static inline int64_t tri_divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Returns a count >= 0 rounded up to a multiple. */
+/* Returns a count >= 0 rounded up to a multiple of `multiple`, which is above 0. */
 static inline int64_t tri_round_up(int64_t count, int64_t multiple) {
   return tri_divide_up(count, multiple) * multiple;
 }

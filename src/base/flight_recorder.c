@@ -45,7 +45,7 @@ static void keep(const tri_record *record) {
   recorder.kept[recorder.num_kept++] = *record;
 }
 
-/* Adds a record. The caller holds the lock. */
+/* Adds a record that begins at begin_s, in the current step, and returns it. The caller holds the lock. */
 static tri_record *add(const tri_record *record, double begin_s) {
   uint64_t ticket = ++recorder.num_begun;
   tri_record *place = record_of_ticket(ticket);

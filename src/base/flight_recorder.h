@@ -15,9 +15,9 @@
 
 typedef enum tri_record_kind {
   TRI_RECORD_WORK,       /* an instruction of a step program, a save, an evaluation */
-  TRI_RECORD_COLLECTIVE, /* from its start until it is complete on this rank */
-  TRI_RECORD_SEND,       /* from its start until it is complete on this rank */
-  TRI_RECORD_RECEIVE,    /* from its start until it is complete on this rank */
+  TRI_RECORD_COLLECTIVE, /* a collective, from its start until it is complete on this rank */
+  TRI_RECORD_SEND,       /* a message, from its start until it is complete on this rank */
+  TRI_RECORD_RECEIVE,    /* a message, from its start until it is complete on this rank */
   TRI_RECORD_PROGRESS,   /* progress of collectives in the background */
 } tri_record_kind;
 
@@ -29,16 +29,17 @@ enum { TRI_RECORD_SAMPLE = 1000, TRI_RECORD_MOVE };
 typedef struct tri_record {
   tri_record_kind kind;
   int32_t code;      /* work: the code of an instruction, or TRI_RECORD_SAMPLE or _MOVE; -1: not a part of a step */
-  const char *name;  /* "forward", "all_reduce" */
-  const char *group; /* communication: "tensor"; NULL otherwise */
+  const char *name;  /* name of the activity, such as "forward" or "all_reduce" */
+  const char *group; /* communication: name of the group, such as "tensor"; NULL otherwise */
   uint64_t number; /* collective: its number in the group, from 1; message: a number that its start and its wait share;
                       0: tri_recorder_begin and _note set it to the ticket */
   double begin_s,
       end_s; /* times on tri_clock_s, set by tri_recorder_begin, _note and _end; end_s is 0 while in progress */
-  int64_t step, bytes; /* step: set by tri_recorder_begin or _note */
+  int64_t step, bytes; /* step of the training, set by tri_recorder_begin or _note; bytes of a message or of a
+                          collective's buffer */
   int32_t micro_batch, chunk, bucket;
-  int32_t peer, tag; /* message: peer is a rank of the group */
-  bool background;   /* overlaps with other work */
+  int32_t peer, tag; /* message: the other rank, numbered in the group, and the tag */
+  bool background;   /* whether the communication overlaps with other work */
 } tri_record;
 
 /* Makes a record of this kind and name; all other members are -1, 0, NULL or false. */

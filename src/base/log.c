@@ -12,7 +12,7 @@
 
 enum { LOG_IN_HANDLER_BYTES = 1 << 13 };
 
-/* State of the terminal, one for the process. */
+/* State of the process's log. */
 static bool progress_open;
 static double progress_last_s = -1e9;
 static bool quiet, marked, parent_has_terminal;
@@ -48,7 +48,8 @@ static void write_whole(const char *text, size_t length) {
 
 void tri_log_copy_to(int file) { copy_file = file; }
 
-/* Appends a line to the file of tri_log_copy_to. */
+/* Appends a line to the file of tri_log_copy_to, if there is such a file and this process has no parent. Stops the
+ * copying, with a warning, if the file cannot be written. */
 static void copy_line(const char *prefix, const char *text) {
   char line[TRI_MESSAGE_BYTES + 128], now[TRI_CLOCK_TEXT_BYTES];
   static const char failed[] =
@@ -62,7 +63,8 @@ static void copy_line(const char *prefix, const char *text) {
   write_whole(failed, sizeof failed - 1);
 }
 
-/* Writes a line, with a mark for a parent that forwards lines. */
+/* Writes a line to standard error. After tri_log_mark_lines, begins it with `mark`, and replaces newlines inside it
+ * by TRI_LOG_NEW_LINE. */
 static void write_line(char mark, const char *prefix, const char *text) {
   char line[TRI_MESSAGE_BYTES + 64];
   snprintf(line, sizeof line - 1, "%.*s%s%s", marked ? 1 : 0, &mark, prefix, text);

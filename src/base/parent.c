@@ -22,18 +22,18 @@
 #include <unistd.h>
 
 enum {
-  ROOM_WAIT_MS = 10000,  /* wait for room in a full socket */
-  HEARD_WAIT_MS = 15000, /* wait for the parent's acknowledgement */
-  GIVEN_WAIT_MS = 60000, /* wait for the parent's standard input and output */
+  ROOM_WAIT_MS = 10000,  /* longest wait for room in a full socket */
+  HEARD_WAIT_MS = 15000, /* longest wait for the parent's acknowledgement */
+  GIVEN_WAIT_MS = 60000, /* longest wait for the parent's standard input and output */
   LOST_EXIT = 9,         /* exit status of TRI_COMM */
   ALTERNATE_STACK_BYTES = 1 << 16
 };
 
 /* Global, because a process has one parent and signal handlers can only use globals. */
 static struct {
-  atomic_int socket; /* -1: none */
+  atomic_int socket; /* socket to the parent; -1: none */
   atomic_bool secondary;
-  bool heard;     /* the parent has acknowledged the error message; guarded by the lock */
+  bool heard;     /* whether the parent has acknowledged the error message; guarded by the lock */
   int streams[2]; /* the parent's standard input and output; guarded by the lock. -1: not received */
   pthread_mutex_t lock;
   pthread_cond_t news; /* signals a change of `heard` or `streams` */
@@ -43,8 +43,8 @@ static struct {
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
-/* Reads a number from the first of these environment variables that is set; MPI is not initialised yet, and may never
- * be. Returns `otherwise` if none is set. */
+/* Reads a number from the first environment variable of `names` that is set; MPI is not initialised yet, and may
+ * never be. Returns `otherwise` if none is set. */
 static int first_number_of(const char *const names[], int otherwise) {
   for (int i = 0; names[i] != NULL; i++) {
     const char *text = getenv(names[i]);
@@ -156,17 +156,19 @@ void tri_parent_leave(int exit_status) {
 
 /* ---- a crash ----------------------------------------------------------------------------------------------------- */
 
-/* Sends one packet without a lock; then the signal has its default effect. */
+/* Handles the signal of a crash: sends one packet without a lock, and raises the signal again, which then has its
+ * default effect. */
 static void send_crash(int number) {
   tri_parent_head head = {TRI_PARENT_CRASH, number};
   (void)!send(atomic_load(&parent.socket), &head, sizeof head, MSG_DONTWAIT | MSG_NOSIGNAL);
   raise(number);
 }
 
-/* With a sanitizer, its own report of a crash is more useful. */
+/* Whether the program has a sanitizer, whose own report of a crash is more useful. */
 static const bool sanitized = TRI_ADDRESS_SANITIZER || TRI_THREAD_SANITIZER;
 
-/* Installs the handlers on an alternate stack, if the thread has one, because an overflowed stack has no room. */
+/* The calling thread gets an alternate stack for the handlers, because an overflowed stack has no room for them. In
+ * other threads they run on the thread's own stack. */
 void tri_parent_handle_crashes(void) {
   static char stack[ALTERNATE_STACK_BYTES];
   static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
@@ -256,7 +258,7 @@ tri_status tri_parent_use_streams(void) {
   return replaced ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot use the parent's standard output: %s", strerror(errno));
 }
 
-/* Starts the listener with all signals blocked. Waits for news use the monotonic clock. */
+/* Starts the listener with all signals blocked; returns whether it runs. Waits for news use the monotonic clock. */
 static bool start_listening(void) {
   pthread_t thread;
   pthread_condattr_t clock;
@@ -280,7 +282,7 @@ static int reach(const char *name) {
   size_t length = strlen(name);
   errno = ENAMETOOLONG;
   if (length + 1 > sizeof address.sun_path) return -1;
-  memcpy(address.sun_path + 1, name, length); /* an abstract name: no file that could be left, or too long */
+  memcpy(address.sun_path + 1, name, length); /* an abstract name, which disappears with its socket */
   int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (to < 0) return -1;
   socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);

@@ -39,8 +39,8 @@ static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
   return at[2] == ':' ? 3 : 0;
 }
 
-/* Returns whether a repeat "{...}" has at most two digits, and is one of at most MOST_BRACES. Nested repeats multiply,
- * so both limits bound the memory. */
+/* Returns whether the numbers of a repeat "{...}" have at most two digits, and the repeat is one of the first
+ * MOST_BRACES of its pattern. Counts it in *braces. Nested repeats multiply, so both limits bound the memory. */
 static bool is_short_repeat(const char *brace, int *braces) {
   const size_t length = strcspn(brace, "}");
   for (size_t i = 1, digits = 0; i < length; i++) {
@@ -51,7 +51,7 @@ static bool is_short_repeat(const char *brace, int *braces) {
 }
 
 static bool translate(const char *before, const char *pattern, const char *behind, char out[PATTERN_BYTES]) {
-  bool in_brackets = false, repeatable = false; /* repeatable: a repeat may follow */
+  bool in_brackets = false, repeatable = false; /* repeatable: whether a repeat may follow */
   size_t used = 0;
   int braces = 0, open = 0;
   if (!append_posix_text(out, &used, before)) return false;
@@ -83,7 +83,8 @@ enum { KEPT = 4 };
 static _Thread_local kept_pattern kept[KEPT];
 static _Thread_local int next_kept;
 
-/* Compiles a pattern, or finds it in the cache; NULL: not supported. */
+/* Compiles a pattern between the texts `before` and `behind`, or finds it in the cache; NULL: the pattern is not
+ * supported. */
 static const regex_t *compile(const char *before, const char *pattern, const char *behind) {
   char translated[PATTERN_BYTES];
   if (!translate(before, pattern, behind, translated)) return NULL;

@@ -15,7 +15,7 @@ static atomic_bool deferred, asked, signalled;
 
 /* The action of SIGHUP when the program was started. Before main, libraries install their own handlers (UCX, below
  * MPICH, does when it is loaded), so the action is read before libraries, or a sanitizer, are initialised. */
-static unsigned long hangup[4]; /* the kernel's struct: the handler comes first */
+static unsigned long hangup[4]; /* the kernel's struct of an action, whose first member is the handler */
 
 __attribute__((no_sanitize("address", "thread", "undefined"))) void tri_stop_look_at_hangup(void) {
   syscall(SYS_rt_sigaction, SIGHUP, NULL, hangup, 8);

@@ -26,16 +26,17 @@ sigset_t tri_stop_signals(void);
 /* Returns whether a signal is a request. */
 bool tri_stop_is_request(int number);
 
-/* Blocks the signals of tri_stop_signals, also across exec. Must be the first call in main, so that no signal is lost
- * or ends the process before the program is ready. tri_stop_release unblocks them; they then have their default
- * effect. */
+/* Blocks the signals of tri_stop_signals, also across exec. Must be the first call in main, so that no signal is
+ * lost or ends the process before the program is ready. If SIGHUP was ignored when the program was started, ignores
+ * it again. tri_stop_release unblocks them; they then have their default effect. */
 void tri_stop_hold(void);
 void tri_stop_release(void);
 
 /* LOCAL. Starts the thread that waits for signals; called once, before any other thread is started. The first signal
- * ends the process, after tri_stop_defer the second: with the exit status of TRI_INTERRUPTED and `message`, which is
- * not copied, or by the signal itself if `message` is NULL, as in a rank whose supervisor reports the signal. A request
- * never ends the process. */
+ * ends the process, or, after tri_stop_defer, the second signal: with the exit status of TRI_INTERRUPTED and
+ * `message`, which is not copied, or by the signal itself if `message` is NULL, as in a rank whose supervisor
+ * reports the signal. A request never ends the process. Fails with TRI_OUT_OF_MEMORY if the thread cannot be
+ * started. */
 tri_status tri_stop_listen(const char *message);
 
 /* Makes the first signal only set tri_stop_asked, and the second one end the process with this message. A request also

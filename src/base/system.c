@@ -9,7 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Returns the number after `key` in a file of "key: number kB" lines, in bytes; 0 if the file does not have the key. */
+/* Returns the number after `key` in a file of "key: number kB" lines, in bytes; 0 if the file does not exist or does
+ * not have the key. */
 static size_t read_kilobytes(const char *path, const char *key) {
   FILE *file = fopen(path, "r");
   if (file == NULL) return 0;
@@ -39,7 +40,7 @@ static size_t read_number(const char *path) {
 static size_t lesser(size_t a, size_t b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 /* Returns the bytes left in the control group that is mounted at the root, which inside a container is the process's
- * own group; 0: no limit. */
+ * own group; 1 if none are left, and 0 if the group has no limit. */
 static size_t group_bytes_left(void) {
   size_t limit = read_number("/sys/fs/cgroup/memory.max");
   size_t used = read_number("/sys/fs/cgroup/memory.current");

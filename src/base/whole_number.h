@@ -9,9 +9,9 @@
  * is whole and of magnitude at most 2^53. Returns false for any other text. */
 bool tri_whole_number(const char *text, int64_t *out);
 
-/* Reads a length in tokens: a whole number as above (a negative one, too), or digits with k (1024) or m (1024 * 1024),
- * as in 128k. Upper and lower case are equal. Returns false for any other text, and for a length with k or m above
- * 2^53. */
+/* Reads a length in tokens: a whole number as in tri_whole_number (a negative one, too), or digits with k (1024) or
+ * m (1024 * 1024), as in 128k. Upper and lower case are equal. Returns false for any other text, and for a length
+ * with k or m above 2^53. */
 bool tri_whole_length(const char *text, int64_t *out);
 
 #endif

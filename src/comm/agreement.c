@@ -12,7 +12,7 @@ tri_status tri_first_rank_status(const tri_group *group, tri_status status) {
   return tri_fail((tri_status)code, "%s", "");
 }
 
-/* Finds the lowest rank that failed, and its status. *rank is -1 if no rank failed. */
+/* COLLECTIVE. Finds the lowest rank that failed, and its status. *rank is -1 if no rank failed. */
 static tri_status find_failed(const tri_group *group, tri_status status, int *rank, tri_status *code) {
   int32_t own = (int32_t)status, *all = NULL;
   TRI_TRY(tri_alloc("statuses", (size_t)group->size, sizeof *all, &all));

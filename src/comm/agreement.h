@@ -16,9 +16,9 @@ tri_status tri_common_status(const tri_group *group, tri_status status);
  * do not end the job. */
 tri_status tri_common_failure(const tri_group *group, tri_status status);
 
-/* COLLECTIVE. Checks that all ranks have equal texts, text[length], by their hashes. Else returns TRI_BAD_CONFIG on
- * every rank, with a message that names the lowest rank whose text differs from rank 0's, and `what`, the noun for the
- * text. */
+/* COLLECTIVE. Checks that all ranks have equal texts, text[length], by their hashes. Otherwise fails with
+ * TRI_BAD_CONFIG on every rank, with a message that names the lowest rank whose text differs from rank 0's, and
+ * `what`, the noun for the text. */
 tri_status tri_must_agree(const tri_group *group, const char *what, const char *text, size_t length);
 
 #endif

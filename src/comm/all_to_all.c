@@ -25,7 +25,7 @@ enum {
 
 typedef enum parts_way {
   PARTS_IN_BUFFER = 1,
-  PARTS_IN_PLACE, /* parts are in the send buffer, whose position is in the note */
+  PARTS_IN_PLACE, /* parts are in the send buffer, whose position is in the rank's tri_note */
   PARTS_BY_MESSAGES
 } parts_way;
 
@@ -128,8 +128,8 @@ static tri_status wrong_length(const tri_request *request, int peer, int64_t sen
                        tri_operation_name(request->operation), peer, (long long)sent, request->group->rank, expected);
 }
 
-/* Completes messages in the order of their starts, up to the first that is not finished, and checks their lengths. MPI
- * itself reports a message that is too long. */
+/* Completes messages in the order of their starts, up to the first that is not finished, and checks their lengths.
+ * Sets *moved if a message has finished. MPI itself reports a message that is too long. */
 static tri_status finish_messages(tri_request *request, bool *moved) {
   while (request->num_finished < request->num_messages) {
     tri_part_message *message = &request->messages[request->num_finished];
@@ -177,7 +177,8 @@ static tri_status offer(tri_request *request, parts_way way, int to, char *buffe
   return tri_fail_internal("unknown way %d to send parts", (int)way);
 }
 
-/* Writes the positions of this rank's parts into its staging buffer, for the other ranks of the node. */
+/* Offers this rank's parts to the other ranks of the node: writes their positions, and small parts themselves, into
+ * the staging buffer, or starts to send them; then publishes the step. */
 static tri_status show(tri_request *request) {
   tri_group_impl *group = request->group;
   shown *mine = shown_by(group, group->local, group->step + 1);
@@ -242,8 +243,8 @@ static tri_status receive_node_part(tri_request *request, int local) {
                        (long long)theirs->way);
 }
 
-/* Called when all ranks of the node have published their step: receives their parts. If any part was read in place,
- * publishes a second step, so that the part's owner knows that it has been read. */
+/* Receives the parts of the node's ranks, after all of them have published their step. If any part was read in
+ * place, publishes a second step, so that the part's owner knows that it has been read. */
 static tri_status meet(tri_request *request) {
   tri_group_impl *group = request->group;
   bool in_place = false;
@@ -274,7 +275,8 @@ tri_status tri_parts_begin(tri_request *request) {
   return TRI_OK;
 }
 
-/* Advances the current phase. Sets *through to whether the phase is finished. */
+/* Advances the current phase. Sets *through to whether the phase is finished and another one follows. In the last
+ * phase, TRI_PARTS_MESSAGES, sets request->done instead. */
 static tri_status advance_phase(tri_request *request, bool *through) {
   *through = tri_node_pass_behind(request->group) < 0;
   switch (request->parts_phase) {

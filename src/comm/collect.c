@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* On rank 0: allocates memory for parts of the given sizes. */
+/* Allocates, on rank 0, memory for parts of the given sizes, and sets out->begins. */
 static tri_status make_room(int ranks, const int64_t *sizes, tri_collected *out) {
   TRI_TRY(tri_alloc("memory of all ranks", (size_t)ranks + 1, sizeof *out->begins, &out->begins));
   for (int r = 0; r < ranks; r++) out->begins[r + 1] = out->begins[r] + sizes[r];

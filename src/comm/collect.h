@@ -6,7 +6,7 @@
 
 /* The memory of all ranks, on rank 0; {NULL} on the other ranks. */
 typedef struct tri_collected {
-  void *all;       /* rank after rank */
+  void *all;       /* bytes of all ranks, rank after rank */
   int64_t *begins; /* [size + 1], first byte of each rank's memory */
 } tri_collected;
 

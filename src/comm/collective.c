@@ -59,7 +59,8 @@ static void begin_gather(tri_request *request) {
   tri_node_pass_begin(request, &(tri_node_pass){.gather = true, .round = gather_round(request)});
 }
 
-/* Adds the partial sums that have arrived, and sends the complete sums and the next round's partial sums. */
+/* Adds the partial sums that have arrived, and sends the complete sums and the next round's partial sums. Sets
+ * *through to false if partial sums have not arrived yet. */
 static tri_status exchange(tri_request *request, bool *through) {
   int64_t round = exchange_round(request);
   *through = true;
@@ -73,7 +74,8 @@ static tri_status exchange(tri_request *request, bool *through) {
   return TRI_OK;
 }
 
-/* Advances the current stage of a request across nodes. Sets *through to whether the stage is finished. */
+/* Advances the current stage of a request across nodes. Sets *through to whether the stage is finished; the request
+ * is then in its next stage, or done. */
 static tri_status across_nodes(tri_request *request, bool *through, bool *moved) {
   tri_group_impl *group = request->group;
   *through = true;

@@ -25,13 +25,13 @@
 
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run, PBS);
- * without a launcher, or if the launcher started one rank, this process stays alone and does not call MPI. Call it once
- * in a process, before any thread is started. TRI_COMM: the launcher belongs to another MPI, or MPI failed.
- * TRI_UNSUPPORTED: the MPI has no support for threads. */
+/* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run,
+ * PBS); without a launcher, or if the launcher started one rank, this process stays alone and does not call MPI.
+ * Call it once in a process, before any thread is started. Fails with TRI_COMM if the launcher belongs to another
+ * MPI, or MPI failed, and with TRI_UNSUPPORTED if the MPI has no support for threads. */
 tri_status tri_comm_open(void);
 /* LOCAL, before or after tri_comm_open. Returns whether this process was started without a launcher, or is the only
- * rank. */
+ * rank; false in a rank that tri_launch started. */
 bool tri_comm_is_started_alone(void);
 /* LOCAL, before or after tri_comm_open. Reads the number of ranks and this process's rank from the launcher's
  * environment variables. Both are 0 without a launcher; *size is 0 if the launcher does not set it. */
@@ -39,7 +39,8 @@ void tri_comm_launched(int64_t *size, int64_t *rank);
 /* COLLECTIVE over the job. Leaves a job in which no rank failed, and finalises MPI. Does nothing if this process has
  * not called MPI. */
 void tri_comm_close(void);
-/* LOCAL. Ends the whole job: every other rank is killed. Returns without doing anything if this rank is alone. */
+/* LOCAL. Ends the whole job: every other rank is killed. Before that, waits at most 2 s until the launcher has read
+ * standard error. Returns without doing anything if this rank is alone. */
 void tri_comm_abort(int exit_status);
 /* LOCAL. Called by a rank that failed: prints this thread's last error message (tri_log_failure), and ends the job with
  * the exit status for `status`. If another rank's failure is the cause, or the message is empty because another rank
@@ -48,8 +49,8 @@ void tri_comm_abort(int exit_status);
 void tri_comm_fail(tri_status status);
 
 /* The functions from here to tri_comm_library are LOCAL. */
-int tri_comm_rank(void);      /* 0 when alone */
-int tri_comm_size(void);      /* 1 when alone */
+int tri_comm_rank(void);      /* this process's rank in the job; 0 when alone */
+int tri_comm_size(void);      /* number of ranks of the job; 1 when alone */
 int tri_comm_num_nodes(void); /* number of nodes of the job; 1 when alone */
 /* Return this rank's number among the ranks of its machine, and the number of ranks of the machine. (A machine is one
  * node, unless TRIREME_RANKS_PER_NODE divides it for a test.) */
@@ -69,7 +70,7 @@ typedef struct tri_device_collectives tri_device_collectives; /* device_collecti
 typedef struct tri_group {
   const char *name;     /* name of its domain ("tensor", "data", ...), for messages and timelines; outlives the group */
   int rank, size;       /* this rank's number in the group, and the number of ranks */
-  tri_group_impl *impl; /* NULL if size is 1 */
+  tri_group_impl *impl; /* state of the group; NULL if size is 1 */
   const tri_device_collectives *device; /* collectives of the device library that the group has joined; NULL: none */
   void *member;                         /* this rank's handle of `device`; NULL if `device` is NULL */
 } tri_group;
@@ -117,17 +118,17 @@ tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *d
 tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mine, void *all);
 tri_status tri_barrier(const tri_group *group);
 /* Sends part s of `from` to rank s, and receives part r of `to` from rank r, including this rank's own part.
- * from_begins and to_begins have size + 1 entries each. The part that rank r sends to rank s must have the length that
- * s expects. `from` and `to` must not overlap. TRI_INTERNAL: the two lengths of this rank's own part differ, and the
- * operation was not started. */
+ * from_begins and to_begins have size + 1 entries each. The part that rank r sends to rank s must have the length
+ * that s expects. `from` and `to` must not overlap. Fails with TRI_INTERNAL, before anything is sent, if the two
+ * lengths of this rank's own part differ. */
 tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
                           const int64_t *to_begins, void *to);
 
 /* ---- memory that the ranks of a node share ----------------------------------------------------------------------- */
 
-/* If the buffers of all ranks of a node are in such memory, a large enough collective reads them in place, at about
- * twice the speed, and a background request needs fewer calls of tri_comm_progress on the other ranks (in_place.c). The
- * sums have equal bits. */
+/* If the buffers of all ranks of a node are in memory that tri_comm_share shares, a large enough collective reads
+ * them in place, at about twice the speed, and a background request needs fewer calls of tri_comm_progress on the
+ * other ranks (in_place.c). The sums have equal bits. */
 
 /* COLLECTIVE over the group. Lets the group's ranks of this node read [memory, memory + bytes), and the rest of its
  * first and last page. The memory must come from a private anonymous mapping, such as tri_device's memory. Its contents
@@ -135,8 +136,8 @@ tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t 
  * also 0. *shared is false, on all of these ranks, if the system does not allow sharing or this node has no other rank
  * of the group. */
 tri_status tri_comm_share(const tri_group *group, void *memory, size_t bytes, bool *shared);
-/* COLLECTIVE over the same group, but without waiting. Ends the sharing of memory that was passed to tri_comm_share;
- * ignores other memory. Call it before the memory is released, while no collective is in progress. */
+/* COLLECTIVE over the group of tri_comm_share, but without waiting. Ends the sharing of memory that was passed to
+ * tri_comm_share; ignores other memory. Call it before the memory is released, while no collective is in progress. */
 void tri_comm_unshare(void *memory);
 
 /* ---- in the background ------------------------------------------------------------------------------------------- */
@@ -162,8 +163,8 @@ tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const in
 tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
                                size_t receive_bytes, void *receive, tri_request **out);
 
-/* LOCAL. Start a message between two ranks of a group of several. Messages are matched by sender, receiver and tag, in
- * order. TRI_COMM, later: the receiver expects another number of bytes. */
+/* LOCAL. Start a message between two ranks of a group of several. Messages are matched by sender, receiver and tag,
+ * in order. If the receiver expects another number of bytes, its wait fails with TRI_COMM. */
 tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes, const void *data, tri_request **out);
 tri_status tri_receive_start(const tri_group *group, int from, int tag, size_t bytes, void *data, tri_request **out);
 
@@ -174,9 +175,9 @@ tri_status tri_request_wait(tri_request **request);
  * needs tri_request_wait. */
 tri_status tri_request_test(tri_request *request, bool *done);
 /* LOCAL, in a job of several ranks. Waits until one of requests[count] is done, or for limit_s seconds, and frees no
- * request. NULL entries are ignored. For a rank that has no work until a message comes: tri_comm_state does not report
- * the wait. `idle_since_s`: time since which the rank has had no work, on tri_clock_s. The longer that is, the longer
- * the rank sleeps between two looks, up to 20 ms. */
+ * request; meanwhile advances all requests. NULL entries are ignored. For a rank that has no work until a message
+ * comes: tri_comm_state does not report the wait. `idle_since_s`: time since which the rank has had no work, on
+ * tri_clock_s. The longer that is, the longer the rank sleeps between two tests of the requests, up to 20 ms. */
 tri_status tri_request_wait_any(const tri_request *const *requests, int count, double idle_since_s, double limit_s);
 /* LOCAL. Advances all requests of this rank as far as possible without waiting. */
 tri_status tri_comm_progress(void);

@@ -62,8 +62,8 @@ enum { TAG = 32767, HALF_BYTES = TRI_DEVICE_AWARE_SCRATCH_BYTES / 2, ALIGNMENT =
 
 /* The phases of one piece. */
 typedef enum reached_phase {
-  REACHED_BEGIN,    /* other work may still use values and scratch */
-  REACHED_EXCHANGE, /* every rank sends each part of its values to the rank that adds it */
+  REACHED_BEGIN,    /* waits while other work may still use values and scratch */
+  REACHED_EXCHANGE, /* every rank sends each part of its values to the rank that adds the part */
   REACHED_ADD,      /* the device adds; the result is then sent */
   REACHED_GATHER,   /* every rank sends its part to all others */
 } reached_phase;
@@ -77,8 +77,9 @@ struct tri_device_aware {
   tri_request **requests; /* [2 * group.size] */
   int num_requests, num_finished;
   bool begun;
-  tri_device_event added[2]; /* passed when the additions that read each half of the scratch memory are done */
-  tri_device_event after;    /* passed when the last additions are done */
+  tri_device_event
+      added[2]; /* events that are passed when the additions that read each half of the scratch memory are done */
+  tri_device_event after; /* event that is passed when the last additions are done */
 };
 
 static bool is_narrow(tri_dtype type) { return tri_dtype_wide(type) != type; }
@@ -210,7 +211,7 @@ static tri_status finish_messages(tri_device_aware *d, bool wait, bool *through)
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* A partial sum. */
+/* A sum to which terms are added one by one (grow). */
 typedef struct growing {
   const char *now; /* address of the sum so far, in `room` or elsewhere; NULL: no term so far */
   char *room;
@@ -286,8 +287,8 @@ static tri_status queue_sums(tri_device_aware *d) {
 
 /* ---- going on ---------------------------------------------------------------------------------------------------- */
 
-/* Sets *passed to whether the event has passed; `wait`: waits for it. A device fault counts as passed, and the wait
- * reports it. */
+/* Sets *passed to whether the event has passed; if `wait` is true, waits for it first. A device fault counts as
+ * passed, and the wait reports it. */
 static tri_status pass(const tri_device_event *event, bool wait, bool *passed) {
   *passed = wait || tri_device_event_passed(event);
   return *passed ? tri_device_event_wait(event) : TRI_OK;

@@ -17,7 +17,8 @@ bool tri_comm_is_device_aware(tri_device_peer peer);
 
 typedef struct tri_device_aware_call {
   tri_group group;
-  bool reduce, gather; /* the operation: reduce_scatter, all_gather, or both for an all_reduce */
+  bool reduce, gather; /* whether values are added, and whether the parts are then gathered: reduce_scatter, all_gather,
+                          or both for an all_reduce */
   tri_dtype type;
   const int64_t *begins;  /* [size + 1]: the parts, as in comm.h, valid until the call is done; NULL: equal parts of
                              `count` (tri_part_begin) */
@@ -33,8 +34,8 @@ enum { TRI_DEVICE_AWARE_SCRATCH_BYTES = 16 << 20 };
 typedef struct tri_device_aware tri_device_aware;
 
 /* COLLECTIVE over a group of several ranks. Starts a call. All ranks start their calls in the same order, each after
- * the previous one is done. Release with tri_device_aware_release. TRI_UNSUPPORTED: the group has too many ranks for
- * the scratch memory. */
+ * the previous one is done. Release with tri_device_aware_release. Fails with TRI_UNSUPPORTED if the group has too
+ * many ranks for the scratch memory. */
 tri_status tri_device_aware_start(const tri_device_aware_call *call, tri_device_aware **out);
 /* LOCAL. Advances the call: if `wait` is true until it is done, else as far as possible without waiting. Sets *done to
  * whether all messages are finished; the result is then in `values` after the event *after. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-  BUFFER_BYTES = 256 * 1024,      /* size of a shared staging buffer; each rank has two */
+  BUFFER_BYTES = 256 * 1024,      /* smallest size of a shared staging buffer; each rank has two */
   SLOT_BYTES = 8 * 1024,          /* smallest size of the part of a staging buffer for one rank of the node */
   ROUND_BUDGET = 8 * 1024 * 1024, /* most bytes of partial sums that a rank sends, or receives, in a round, unless
                                      SMALLEST_MESSAGE makes them more */
@@ -116,7 +116,8 @@ static tri_status lay_out(tri_group_impl *group, const placement *where, int *co
   return group->num_nodes > 1 ? allocate_exchange(group, most_owned(where, group->size, counts)) : TRI_OK;
 }
 
-/* Finds the node of every rank of the group and its number there, and fills the group's tables. */
+/* COLLECTIVE over the group. Finds the node of every rank of the group and the rank's number there, and fills the
+ * group's tables. */
 static tri_status find_places(tri_group_impl *group) {
   int *numbers = NULL;
   size_t size = (size_t)group->size;
@@ -176,8 +177,8 @@ static void retire(tri_group_impl *group) {
   job->retired = group;
 }
 
-/* Returns TRI_OK if all ranks of the group call it with TRI_OK; else every rank fails, with its own status or TRI_COMM,
- * so that no rank continues alone. */
+/* COLLECTIVE over the group. Returns TRI_OK if all ranks of the group call it with TRI_OK. Otherwise fails on every
+ * rank, with the rank's own status or, if that is TRI_OK, with TRI_COMM, so that no rank continues alone. */
 static tri_status agree(const tri_group_impl *group, tri_status status) {
   int mine = status == TRI_OK ? 1 : 0;
   int all = 0;

@@ -22,7 +22,9 @@ static void add_own(tri_request *request) {
       if (l != group->local) tri_share_looking(term, (size_t)now.length * size);
       group->terms[l] = term;
     }
-    group->terms[group->local] = request->values + (size_t)now.begin * size; /* at its writable address */
+    group->terms[group->local] =
+        request->values +
+        (size_t)now.begin * size; /* the address to which tri_node_pass_add writes; `theirs` may be another mapping */
     tri_node_pass_add(request, &now);
   }
 }

@@ -12,7 +12,7 @@
 
 enum { TRI_CACHE_LINE = 64 };
 
-/* Operations. */
+/* The kinds of operations on a group. */
 typedef enum tri_operation {
   TRI_ALL_REDUCE = 1,
   TRI_REDUCE_SCATTER,
@@ -63,8 +63,8 @@ size_t tri_window_bytes(const tri_group_impl *group);
 /* LOCAL. Returns the number of the segment that contains memory[bytes], and sets *offset to its offset in the segment.
  * Returns 0 if the memory is not in a segment that all ranks of the group on this node share. */
 uint32_t tri_share_find(const tri_group_impl *group, const void *memory, size_t bytes, uint64_t *offset);
-/* LOCAL. Returns the address, in this process, of a byte of the segment: of the part of the rank whose
- * tri_comm_local_rank is `local`, at `offset`. Returns NULL if this process has not mapped that part. */
+/* LOCAL. Returns the address, in this process, of the byte at `offset` in one rank's part of the segment: the rank
+ * whose tri_comm_local_rank is `local`. Returns NULL if this process has not mapped that part. */
 const char *tri_share_look(uint32_t segment, uint64_t offset, int local);
 /* LOCAL. Bounds the resident memory of this process before a read of [at, at + bytes), at most a few MB. Pages of other
  * ranks that this rank reads count as its own resident memory, too; beyond 16 MiB this function removes them from the
@@ -75,8 +75,8 @@ void tri_share_close(void);
 
 /* The position of a walk over the elements that one rank of the node owns. */
 typedef struct tri_owned_walk {
-  int next;   /* index in owned_parts */
-  int64_t at; /* index of the element in that part, counted from the part's first element of the round */
+  int next;   /* index of the current part in owned_parts */
+  int64_t at; /* index of the next element, counted from the part's first element of the round */
 } tri_owned_walk;
 
 /* Messages in flight between nodes. */
@@ -90,9 +90,10 @@ typedef struct tri_moving {
 struct tri_group_impl {
   const char *name;
   int rank, size;
-  MPI_Comm messages;  /* messages of tri_send_start and tri_receive_start */
-  MPI_Comm exchange;  /* collectives between nodes; MPI_COMM_NULL if the group is on one node */
-  MPI_Comm node_comm; /* the group's ranks on this node */
+  MPI_Comm messages; /* communicator of tri_send_start and tri_receive_start */
+  MPI_Comm
+      exchange; /* communicator of the collectives' messages between nodes; MPI_COMM_NULL if the group is on one node */
+  MPI_Comm node_comm; /* communicator of the group's ranks on this node */
   bool of_job;        /* whether this is the group of all ranks, which tri_comm_close destroys */
 
   /* Nodes are numbered in the order of their first ranks in the group; a rank's local number is its number among the
@@ -110,7 +111,8 @@ struct tri_group_impl {
   tri_staging *staging;  /* [num_local]: pointers into the window */
   size_t buffer_bytes;   /* size of each staging buffer */
   uint64_t step;         /* number of the last step that this rank has published */
-  tri_owned_walk *walks; /* [2 * num_local + 1]: positions of the active request */
+  tri_owned_walk *walks; /* [2 * num_local + 1]: positions of the active request's copies in, by owner; its sums; and
+                            its copies out, by owner */
   const void **terms;    /* [max(num_local, num_nodes)]: addresses of the arrays to add */
   const char **theirs;   /* [num_local]: the ranks' buffers of the active request, if all are shared */
 
@@ -146,7 +148,8 @@ typedef struct tri_node_pass {
   bool reduce, gather;
   tri_combine combine; /* adds the terms, or finds their maximum, if `reduce` */
   char *partials; /* destination of the sums, with the owned parts round_bytes apart; NULL: the sums go to `values` */
-  int64_t round;  /* covers the elements [round * round_elements, (round + 1) * round_elements) of each part */
+  int64_t round;  /* number of the round, which has the elements [round * round_elements, (round + 1) * round_elements)
+                     of each part */
   tri_phase phase;
   uint64_t noted_step;   /* number of the step in which the ranks wrote their notes */
   int64_t slot_elements, /* size of a slot of the staging buffers, in elements (staging.c) */
@@ -168,7 +171,7 @@ typedef enum tri_stage {
 typedef enum tri_parts_phase {
   TRI_PARTS_MEET,    /* all ranks of the node have written where their parts are */
   TRI_PARTS_LEAVE,   /* all ranks of the node have read the parts */
-  TRI_PARTS_MESSAGES /* all messages are finished                                */
+  TRI_PARTS_MESSAGES /* all messages are finished */
 } tri_parts_phase;
 
 /* One message of an all-to-all. A part of more than TRI_MOST_MESSAGE_BYTES is several messages, since MPI counts in
@@ -183,14 +186,14 @@ enum { TRI_MOST_MESSAGE_BYTES = 1 << 30 };
 
 struct tri_request {
   tri_group_impl *group;
-  tri_request *next; /* next one of the group's collectives, or of the job's messages */
+  tri_request *next; /* next request in the list of the group's collectives, or of the job's messages */
   tri_operation operation;
   size_t bytes;
   bool done;
-  uint64_t ticket; /* number of its entry in the flight recorder */
+  uint64_t ticket; /* ticket of the request in the flight recorder */
 
   /* Members of a collective. */
-  uint64_t number; /* number in its group, from 1 */
+  uint64_t number; /* number of the collective in its group, from 1 */
   const tri_sum *sum;
   bool reduce, gather, begun, background;
   char *values;
@@ -205,7 +208,7 @@ struct tri_request {
   char *to;
   const int64_t *to_begins; /* [size + 1]; NULL: not an all-to-all or a ring pass */
   tri_parts_phase parts_phase;
-  tri_part_message *messages; /* in the order in which they were started */
+  tri_part_message *messages; /* [num_messages], in the order in which they were started */
   int num_messages;
 
   /* Members of a message. */
@@ -223,7 +226,7 @@ tri_record tri_request_record(const tri_request *request);
 /* Advances a group's collectives as far as possible without waiting; sets *moved to true if anything happened. */
 tri_status tri_collective_advance(tri_group_impl *group, bool *moved);
 tri_status tri_message_advance(tri_request *request);
-/* Appends a request to its group's collectives. */
+/* Numbers a request, begins its record in the flight recorder, and appends it to its group's collectives. */
 void tri_collective_enqueue(tri_request *request);
 /* Returns a rank for which the group's active request waits, or -1 if there is no such rank or it is not known. */
 int tri_collective_behind(const tri_group_impl *group);
@@ -253,7 +256,7 @@ static inline bool tri_exchange_sends_values(const tri_request *request) {
 /* Starts the messages with the partial sums of a round: to the ranks of other nodes whose parts this rank owns, and
  * from the owners of its own part. */
 tri_status tri_exchange_sums(tri_request *request, int64_t round);
-/* Adds the received partial sums of this rank's part. */
+/* Adds the partial sums of all nodes for this rank's part, and stores the sum in the values. */
 void tri_exchange_add(tri_request *request, int64_t round);
 /* Starts the messages with the values of a round: this rank's part to its owners on other nodes, and the parts that
  * this rank owns from their ranks. */
@@ -268,7 +271,7 @@ void tri_node_pass_begin(tri_request *request, const tri_node_pass *pass);
  * true if anything happened. */
 tri_status tri_node_pass_advance(tri_request *request, bool *through, bool *moved);
 /* Does the pass in one step, in which every rank adds all values of all ranks. The values must fit into a staging
- * buffer. */
+ * buffer. Call it until *through is true. Sets *moved to true if anything happened. */
 tri_status tri_node_pass_at_once(tri_request *request, bool *through, bool *moved);
 /* Returns a rank of the group on this node that has not published the current step, or -1 if all have. */
 int tri_node_pass_behind(const tri_group_impl *group);
@@ -277,7 +280,7 @@ int tri_node_pass_behind(const tri_group_impl *group);
 typedef struct tri_owned_span {
   int owned;      /* index in owned_parts */
   int64_t begin;  /* index of the first element in `values` */
-  int64_t within; /* index of this element, counted from the part's first element of the round */
+  int64_t within; /* index of the first element, counted from the part's first element of the round */
   int64_t length;
 } tri_owned_span;
 
@@ -289,17 +292,17 @@ bool tri_owned_next(const tri_request *request, tri_owned_walk *walk, int local,
 void tri_node_pass_add(const tri_request *request, const tri_owned_span *span);
 /* Writes this rank's note of the next step: its operation and, with in_place, the position of its values. */
 void tri_node_pass_write_note(const tri_request *request, bool in_place);
-/* Compares the notes of the last step. TRI_COMM: a rank of the node calls a different collective, or the same one with
- * a different size. */
+/* Compares the notes of the last step. Fails with TRI_COMM if a rank of the node calls a different collective, or
+ * the same one with a different size. */
 tri_status tri_node_pass_check_notes(const tri_request *request);
 /* Ends this rank's next step: the other ranks may now read its note and buffer. */
 void tri_node_pass_publish(tri_group_impl *group);
 
-/* Sets the counts of pieces and the sizes of slots of a pass. */
+/* Sets the number of pieces and the size of the slots of a pass, and its iteration to 0. */
 void tri_staged_begin(tri_request *request);
-/* The two implementations of a pass: copies through the staging buffers (staging.c), and reads of the others' buffers
- * in place (in_place.c). Each call does one step, after all ranks of the node have published the previous one, and
- * returns whether it was the last step of the pass. */
+/* The two implementations of a pass: copies through the staging buffers (staging.c), and reads of the others'
+ * buffers in place (in_place.c). Each call does one step, after all ranks of the node have published the previous
+ * one. Returns true if it was the last step of the pass; otherwise has published the step. */
 bool tri_staged_step(tri_request *request);
 bool tri_in_place_step(tri_request *request);
 
@@ -312,7 +315,7 @@ typedef struct tri_job {
   int rank, size, local_rank, local_size;
   bool crowded;     /* whether this node has more ranks than cores */
   int *node_of;     /* [size]: node of each rank of the job, by its lowest rank; NULL when alone */
-  MPI_Comm machine; /* the ranks on this machine, in the order of tri_comm_local_rank */
+  MPI_Comm machine; /* communicator of the ranks on this machine, in the order of tri_comm_local_rank */
   tri_group world;
   tri_segment *shared;     /* list of segments (share.c) */
   uint32_t last_segment;   /* number of the newest segment */
@@ -332,8 +335,8 @@ tri_job *tri_comm_job(void);
 tri_status tri_comm_lost(const char *format, ...) TRI_PRINTF(1, 2);
 /* Returns TRI_COMM, with the first failure's message, if there was a failure. */
 tri_status tri_comm_check(void);
-/* Records the failure of an MPI call, and returns TRI_COMM. `code` is MPI's error code, `call` the text of the call,
- * `what` the group's name. */
+/* Records the failure of an MPI call, and returns TRI_COMM. Another rank has probably ended, so this rank's failure
+ * counts as secondary. `code` is MPI's error code, `call` the text of the call, `what` the group's name. */
 tri_status tri_comm_mpi_failed(int code, const char *call, const char *what);
 /* Evaluates an MPI call, and returns from the calling function with TRI_COMM if it fails. */
 #define TRI_MPI(what, call)                                                                                            \

@@ -91,7 +91,8 @@ void tri_comm_launched(int64_t *size, int64_t *rank) {
 
 /* ---- joining ----------------------------------------------------------------------------------------------------- */
 
-/* Reads TRIREME_RANKS_PER_NODE, with which tests divide one machine into several nodes. 0: all ranks on one node. */
+/* Reads TRIREME_RANKS_PER_NODE, with which tests divide one machine into several nodes. 0: all ranks on one node.
+ * Fails with TRI_BAD_USAGE for an illegal value. */
 static tri_status pretended_ranks_per_node(int *out) {
   const char *text = getenv("TRIREME_RANKS_PER_NODE");
   *out = 0;
@@ -104,7 +105,8 @@ static tri_status pretended_ranks_per_node(int *out) {
   return TRI_OK;
 }
 
-/* Finds whether the ranks of this node have fewer cores, all together, than there are ranks. */
+/* COLLECTIVE over the machine's ranks. Sets job->crowded to whether these ranks have fewer cores, all together, than
+ * there are ranks. */
 static tri_status find_crowding(void) {
   tri_job *job = tri_comm_job();
   cpu_set_t mine, all;
@@ -116,7 +118,8 @@ static tri_status find_crowding(void) {
   return TRI_OK;
 }
 
-/* Finds the node of every rank. A node's number is the lowest rank on it. */
+/* COLLECTIVE over the job. Finds the machine's ranks, and the node of every rank. A node's number is the lowest rank
+ * on it. */
 static tri_status find_nodes(void) {
   tri_job *job = tri_comm_job();
   int pretended;
@@ -212,8 +215,8 @@ void tri_comm_close(void) {
 
 /* ---- failing ----------------------------------------------------------------------------------------------------- */
 
-/* Waits, for a bounded time, until the pipe of standard error is empty: a launcher may stop reading it when it ends the
- * job. */
+/* Flushes all output and, if standard error is a pipe, waits at most READER_WAIT_S until the pipe is empty, and 0.1
+ * s more: a launcher may stop reading when it ends the job. */
 static void wait_for_reader(void) {
   struct stat facts;
   int unread = 0;

@@ -63,8 +63,9 @@ static bool needs_group(const tri_mesh_shape *shape, tri_domain domain) {
   return shape->expert > 0 || !tri_domain_is_of_experts(domain);
 }
 
-/* Creates the group of a domain. The color of a rank is its number with the coordinates along the domain's axes set to
- * 0: equal for the ranks of one group. */
+/* COLLECTIVE over the mesh. Creates the group of a domain, unless the domain needs no group or uses that of another
+ * domain. The color of a rank is its number with the coordinates along the domain's axes set to 0: equal for the
+ * ranks of one group. */
 static tri_status split_domain(tri_mesh *mesh, tri_domain domain) {
   mesh->group_of[domain] = find_group(&mesh->shape, domain);
   if (mesh->group_of[domain] != domain || !needs_group(&mesh->shape, domain)) return TRI_OK;

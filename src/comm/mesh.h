@@ -11,14 +11,16 @@ typedef struct tri_mesh {
   tri_mesh_coordinates place;           /* coordinates of this rank */
   tri_group world;                      /* group of all ranks of the mesh, which is the parent of its groups */
   tri_group groups[TRI_NUM_DOMAINS];    /* [domain]; a group of one rank if the domain has no group */
-  tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: the domain with the same ranks whose group it uses; often itself */
+  tri_domain group_of[TRI_NUM_DOMAINS]; /* [domain]: domain whose group the domain uses, because both have the same
+                                           ranks; often the domain itself */
   tri_group tied; /* group of the first and the last stage of this rank's pipeline, for tied embeddings; on other stages
                      a group of one rank */
 } tri_mesh;
 
-/* COLLECTIVE over `parent`, which must outlive the mesh. Arranges the parent's ranks. TRI_BAD_LAYOUT: a size is below
- * 1, the product of the sizes is not the number of the parent's ranks, or the expert axes do not divide a stage.
- * Domains of the expert mesh have groups only if shape->expert is at least 1. Release with tri_mesh_destroy. */
+/* COLLECTIVE over `parent`, which must outlive the mesh. Arranges the parent's ranks. Fails with TRI_BAD_LAYOUT if a
+ * size is below 1, the product of the sizes is not the number of the parent's ranks, or the expert axes do not
+ * divide a stage. Domains of the expert mesh have groups only if shape->expert is at least 1. Release with
+ * tri_mesh_destroy. */
 tri_status tri_mesh_create(const tri_group *parent, const tri_mesh_shape *shape, tri_mesh *out);
 /* LOCAL. Returns a mesh of one rank without a job. */
 tri_mesh tri_mesh_alone(void);
@@ -30,10 +32,10 @@ const tri_group *tri_mesh_group(const tri_mesh *mesh, tri_domain domain);
 /* LOCAL. Returns the domain of the group with that name: TRI_DOMAIN_PIPELINE for "tied", TRI_NUM_DOMAINS for the world
  * and any other name. */
 int tri_mesh_domain_of(const tri_mesh *mesh, const char *group);
-/* LOCAL. Returns the number of ranks of that group. */
+/* LOCAL. Returns the number of ranks of the group with that name; for an unknown name, that of the world. */
 int tri_mesh_group_size(const tri_mesh *mesh, const char *group);
-/* LOCAL. Converts a rank of a group to a rank of the mesh. `group` is the name of one of this rank's groups, and `at`
- * is a rank of that group. */
+/* LOCAL. Returns the rank of the mesh that is rank `at` of the group with the name `group`, one of this rank's
+ * groups. */
 int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at);
 
 #endif

@@ -14,9 +14,9 @@ typedef struct tri_placement {
  * ranks as evenly as possible. */
 tri_placement tri_placement_of(int local_rank, int ranks, int cores);
 
-/* LOCAL. After tri_comm_open and before any thread is started. Binds this rank to its cores if `train -n` started the
- * job; other launchers bind ranks themselves. *threads is the number of threads that this rank should use; 0, the
- * device's default, if the rank is alone on its machine or shares no core with another rank. */
+/* LOCAL. Call it after tri_comm_open and before any thread is started. Binds this rank to its cores if `train -n`
+ * started the job; other launchers bind ranks themselves. *threads is the number of threads that this rank should
+ * use; 0, the device's default, if the rank is alone on its machine or shares no core with another rank. */
 tri_status tri_placement_apply(int *threads);
 
 #endif

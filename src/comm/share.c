@@ -23,9 +23,9 @@ struct tri_segment {
   tri_segment *next;
   uint32_t number;   /* number of the segment, from 1 */
   const void *given; /* address that the caller of tri_comm_share passed */
-  bool shared;       /* whether all of these ranks have mapped the others' files */
+  bool shared;       /* whether all ranks that share the segment have mapped the others' files */
   char *begin;       /* address of this rank's pages */
-  size_t bytes;      /* size of these pages */
+  size_t bytes;      /* bytes of this rank's pages */
   struct view {
     const char *begin;
     size_t bytes;
@@ -46,8 +46,9 @@ typedef struct label {
 
 /* ---- this rank's pages ------------------------------------------------------------------------------------------- */
 
-/* Copies the contents of some pages to a piece of the file, and maps that piece at their address. (mremap would not do:
- * MPI libraries that intercept changes of a process's mappings drop its last argument.) */
+/* Copies the contents of some pages to a piece of the file, and maps that piece at their address. Returns false if
+ * the system refuses. (mremap would not do: MPI libraries that intercept changes of a process's mappings drop its
+ * last argument.) */
 static bool replace_piece(char *pages, size_t bytes, int file, off_t at) {
   const int access = PROT_READ | PROT_WRITE;
   void *copy = mmap(NULL, bytes, access, MAP_SHARED, file, at);
@@ -76,7 +77,8 @@ static bool replace_pages(const tri_segment *segment, int file) {
   return replaced == pieces;
 }
 
-/* Creates the file of a segment. Returns -1 if the system does not allow it. */
+/* Creates the file of a segment, and replaces the segment's pages by pages of the file. Returns the file's
+ * descriptor, or -1 if the system does not allow that. */
 static int make_file(const tri_segment *segment, const label *mine) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int file = memfd_create("trireme", MFD_CLOEXEC);
@@ -157,7 +159,7 @@ static tri_status next_number(const tri_group_impl *group, uint32_t *out) {
   return TRI_OK;
 }
 
-/* Creates the segment of the whole pages that contain the given memory. */
+/* Creates the segment of the whole pages that contain the given memory, and adds it to the job's list. */
 static tri_status create_segment(const tri_group_impl *group, void *memory, size_t bytes, uint32_t number,
                                  tri_segment **out) {
   tri_job *job = tri_comm_job();

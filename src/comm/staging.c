@@ -16,7 +16,9 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { PIECE_BYTES = 256 * 1024 }; /* all owners together: fits into the private cache of a core */
+enum {
+  PIECE_BYTES = 256 * 1024
+}; /* size of a piece, of all owners together: it fits into the private cache of a core */
 
 /* ---- one piece --------------------------------------------------------------------------------------------------- */
 
@@ -62,7 +64,7 @@ static void add_span(const tri_request *request, const tri_owned_span *now, int6
   tri_node_pass_add(request, now);
 }
 
-/* Adds this rank's own elements, and publishes the sums for the other ranks. */
+/* With a reduce, adds the elements that this rank owns; with a gather, copies them to its slot, for the other ranks. */
 static void add_and_show(tri_request *request) {
   tri_group_impl *group = request->group;
   size_t size = request->sum->bytes;

@@ -23,7 +23,8 @@ typedef struct tri_sum {
 
 /* Returns the sum for fp32, bf16 or fp64, and NULL for other types. */
 const tri_sum *tri_sum_of(tri_dtype type);
-/* Returns the reduction to the maximum, for the same types. The maximum is NaN if any value is NaN. */
+/* Returns the reduction to the maximum for fp32, bf16 or fp64, and NULL for other types. The maximum is NaN if any
+ * value is NaN. */
 const tri_sum *tri_maximum_of(tri_dtype type);
 /* Returns the sum for int64_t; an overflow wraps. */
 const tri_sum *tri_sum_int64(void);

@@ -1,7 +1,7 @@
 /* Descriptions of kinds of devices that this machine does not have, for plans.
  *
- * Both kinds need weights in the type of the activations, in addition to the optimizer's wide ones: in bf16 half the
- * bytes of the wide weights for each form that GEMMs read. */
+ * Both kinds need weights in the type of the activations, in addition to the optimizer's wide ones: with bf16, a
+ * copy for each layout that GEMMs read, with half the bytes of the wide weights. */
 #include "device/description.h"
 
 /* Workspace of a GEMM library, a round figure: NVIDIA's documentation of cuBLAS recommends 32 MiB on Hopper and 4 MiB
@@ -64,7 +64,8 @@ static tri_status flash_attention(const tri_device_description *of, const tri_at
   return TRI_OK;
 }
 
-/* Sets the workspace of tiles, which stay in the caches of each thread: a number for each row of a head. */
+/* Sets the workspace of attention in tiles, which stay in the caches of each thread: one number for each row of each
+ * head. */
 static tri_status tiled_attention(const tri_device_description *of, const tri_attention *call, size_t *bytes) {
   (void)of;
   *bytes = (size_t)call->query_rows * (size_t)call->heads * tri_dtype_bytes(tri_dtype_wide(call->type));

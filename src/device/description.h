@@ -19,11 +19,11 @@ typedef struct tri_matmul {
   tri_dtype a_type, b_type, c_type;
   bool a_transposed, b_transposed;
   bool b_packed;
-  bool b_unpacked; /* b is never packed before the GEMM, since it does not stay in memory; the kernel matmul ignores
-                      this member */
-  bool generating; /* the GEMM is in a list for generation: it usually has few rows, and the result of a row should not
-                      depend on their number. A device may use other kernels and another packed form of b */
-  bool accumulate; /* c += ...; never together with bias */
+  bool b_unpacked; /* whether b is never packed before the GEMM, since b does not stay in memory; the kernel matmul
+                      ignores this member */
+  bool generating; /* whether the GEMM is in a list for generation: it usually has few rows, and the result of a row
+                      should not depend on their number. A device may use other kernels and another packed form of b */
+  bool accumulate; /* whether the result is added to c; never together with bias */
   bool bias;
 } tri_matmul;
 
@@ -44,8 +44,9 @@ typedef struct tri_grouped_matmul {
                      bytes if b is packed */
 } tri_grouped_matmul;
 
-/* Some queries and their keys, a band: query i of the slice attends to the slice's keys i + from .. i + to, if they
- * exist. first_query and first_key are rows of the arrays of the call. A slice without queries or keys is ignored. */
+/* Some queries, and the band of keys to which they attend: query i of the slice attends to the slice's keys i + from
+ * .. i + to, if they exist. first_query and first_key are rows of the arrays of the call. A slice without queries or
+ * keys is ignored. */
 typedef struct tri_attention_slice {
   int32_t first_query, queries, first_key, keys;
   int32_t from, to; /* from <= to; from <= -queries or to >= keys: no limit on that side */
@@ -126,18 +127,18 @@ typedef struct tri_attention {
 /* Number of rows of a page of keys and values. */
 enum { TRI_PAGE_ROWS = 64 };
 
-/* Checks the numbers of a call; TRI_INTERNAL if they are not legal. */
+/* Checks the numbers of a call. Fails with TRI_INTERNAL if they are not legal. */
 tri_status tri_attention_check(const tri_attention *call);
-/* Checks a call and its list, slices[call->num_slices], which the host can read; TRI_INTERNAL if they are not legal.
- * Sets *live to the number of slices up to the last one that is not empty. */
+/* Checks a call and its list, slices[call->num_slices], which the host can read. Fails with TRI_INTERNAL if they are
+ * not legal. Sets *live to the number of slices up to the last one that is not empty. */
 tri_status tri_attention_slices_check(const tri_attention *call, const tri_attention_slice *slices, int64_t *live);
 
 typedef struct tri_device_description tri_device_description;
 struct tri_device_description {
   void *facts;      /* data of the kind of device, which owns it */
   int threads;      /* number of threads, if the device divides its work over threads, else 1 */
-  bool packs_plain; /* a packed b differs from the dense one only in its type, b_type, and not in its layout, so one
-                       packed b serves all GEMMs of a weight */
+  bool packs_plain; /* whether a packed b differs from the dense one only in its type, b_type, and not in its layout, so
+                       that one packed b serves all GEMMs of a weight */
 
   size_t queue_bytes; /* device memory that the queue of kernels holds as long as the device exists */
 

@@ -76,7 +76,8 @@ static tri_status no_such_kind(const char *name) {
       meant);
 }
 
-/* Returns whether an earlier option in `words` has the name of `word`, which ends at a `=` or at its end. */
+/* Returns whether an option in `words` before `word`, which points into `words`, has the same name. A name ends at
+ * the option's `=` or at its end. */
 static bool is_repeated(const char *words, const char *word, size_t length) {
   const char *equals = memchr(word, '=', length);
   const size_t name = equals == NULL ? length : (size_t)(equals - word);

@@ -33,11 +33,12 @@ typedef enum tri_device_peer {
 typedef struct tri_device_info {
   char name[TRI_DEVICE_NAME_BYTES];   /* such as "cpu avx512" or "reference" */
   int ordinal;                        /* index among the machine's devices of this kind */
-  char place[TRI_DEVICE_PLACE_BYTES]; /* bus address, if the machine has several devices of this kind; else "" */
+  char place[TRI_DEVICE_PLACE_BYTES]; /* bus address of a GPU, such as "0000:81:00.0"; "" for every other kind of device
+                                       */
   char chip[TRI_DEVICE_CHIP_BYTES]; /* the driver's description, such as "sm_90a, 132 processors at 1.98 GHz"; or "" */
   size_t memory_bytes;              /* limit of the bytes that this process may allocate; 0: not known */
   size_t total_bytes,               /* bytes of the device's own memory; 0: it has no memory of its own */
-      taken_bytes;                  /* bytes of that memory that other processes and the driver use */
+      taken_bytes;                  /* bytes of the device's own memory that other processes and the driver use */
   int sharers;      /* number of processes of this job that share the device, this one included; 1: also if not known */
   bool host_memory; /* whether device memory is host memory */
   bool host_access; /* whether the host may read and write device memory while no queue does */
@@ -102,26 +103,28 @@ struct tri_device {
 /* The device that a process requests. Ranks of a job use engine/rank_device.h. */
 typedef struct tri_device_request {
   const char *name; /* as configured: "auto", "cpu", "gpu", "gpu:2,blocking", ...: docs/devices.md */
-  int threads;      /* 0: all cores that this process may use */
+  int threads;      /* number of threads; 0: as many as the cores that this process may use */
   int place; /* index among the processes of the job on this machine, which are assigned to its GPUs round robin */
 } tri_device_request;
 
-/* Creates a device. "auto" is a GPU if one can be used, else the CPU; if a GPU is visible but cannot be used, it
- * reports why. The message for an unknown name lists the known ones. Release with tri_device_destroy. */
+/* Creates a device and its queue. "auto" is a GPU if one can be used, else the CPU; if a GPU is visible but cannot
+ * be used, a warning says why. Fails with TRI_BAD_CONFIG if the name is unknown or its options are wrong; the
+ * message lists the known names. Release with tri_device_destroy. */
 tri_status tri_device_create_for(const tri_device_request *request, tri_device **out);
 /* Creates a device for a process that is not part of a job. */
 tri_status tri_device_create(const char *name, int threads, tri_device **out);
 void tri_device_destroy(tri_device *device);
 
-/* LOCAL. Checks the name of a device and its options, without looking at the machine. */
+/* LOCAL. Checks the name of a device and its options, without looking at the machine. Fails with TRI_BAD_CONFIG if
+ * they are wrong. */
 tri_status tri_device_check_name(const char *name);
-/* LOCAL. Checks that a device of this name supports these activations, without creating it; TRI_BAD_CONFIG if not. An
- * unknown name is accepted here: tri_device_check_name refuses it. */
+/* LOCAL. Checks that a device of this name supports these activations, without creating it. Fails with
+ * TRI_BAD_CONFIG if not. An unknown name is accepted here: tri_device_check_name refuses it. */
 tri_status tri_device_check_type(const char *name, tri_dtype activations);
 
-/* LOCAL. Sets info.sharers. If the device has memory of its own, also sets info.memory_bytes to the bytes that this
- * process has allocated and an equal share of the free memory, since `sharers` processes use this device. All of these
- * must have created the device, and must not allocate memory at the same time. */
+/* LOCAL. Sets info.sharers to the number of processes that use this device. If the device has memory of its own,
+ * also sets info.memory_bytes to the bytes that this process has allocated plus an equal share of the free memory,
+ * and info.taken_bytes. All sharers must have created the device, and must not allocate memory at the same time. */
 tri_status tri_device_share(tri_device *device, int sharers);
 
 /* Writes a description to `text`, such as "NVIDIA H200 (GPU 0 at 0000:81:00.0)" or "cpu avx512 with 8 threads". Returns
@@ -134,17 +137,18 @@ const char *tri_device_describe_reserved(const tri_device_info *info, char *text
 /* Lowers the limit of the memory that can be allocated to `bytes`. 0, or more than the current limit: no effect. */
 void tri_device_limit_memory(tri_device *device, size_t bytes);
 
-/* Allocate and release memory of the device, and host memory for copies; all layers above use these, since they count
- * the bytes. Releasing NULL does nothing. TRI_OUT_OF_MEMORY also beyond the limit. Device memory is zeroed, host memory
- * is not. Work that uses the memory must be complete before it is released. tri_device_destroy reports memory that was
- * not released. */
+/* Allocate and release memory of the device, and host memory for copies; all layers above use these, since they
+ * count the bytes. Releasing NULL does nothing. Creating fails with TRI_OUT_OF_MEMORY if memory is short or, on the
+ * device, if the limit info.memory_bytes would be exceeded. Device memory is zeroed, host memory need not be. Work
+ * that uses the memory must be complete before it is released. tri_device_destroy reports memory that was not
+ * released. */
 tri_status tri_device_memory_create(tri_device *device, size_t bytes, void **out);
 void tri_device_memory_destroy(tri_device *device, void *memory, size_t bytes);
 tri_status tri_device_host_create(tri_device *device, size_t bytes, void **out);
 void tri_device_host_destroy(tri_device *device, void *memory, size_t bytes);
 
-/* LOCAL. Checks that the device supports training with these activations; else TRI_UNSUPPORTED, with a message that
- * names the supported ones. */
+/* LOCAL. Checks that the device supports training with these activations. Otherwise fails with TRI_UNSUPPORTED, and
+ * a message that names the supported types. */
 tri_status tri_device_supports(const tri_device *device, tri_dtype activations);
 
 #endif

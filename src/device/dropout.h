@@ -18,8 +18,8 @@ typedef struct tri_dropout {
   int64_t row_elements;    /* elements of the whole row; 0: the same as width */
 } tri_dropout;
 
-/* Return, for kernels, the distance of two rows in the indices; and whether the elements of a call have consecutive
- * indices. */
+/* Return, for kernels, the distance between the indices of two adjacent rows; and whether the elements of a call
+ * have consecutive indices. */
 TRI_HOST_AND_GPU int64_t tri_dropout_row(const tri_dropout *options) {
   return options->row_elements == 0 ? options->width : options->row_elements;
 }

@@ -75,8 +75,8 @@ static inline uint16_t tri_bf16_of(float value) {
 }
 
 /* Checks that a number of a configuration keeps its meaning in the wide type of these activations: if it is not 0 it
- * does not become 0, if it is below 1 it does not become 1, and it does not become infinite. The TRI_BAD_CONFIG message
- * begins with the key in backquotes. */
+ * does not become 0, if it is below 1 it does not become 1, and it does not become infinite. Otherwise fails with
+ * TRI_BAD_CONFIG, and a message that begins with the key in backquotes. */
 tri_status tri_dtype_check_number(tri_dtype activations, const char *key, double value);
 
 const char *tri_dtype_name(tri_dtype type);

@@ -28,9 +28,9 @@ enum { TRI_EXACT_MOST_PENDING = 1 << 29 };
 
 /* A term, split for addition: parts[i] is added to limb first + i. */
 typedef struct tri_exact_term {
-  int32_t first;      /* 0 .. TRI_EXACT_SUM_LIMBS - 3 */
-  int32_t not_finite; /* 1: the other members are undefined */
-  int64_t parts[3];   /* all with the same sign, below 2^32; all 0 for zero */
+  int32_t first;      /* number of the first limb, 0 .. TRI_EXACT_SUM_LIMBS - 3 */
+  int32_t not_finite; /* 1 if the double is infinite or NaN, and the other members are undefined; else 0 */
+  int64_t parts[3];   /* all with the same sign, and magnitudes below 2^32; all 0 for zero */
 } tri_exact_term;
 
 /* Splits the bits of a double: an integer of 53 bits times a power of two. The lowest power, 2^-1074, is 14 bits above

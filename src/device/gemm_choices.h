@@ -24,12 +24,13 @@ void tri_device_gemm_library(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRAR
  * order. Release *out with tri_free. */
 tri_status tri_device_gemms_asked(tri_device *device, char **out);
 
-/* Chooses an algorithm for each of these GEMMs, and uses it for all later ones: the first in the library's ranking or,
- * with `timed`, the fastest of the first eight. Timing temporarily allocates memory for random operands. Release
- * *choices with tri_free. */
+/* Chooses an algorithm for each GEMM of the text `products`, and uses it for all later GEMMs that are equal: the
+ * first in the library's ranking or, with `timed`, the fastest of the first eight. Timing temporarily allocates
+ * memory for random operands. *choices is the list of the choices; release it with tri_free. */
 tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
 
-/* Uses these choices for all later GEMMs. TRI_BAD_FILE for lines that are not choices. */
+/* Uses `choices`, a list of tri_device_gemms_choose, for all later GEMMs. Fails with TRI_BAD_FILE if a line is not a
+ * choice. */
 tri_status tri_device_gemms_use(tri_device *device, const char *choices);
 
 #endif

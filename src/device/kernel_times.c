@@ -221,7 +221,8 @@ static tri_kernel_time *add_entry(tri_kernel_times *t, const char *kernel, int32
   return &t->list[*index];
 }
 
-/* Returns the entry for a call. */
+/* Returns the entry for a call, and adds it if it is new; if the list is full, the kernel's entry for all other
+ * calls. */
 static tri_kernel_time *find(tri_kernel_times *t, int id, const char *kernel, const tri_origin *origin, const work *w) {
   uint64_t place = hash_of(kernel, origin, w) % ROOM;
   for (; t->at[place] != EMPTY; place = (place + 1) % ROOM) {

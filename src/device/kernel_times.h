@@ -13,9 +13,10 @@
 typedef struct tri_kernel_time {
   const char *kernel;           /* name in kernels.def */
   const char *operation, *pass; /* name and pass of the tri_origin; each may be NULL */
-  bool of_call;                 /* the origin is a call of a list; false: the instruction `operation` of a step */
-  tri_matmul product;           /* matmul, grouped_matmul: the GEMM, else all 0. m is then the largest number of rows */
-  int64_t groups;               /* grouped_matmul: number of groups, else 0 */
+  bool of_call;       /* whether the origin is a call of a list; false: it is the instruction `operation` of a step */
+  tri_matmul product; /* GEMM of a matmul or grouped_matmul, else all 0. With groups, m, in a gradient k, is the maximum
+                         number of rows of all groups together */
+  int64_t groups;     /* grouped_matmul: number of groups, else 0 */
   int64_t calls;
   double seconds;
   double flops; /* multiplications and additions of GEMMs and of attention's scores; 0: other kernels */
@@ -24,12 +25,12 @@ typedef struct tri_kernel_time {
 
 typedef struct tri_kernel_times tri_kernel_times;
 
-/* Prepares a measurement; it has not begun. TRI_UNSUPPORTED if kernels may run after the call that queues them. Release
- * with tri_kernel_times_destroy before the device. */
+/* Prepares a measurement, which tri_kernel_times_begin begins. Fails with TRI_UNSUPPORTED if kernels may run after
+ * the call that queues them. Release with tri_kernel_times_destroy before the device. */
 tri_status tri_kernel_times_create(tri_device *device, tri_kernel_times **out);
 void tri_kernel_times_destroy(tri_kernel_times *times);
 
-/* Begin a measurement, or continue it, and pause it. Only calls on the device's own queue, device->queue, are measured.
+/* Begin or continue a measurement; and pause it. Only calls on the device's own queue, device->queue, are measured.
  * No other thread may use the device's kernels meanwhile. */
 void tri_kernel_times_begin(tri_kernel_times *times);
 void tri_kernel_times_pause(tri_kernel_times *times);
@@ -39,8 +40,8 @@ void tri_kernel_times_pause(tri_kernel_times *times);
  * operation. */
 const tri_kernel_time *tri_kernel_times_list(const tri_kernel_times *times, int64_t *count);
 
-/* Return whether two GEMMs have the same shape, types and layout, and, for qsort, their order by these: 0 for the same.
- * Strides and a bias may differ. */
+/* Return whether two GEMMs have the same shape, types and layout; and their order by these: below 0, 0 for the same,
+ * or above 0. Leading dimensions, a bias and b_unpacked are not compared. */
 bool tri_kernel_times_same_product(const tri_matmul *a, const tri_matmul *b);
 int tri_kernel_times_compare_products(const tri_matmul *a, const tri_matmul *b);
 

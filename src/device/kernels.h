@@ -164,7 +164,8 @@ typedef struct tri_device_kernels {
 #include "device/kernels.def"
 } tri_device_kernels;
 
-/* Queues a kernel; TRI_UNSUPPORTED with its name if the device does not have it. */
+/* Queues a kernel, and returns from the calling function if that fails: with TRI_UNSUPPORTED and the kernel's name
+ * if the device does not have it. */
 #define TRI_KERNEL_CALL(queue_, kernel_, ...)                                                                          \
   do {                                                                                                                 \
     if ((queue_)->device->kernels->kernel_ == NULL) {                                                                  \

@@ -8,9 +8,10 @@
 /* A kind of device. A device's name is KIND or KIND:OPTIONS. */
 typedef struct tri_device_kind {
   const char *name;
-  unsigned types; /* as in tri_device_info */
+  unsigned types; /* bit 1 << t for each supported type t of activations, as in tri_device_info */
   bool for_tests; /* whether the kind exists only to test the program; messages never recommend it */
-  /* LOCAL. Checks the options as far as possible without the machine. May be NULL. */
+  /* LOCAL. Checks the options as far as possible without the machine. Fails with TRI_BAD_CONFIG if an option is
+   * illegal. NULL: options are not checked. */
   tri_status (*check)(const char *options);
   /* LOCAL. Sets the members of a device; the caller has set info.types. NULL: the kind is not in this program. */
   tri_status (*create)(const char *options, const tri_device_request *request, tri_device *out);

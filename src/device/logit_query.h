@@ -13,17 +13,18 @@
 #include <stdint.h>
 
 typedef struct tri_logit_query {
-  double temperature; /* temperature; 0: the most likely token is taken, among equal ones the lowest id */
-  double uniform;     /* u, in [0, 1) */
-  int32_t row;        /* row of the logits */
-  int32_t given;      /* a token id; -1: sample a token */
+  double
+      temperature; /* temperature of the sampling; 0: the most likely token is taken, among equal ones the lowest id */
+  double uniform;  /* u, in [0, 1) */
+  int32_t row;     /* row of the logits */
+  int32_t given;   /* a token id; -1: sample a token */
 } tri_logit_query;
 
 /* The results in addition to the token's id; logarithms are natural. An id of -1 means that a logit is not finite; all
  * results are then 0. */
 enum {
   TRI_LOGIT_LOG_PROB,         /* log-probability of the token in the model's own distribution (temperature 1) */
-  TRI_LOGIT_ENTROPY,          /* entropy of that distribution */
+  TRI_LOGIT_ENTROPY,          /* entropy of the model's own distribution */
   TRI_LOGIT_SAMPLED_LOG_PROB, /* log-probability of the token at the query's temperature; 0 at temperature 0 */
   TRI_LOGIT_VALUE,            /* the token's logit */
   TRI_LOGIT_NUMBERS

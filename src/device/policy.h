@@ -51,7 +51,7 @@ typedef enum tri_policy_importance {
 typedef struct tri_policy_settings {
   int32_t objective;   /* a tri_policy_objective */
   int32_t importance;  /* a tri_policy_importance */
-  int32_t by_sequence; /* r is one number for a completion */
+  int32_t by_sequence; /* whether r is one number for a completion; false: one for each label */
   int32_t has_old;     /* whether the column `old` exists; false: old is lp */
   double epsilon, epsilon_high;
   double delta; /* upper bound of r in the clipped objective; TRI_POLICY_NO_LIMIT: no such bound */
@@ -104,10 +104,10 @@ TRI_HOST_AND_GPU double tri_policy_limited(double x, double low, double high) {
   return x < low ? low : x > high ? high : x;
 }
 
-/* Returns the ratio with this logarithm. */
+/* Returns the ratio with logarithm x, with x limited to -20 .. 20. */
 TRI_HOST_AND_GPU double tri_policy_ratio(double x) { return exp(tri_policy_limited(x, -20.0, 20.0)); }
 
-/* Returns d ratio / d x. */
+/* Returns the derivative of tri_policy_ratio at x. */
 TRI_HOST_AND_GPU double tri_policy_ratio_slope(double x) { return x < -20.0 || x > 20.0 ? 0.0 : tri_policy_ratio(x); }
 
 /* Returns `old` of a label. */
@@ -139,7 +139,7 @@ TRI_HOST_AND_GPU int tri_policy_is_off_policy(const tri_policy_settings *setting
          sums->drift > settings->off_policy_limit;
 }
 
-/* Returns the clipped objective. */
+/* Returns the value of P(r) for the clipped objective. */
 TRI_HOST_AND_GPU tri_policy_value tri_policy_clipped(const tri_policy_settings *settings, double advantage,
                                                      double log_ratio) {
   const double ratio = tri_policy_ratio(log_ratio);

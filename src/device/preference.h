@@ -52,12 +52,13 @@ enum { TRI_NUM_PREFERENCE_LOSSES = 0 TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_ONE_) 
 typedef struct tri_preference_settings {
   int32_t loss; /* a tri_preference_loss */
   int32_t pad;
-  double beta;                                 /* above 0 */
-  double label_smoothing;                      /* robust, cpo, simpo: below 1/2; exo_pair: above 0 */
+  double beta;                                 /* factor beta of the losses; above 0 */
+  double label_smoothing;                      /* e: in robust, cpo and simpo below 1/2; in exo_pair above 0 */
   double simpo_gamma;                          /* simpo: the margin, in units of the loss's argument */
-  double desirable_weight, undesirable_weight; /* kto, apo_zero_unpaired */
+  double desirable_weight, undesirable_weight; /* kto, apo_zero_unpaired: factors of the losses of desirable and of
+                                                  undesirable completions */
   double kl;           /* kto: z, the mean of S - R of the batch's mismatched completions, not below 0; a constant */
-  double discopop_tau; /* discopop: above 0 */
+  double discopop_tau; /* discopop: tau, above 0 */
 } tri_preference_settings;
 
 typedef struct tri_completion_sums {
@@ -71,19 +72,19 @@ typedef struct tri_preference_value {
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-/* s(x) */
+/* Computes s(x). */
 TRI_HOST_AND_GPU double tri_preference_sigmoid(double x) {
   const double e = exp(-fabs(x));
   return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-/* s'(x) = s(x) s(-x), the derivative of s */
+/* Computes s'(x) = s(x) s(-x), the derivative of s. */
 TRI_HOST_AND_GPU double tri_preference_sigmoid_slope(double x) {
   const double e = exp(-fabs(x));
   return e / ((1.0 + e) * (1.0 + e));
 }
 
-/* f(x) = -log s(-x) */
+/* Computes f(x) = -log s(-x). */
 TRI_HOST_AND_GPU double tri_preference_softplus(double x) { return (x > 0 ? x : 0.0) + log1p(exp(-fabs(x))); }
 
 TRI_HOST_AND_GPU double tri_preference_ratio(const tri_completion_sums *sums) { return sums->logp - sums->reference; }
@@ -104,7 +105,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_of_margin(double loss, doub
   return out;
 }
 
-/* (1 - e) f(-x) + e f(x): labels are wrong with probability e. */
+/* Computes (1 - e) f(-x) + e f(x): labels are wrong with probability e. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_logistic(double x, double smoothing, double chosen,
                                                               double rejected) {
   const double right = 1.0 - smoothing;
@@ -113,7 +114,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_logistic(double x, double s
   return tri_preference_of_margin(loss, slope, chosen, rejected);
 }
 
-/* beta (r_c - r_r) */
+/* Computes beta (r_c - r_r). */
 TRI_HOST_AND_GPU double tri_preference_margin(const tri_preference_settings *settings,
                                               const tri_completion_sums *chosen, const tri_completion_sums *rejected) {
   return settings->beta * (tri_preference_ratio(chosen) - tri_preference_ratio(rejected));
@@ -121,7 +122,8 @@ TRI_HOST_AND_GPU double tri_preference_margin(const tri_preference_settings *set
 
 /* ---- losses of pairs --------------------------------------------------------------------------------------------- */
 
-/* f(-x), x = beta (r_c - r_r) (Rafailov et al. 2023, equation 7). TRL: sigmoid; label_smoothing is not used. */
+/* Computes f(-x), x = beta (r_c - r_r) (Rafailov et al. 2023, equation 7). TRL: sigmoid; label_smoothing is not used.
+ */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_dpo(const tri_preference_settings *settings,
                                                          const tri_completion_sums *chosen,
                                                          const tri_completion_sums *rejected) {
@@ -129,8 +131,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_dpo(const tri_preference_se
                                  settings->beta);
 }
 
-/* (r_c / n_c - r_r / n_r - 1 / (2 beta))^2 (Azar et al. 2023, equation 17, of means over labels as in its authors'
- * code). Without a reference it is CPOTrainer's ipo. */
+/* Computes (r_c / n_c - r_r / n_r - 1 / (2 beta))^2 (Azar et al. 2023, equation 17, of means over labels as in its
+ * authors' code). Without a reference it is CPOTrainer's ipo. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_ipo(const tri_preference_settings *settings,
                                                          const tri_completion_sums *chosen,
                                                          const tri_completion_sums *rejected) {
@@ -140,7 +142,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_ipo(const tri_preference_se
   return tri_preference_of_margin(off * off, 2.0 * off, 1.0 / labels_c, 1.0 / labels_r);
 }
 
-/* max(0, 1 - x), x = beta (r_c - r_r) (Zhao et al. 2023, SLiC). Without a reference it is CPOTrainer's hinge. */
+/* Computes max(0, 1 - x), x = beta (r_c - r_r) (Zhao et al. 2023, SLiC). Without a reference it is CPOTrainer's hinge.
+ */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_hinge(const tri_preference_settings *settings,
                                                            const tri_completion_sums *chosen,
                                                            const tri_completion_sums *rejected) {
@@ -148,7 +151,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_hinge(const tri_preference_
   return tri_preference_of_margin(left < 0 ? 0.0 : left, left > 0 ? -1.0 : 0.0, settings->beta, settings->beta);
 }
 
-/* ((1 - e) f(-x) - e f(x)) / (1 - 2 e), x = beta (r_c - r_r) (Chowdhury et al. 2024, equation 12). */
+/* Computes ((1 - e) f(-x) - e f(x)) / (1 - 2 e), x = beta (r_c - r_r) (Chowdhury et al. 2024, equation 12). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_robust(const tri_preference_settings *settings,
                                                             const tri_completion_sums *chosen,
                                                             const tri_completion_sums *rejected) {
@@ -159,7 +162,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_robust(const tri_preference
   return tri_preference_of_margin(loss * scale, slope * scale, settings->beta, settings->beta);
 }
 
-/* f(-x), x = beta (r_c / n_c - r_r / n_r): dpo of means over labels. */
+/* Computes f(-x), x = beta (r_c / n_c - r_r / n_r): dpo of means over labels. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_sigmoid_norm(const tri_preference_settings *settings,
                                                                   const tri_completion_sums *chosen,
                                                                   const tri_completion_sums *rejected) {
@@ -169,7 +172,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_sigmoid_norm(const tri_pref
   return tri_preference_logistic(x, 0.0, beta / labels_c, beta / labels_r);
 }
 
-/* s(-beta r_c) + s(beta r_r) (D'Oosterlinck et al. 2024, equation 7). */
+/* Computes s(-beta r_c) + s(beta r_r) (D'Oosterlinck et al. 2024, equation 7). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_apo_zero(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {
@@ -182,7 +185,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_apo_zero(const tri_preferen
   return out;
 }
 
-/* s(beta r_c) + s(-beta (r_c - r_r)) (D'Oosterlinck et al. 2024, equation 8). */
+/* Computes s(beta r_c) + s(-beta (r_c - r_r)) (D'Oosterlinck et al. 2024, equation 8). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_apo_down(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {
@@ -195,7 +198,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_apo_down(const tri_preferen
   return out;
 }
 
-/* (1 - e) f(-x) + e f(x), x = beta (m_c - m_r) - gamma (Meng et al. 2024, equation 6). */
+/* Computes (1 - e) f(-x) + e f(x), x = beta (m_c - m_r) - gamma (Meng et al. 2024, equation 6). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_simpo(const tri_preference_settings *settings,
                                                            const tri_completion_sums *chosen,
                                                            const tri_completion_sums *rejected) {
@@ -205,7 +208,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_simpo(const tri_preference_
   return tri_preference_logistic(x, settings->label_smoothing, beta / labels_c, beta / labels_r);
 }
 
-/* (1 - e) f(-x) + e f(x), x = beta (S_c - S_r) (Xu et al. 2024, equation 3). TRL: CPOTrainer's sigmoid. */
+/* Computes (1 - e) f(-x) + e f(x), x = beta (S_c - S_r) (Xu et al. 2024, equation 3). TRL: CPOTrainer's sigmoid. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_cpo(const tri_preference_settings *settings,
                                                          const tri_completion_sums *chosen,
                                                          const tri_completion_sums *rejected) {
@@ -225,7 +228,8 @@ TRI_HOST_AND_GPU double tri_preference_log_complement(double x) {
   return x > -0.6931471805599453 ? log(-expm1(x)) : log1p(-exp(x));
 }
 
-/* beta f(-x), x = log odds_c - log odds_r with odds = exp(m) / (1 - exp(m)) (Hong et al. 2024, equations 4 and 7). */
+/* Computes beta f(-x), x = log odds_c - log odds_r with odds = exp(m) / (1 - exp(m)) (Hong et al. 2024, equations 4 and
+ * 7). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_orpo(const tri_preference_settings *settings,
                                                           const tri_completion_sums *chosen,
                                                           const tri_completion_sums *rejected) {
@@ -237,7 +241,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_orpo(const tri_preference_s
       -1.0 / (expm1(mean_c) * tri_preference_labels(chosen)), -1.0 / (expm1(mean_r) * tri_preference_labels(rejected)));
 }
 
-/* s(x) log(s(x) / (1 - e)) + s(-x) log(s(-x) / e), x = beta (r_c - r_r) (Ji et al. 2024, equation 16). */
+/* Computes s(x) log(s(x) / (1 - e)) + s(-x) log(s(-x) / e), x = beta (r_c - r_r) (Ji et al. 2024, equation 16). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_exo_pair(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {
@@ -249,7 +253,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_exo_pair(const tri_preferen
                                   settings->beta);
 }
 
-/* f(-beta r_c) + f(beta r_c) / 2 + f(beta r_r) / 2 (Chen et al. 2024, noise contrastive alignment). */
+/* Computes f(-beta r_c) + f(beta r_c) / 2 + f(beta r_r) / 2 (Chen et al. 2024, noise contrastive alignment). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_nca_pair(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {
@@ -262,7 +266,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_nca_pair(const tri_preferen
   return out;
 }
 
-/* f(-beta r_c) + f(beta r_r) (Jung et al. 2024). TRL's DPOTrainer does not subtract a running mean of rewards. */
+/* Computes f(-beta r_c) + f(beta r_r) (Jung et al. 2024). TRL's DPOTrainer does not subtract a running mean of rewards.
+ */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_bco_pair(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {
@@ -275,7 +280,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_bco_pair(const tri_preferen
   return out;
 }
 
-/* (r_c - 1 / (2 beta))^2 + (r_r + 1 / (2 beta))^2 (Wu et al. 2024, equation 4.7, the chosen one always wins). */
+/* Computes (r_c - 1 / (2 beta))^2 + (r_r + 1 / (2 beta))^2 (Wu et al. 2024, equation 4.7, the chosen one always wins).
+ */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_sppo_hard(const tri_preference_settings *settings,
                                                                const tri_completion_sums *chosen,
                                                                const tri_completion_sums *rejected) {
@@ -288,8 +294,8 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_sppo_hard(const tri_prefere
   return out;
 }
 
-/* (1 - k) f(-x) + k exp(-x), k = s(x / tau), x = beta (r_c - r_r) (Lu et al. 2024, equation 5). If x is far below 0,
- * exp(-x) is large and k small, and their product is computed as one exponential. */
+/* Computes (1 - k) f(-x) + k exp(-x), k = s(x / tau), x = beta (r_c - r_r) (Lu et al. 2024, equation 5). If x is far
+ * below 0, exp(-x) is large and k small, and their product is computed as one exponential. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_discopop(const tri_preference_settings *settings,
                                                               const tri_completion_sums *chosen,
                                                               const tri_completion_sums *rejected) {
@@ -315,14 +321,14 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_of_gain(const tri_preferenc
   return out;
 }
 
-/* tri_preference_of_gain with x = beta (r - z) (Ethayarajh et al. 2024, equation 7). */
+/* Computes tri_preference_of_gain with x = beta (r - z) (Ethayarajh et al. 2024, equation 7). */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_kto(const tri_preference_settings *settings,
                                                          const tri_completion_sums *completion, int desirable) {
   return tri_preference_of_gain(settings, settings->beta * (tri_preference_ratio(completion) - settings->kl),
                                 desirable);
 }
 
-/* tri_preference_of_gain with x = beta r: the halves of apo_zero separately. */
+/* Computes tri_preference_of_gain with x = beta r: the halves of apo_zero separately. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_apo_zero_unpaired(const tri_preference_settings *settings,
                                                                        const tri_completion_sums *completion,
                                                                        int desirable) {

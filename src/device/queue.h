@@ -11,8 +11,8 @@
 
 /* The origin of queued work, for messages: "call 12 (linear), forward". */
 typedef struct tri_origin {
-  const char *name; /* a string constant; NULL: not set yet */
-  const char *pass; /* a string constant, or NULL */
+  const char *name; /* name of the operation, a string constant; NULL: not set yet */
+  const char *pass; /* pass, such as "forward", a string constant; NULL: none */
   int64_t index;    /* index of the call; -1: the work is not of a call of a list */
 } tri_origin;
 
@@ -28,7 +28,7 @@ const char *tri_origin_of_work(const char *what, const tri_origin *origin, char 
 
 /* A place in a queue: it is passed when all work that was queued before it is complete. */
 typedef struct tri_device_event {
-  tri_queue *queue; /* NULL: passed */
+  tri_queue *queue; /* queue of the event; NULL: the event is passed */
   uint64_t number;
 } tri_device_event;
 
@@ -81,7 +81,7 @@ tri_status tri_queue_upload(tri_queue *queue, void *to, const void *from_host, s
 tri_status tri_queue_download(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 tri_status tri_queue_move(tri_queue *queue, void *to, const void *from, size_t bytes);
 
-/* Queue the same copies, and wait for the queue. */
+/* Do the same as tri_queue_upload and tri_queue_download, and wait for the queue. */
 tri_status tri_queue_upload_now(tri_queue *queue, void *to, const void *from_host, size_t bytes);
 tri_status tri_queue_download_now(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 

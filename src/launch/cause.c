@@ -46,7 +46,7 @@ static int64_t rank_of(const tri_ending *e, const tri_rank_death *death) {
 
 bool tri_ending_has_begun(const tri_ending *e) { return e->steps >= 0 || e->texts >= 0 || e->serves; }
 
-/* Writes the words about the time of a failure: ", at step 12". */
+/* Writes the words about the time of a failure, such as ", at step 12", or "". Returns text. */
 static const char *when(const tri_ending *e, char text[64]) {
   text[0] = '\0';
   if (e->resumes) snprintf(text, 64, ", before its first step");
@@ -54,7 +54,8 @@ static const char *when(const tri_ending *e, char text[64]) {
   return text;
 }
 
-/* Writes the words about results that remain after a failure: "; 12 of 200 texts are in the output". */
+/* Writes the words about results that remain after a failure, such as "; 12 of 200 texts are in the output", or "".
+ * Returns text. */
 static const char *kept(const tri_ending *e, char text[96]) {
   text[0] = '\0';
   if (e->resumes) {

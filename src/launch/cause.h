@@ -12,7 +12,7 @@ enum { TRI_PLACE_BYTES = 96, TRI_NOISE_BYTES = 16384 };
 
 /* Facts about a rank. */
 typedef struct tri_rank_news {
-  long pid;                    /* 0: not known */
+  long pid;                    /* process id; 0: not known */
   char place[TRI_PLACE_BYTES]; /* the rank's coordinates in the mesh, as text */
   char host[64];
 } tri_rank_news;
@@ -46,7 +46,7 @@ typedef struct tri_ending {
   int64_t crashed;            /* rank that crashed; -1: not known; valid only if crash_signal is not 0 */
   int crash_signal;           /* signal of a crash that was reported while `own` was empty; 0: none */
   bool silent;                /* whether the connection of a rank closed without a message */
-  int64_t silent_rank;        /* the first such rank; -1: not known */
+  int64_t silent_rank;        /* the first rank whose connection closed without a message; -1: not known */
   bool all_left;              /* whether every rank has ended regularly, with exit status 0 */
   int asked;      /* number of signals that asked the supervisor to stop, a scheduler's requests not included */
   bool requested; /* whether a scheduler's request, which may be repeated (base/stop.h), has arrived */

@@ -40,7 +40,8 @@ static int add_launcher(const tri_launcher *launcher, char *number, char **line)
   return used;
 }
 
-/* Appends the command's own arguments. The ranks ignore -n (tri_launch_is_rank). */
+/* Appends the command's own arguments to line[used], and returns the new number of words. The ranks ignore -n
+ * (tri_launch_is_rank). */
 static int add_arguments(char **arguments, char **line, int used) {
   static char colon[] = TRI_PARENT_COLON;
   for (int i = 0; arguments[i] != NULL; i++) line[used++] = strcmp(arguments[i], ":") == 0 ? colon : arguments[i];
@@ -70,7 +71,8 @@ static bool may_restart(const tri_launch_options *options, const tri_ending *end
 }
 
 /* Sets the job's name and the number of the start in the environment, so that the ranks of a later start inherit the
- * locks of an earlier one (files/folder_lock.h). The name identifies this process: its host, number and start time. */
+ * locks of an earlier one (files/folder_lock.h). The name identifies this process by its host, its process id and
+ * the time. */
 static void name_start(int64_t restarts) {
   char host[64] = "", text[128];
   const char *now = getenv(TRI_JOB_VARIABLE);
@@ -114,7 +116,8 @@ static tri_status attend_start(const tri_start *start, int64_t restarts, tri_ran
   }
 }
 
-/* Starts the job and restarts it. Every restart resumes the newest checkpoint, whatever the first start began with. */
+/* Starts the job, and restarts it as long as may_restart allows that. Returns the status of the last start. Every
+ * restart resumes the newest checkpoint, whatever the first start began with. */
 static tri_status run_again_and_again(const tri_launch_options *options, char number[NUMBER_BYTES], char **line,
                                       int used, tri_rank_news *news, tri_ending *ending) {
   static const char *const resume[] = {"--resume", "auto"};

@@ -47,7 +47,8 @@ static pid_t start_version(const char *path, int output) {
   return child;
 }
 
-/* Reads the output for at most limit_s seconds, so that a launcher on a broken network does not hang the doctor. */
+/* Reads the output for at most limit_s seconds, so that a launcher on a broken network does not block `trireme
+ * doctor`. */
 static void read_output(int from, double limit_s, char *out, size_t out_bytes) {
   double end_s = tri_clock_s() + limit_s;
   size_t held = 0;
@@ -77,7 +78,8 @@ static void ask_version(const char *path, char *out, size_t out_bytes) {
   close(ends[0]);
 }
 
-/* Copies the version number, such as 4.1.4, that follows the first digit after `after`. */
+/* Copies the version number, such as 4.1.4, that begins with the first digit after the text `after`, on the same
+ * line; "" if there is no version. */
 static void copy_version(const char *text, const char *after, char *out, size_t out_bytes) {
   const char *from = strstr(text, after);
   out[0] = '\0';

@@ -15,9 +15,9 @@ typedef struct tri_launcher {
 } tri_launcher;
 
 /* LOCAL. Finds a launcher in the folders of search_path, separated by colons as in $PATH: mpiexec, mpirun, or their
- * names on systems with several MPIs; and runs it to find out its implementation. Chooses the first launcher that can
- * start programs built with `library` (tri_comm_library; NULL: any), or else the first launcher. TRI_UNSUPPORTED if no
- * launcher is found. */
+ * names on systems with several MPIs; and runs it to find out its implementation. Chooses the first launcher that
+ * can start programs built with `library` (tri_comm_library; NULL: any), or else the first launcher. Fails with
+ * TRI_UNSUPPORTED if no launcher is found. */
 tri_status tri_launcher_find(const char *search_path, const char *library, tri_launcher *out);
 
 /* Returns whether a launcher can start programs that were built with `library`; true if the launcher is unknown. */
@@ -36,12 +36,13 @@ typedef struct tri_launch_options {
 /* LOCAL. Starts this program's command line on options->ranks ranks through the launcher in $PATH, and waits for the
  * end of the job. Logs of the ranks are passed on; output of the launcher is shown only if no rank has reported an
  * error. SIGINT, SIGTERM and SIGHUP ask the job to stop: before the first step it is ended, later its ranks save; a
- * second signal ends it at once. A request of a scheduler (base/stop.h) never ends the job at once: it is passed on to
- * the ranks when all are connected, or after the first step; further ones change nothing. The status of a job that was
- * asked to stop is TRI_INTERRUPTED, unless a rank had failed. A job that had begun to train and lost a rank, or hung,
- * is restarted, up to max_restarts times. The status and its message are those of the rank that failed first, or name
- * the rank that was killed. `arguments` begins with the subcommand and ends with NULL. TRI_BAD_USAGE: this process is a
- * rank of a job already. TRI_UNSUPPORTED: there is no launcher for the MPI of this program. */
+ * second signal ends it at once. A request of a scheduler (base/stop.h) never ends the job at once: it is passed on
+ * to the ranks when all are connected, or after the first step; further ones change nothing. The status of a job
+ * that was asked to stop is TRI_INTERRUPTED, unless a rank had failed. A job that had begun to train and lost a
+ * rank, or hung, is restarted, up to max_restarts times. The status and its message are those of the rank that
+ * failed first, or name the rank that was killed. `arguments` begins with the subcommand and ends with NULL. Fails
+ * with TRI_BAD_USAGE if this process is a rank of a job already, and with TRI_UNSUPPORTED if there is no launcher
+ * for the MPI of this program. */
 tri_status tri_launch(const tri_launch_options *options, char **arguments);
 /* LOCAL. Returns whether this process is a rank that tri_launch has started. Such a rank ignores the option -n. */
 bool tri_launch_is_rank(void);

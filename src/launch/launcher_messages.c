@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Parses "mpiexec noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed)." The PID is not
- * reliable. Some versions break the line before "node". */
+/* Each parser returns false if its message is not found. This one parses "mpiexec noticed that process rank 1 with
+ * PID 0 on node vm exited on signal 9 (Killed)." The PID is not reliable. Some versions break the line before
+ * "node". */
 static bool by_open_mpi(const char *text, tri_rank_death *out) {
   const char *at = strstr(text, "noticed that process rank ");
   return at != NULL && sscanf(at, "noticed that process rank %d with PID %*s on node %63s exited on signal %d",

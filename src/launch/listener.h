@@ -12,14 +12,14 @@
 
 /* Connection of a rank's process to the supervisor. */
 typedef struct tri_speaker {
-  int socket;        /* -1: closed */
+  int socket;        /* socket of the connection; -1: closed */
   bool known;        /* whether the process has sent the token */
   bool left;         /* whether the process has ended regularly */
-  int exit_status;   /* valid if left */
+  int exit_status;   /* exit status of the process; valid if `left` */
   bool spoke;        /* whether the process has sent its error message, or reported its crash */
   bool waits;        /* whether the process waits for an acknowledgement */
   long pid;          /* process number, as the process itself sees it */
-  int64_t rank;      /* -1: not known */
+  int64_t rank;      /* rank of the process; -1: not known */
   int64_t num_local; /* number of the job's ranks on its host; 0: not known */
   char host[64];
   double silent_s; /* seconds since the last message of the process; the caller adds elapsed time */
@@ -35,12 +35,13 @@ typedef struct tri_listener {
   bool gives_streams; /* whether rank 0 gets this process's standard input and output (tri_parent_use_streams) */
 } tri_listener;
 
-/* Function that is called for each message. `gone`: the connection was closed, and kind, number and text have no
- * meaning. */
+/* Function that is called for each message. `gone`: whether the connection was closed; kind, number and text then
+ * have no meaning. */
 typedef void (*tri_hearing)(void *context, tri_speaker *from, bool gone, tri_parent_kind kind, int number,
                             const char *text);
 
-/* LOCAL. Opens a socket with a unique name. Call tri_listener_close also after a failure. */
+/* LOCAL. Opens a socket with a unique name. Fails with TRI_IO_FAILED if the system refuses it. Call
+ * tri_listener_close also after a failure. */
 tri_status tri_listener_open(tri_listener *out);
 void tri_listener_close(tri_listener *listener);
 

@@ -67,7 +67,7 @@ static const double LATE_S =
     30; /* longest time from the first connection of any rank to the last one, in addition to limit_s */
 static const double START_S = 300; /* longest time until a process of any rank connects, in addition to limit_s */
 
-/* State of one start. */
+/* State of a start of the launcher. */
 typedef struct supervisor {
   const tri_start *start;
   tri_rank_news *ranks;
@@ -81,14 +81,14 @@ typedef struct supervisor {
       alive;     /* whether some rank has sent a message */
   double beat_s, /* seconds between heartbeats */
       limit_s;   /* longest silence of a rank in seconds; 0: no limit */
-  /* Seconds, counted by keep_clock. */
-  double ending_s,             /* since end_job was called */
-      grace_s,                 /* in which secondary messages have waited */
-      settled_s,               /* since the job was over (end_settled) */
-      stopped_s,               /* since the launcher was stopped */
-      quiet_s,                 /* since the last report of a step, or that the job serves */
-      late_s;                  /* in which some ranks of this host are connected and others are not */
-  double touched_s;            /* since the folder was touched */
+  /* Clocks. Only time in which this process runs counts (wait_some). */
+  double ending_s,             /* seconds since end_job was called */
+      grace_s,                 /* seconds in which secondary messages have waited */
+      settled_s,               /* seconds since the job was over (end_settled) */
+      stopped_s,               /* seconds since the launcher was stopped */
+      quiet_s,                 /* seconds since the last report of a step, or since the report that the job serves */
+      late_s;                  /* seconds in which some ranks of this host are connected and others are not */
+  double touched_s;            /* seconds since the folder of error files was touched */
   bool stop_waits;             /* whether a stop request waits until all ranks are connected, or until the first step */
   char folder[TRI_PATH_BYTES]; /* folder for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];       /* [held], output of the launcher that has not been split into lines yet */
@@ -138,7 +138,7 @@ static void sweep(const supervisor *a) {
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
     pid_t pid = (pid_t)atol(entry->d_name);
     if (pid <= 1 || pid == getpid() || pid == a->launcher || !is_of_job(a, pid)) continue;
-    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* another process may have the number by now */
+    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* another process may have this process id by now */
     if (handle < 0) continue;
     if (is_of_job(a, pid)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
     close(handle);
@@ -326,7 +326,8 @@ static bool all_gone(const supervisor *a) {
   return known >= a->start->num_ranks || failed;
 }
 
-/* Ends a job that is over if the launcher does not notice within the limit. */
+/* Updates ending->all_left. Ends a job that is over if the launcher does not notice within limit_s, or SETTLED_S if
+ * that is less. */
 static void end_settled(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   double limit_s = a->limit_s > 0 && a->limit_s < SETTLED_S ? a->limit_s : SETTLED_S;
@@ -384,9 +385,10 @@ static void give_up(supervisor *a, const char *who, double silent_s) {
   end_job(a);
 }
 
-/* Detects ranks that are silent, and a launcher that is stopped or starts no ranks. The watchdogs of ranks that are
- * alive detect a stopped rank earlier (recovery/watchdog.h). Without them, or if all ranks are stopped, it is only
- * detected here. A rank sends heartbeats also while it starts, loads or saves. */
+/* Ends the job, with a message in ending->hang, if a rank is silent, some ranks of this host never connect, or the
+ * launcher is stopped or starts no ranks. The watchdogs of ranks that are alive detect a stopped rank earlier
+ * (recovery/watchdog.h). Without watchdogs, or if all ranks are stopped, it is only detected here. A rank sends
+ * heartbeats also while it starts, loads or saves. */
 static void judge(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   int num_silent, num_there;
@@ -458,9 +460,9 @@ static void handle_stop(supervisor *a) {
   }
 }
 
-/* Handles a scheduler's request, which never ends the job, however often it comes. It is passed on when all ranks are
- * connected or, if some are on other hosts, after the first step, when the launcher's signal finds all of them ready.
- */
+/* Handles a scheduler's request, which never ends the job, however often it comes. It is passed on when all ranks
+ * are connected or, if some ranks are on other hosts, after the first step, because the launcher then sends signals,
+ * for which every rank must be ready. */
 static void handle_request(supervisor *a) {
   if (a->ending->requested || a->ending->asked > 0) return;
   a->ending->requested = true;
@@ -495,7 +497,8 @@ static void handle_signals(supervisor *a) {
 
 /* ---- one start --------------------------------------------------------------------------------------------------- */
 
-/* Waits for at most `wait_s` seconds and handles all events. */
+/* Waits for at most `wait_s` seconds, handles all events, sends a stop request that has waited, if it need not wait
+ * any longer, and advances the clocks. */
 static tri_status wait_some(supervisor *a, double wait_s) {
   struct pollfd *polled = NULL;
   size_t lines = tri_listener_num_polled(&a->listener);
@@ -532,7 +535,8 @@ static void record_left_failure(void *context, bool secondary, int exit_status, 
   record_failure(a->ending, secondary, exit_status, text);
 }
 
-/* Handles events until the launcher has exited, and then the remaining reports of its ranks. */
+/* Handles events until the launcher has exited. Then kills the rest of the job if the launcher failed, and handles
+ * the remaining reports of the ranks for at most DRAIN_S. */
 static tri_status attend(supervisor *a) {
   while (!a->reaped) TRI_TRY(wait_some(a, SLICE_S));
   bool good = WIFEXITED(a->ending->launcher_result) && WEXITSTATUS(a->ending->launcher_result) == 0;
@@ -565,7 +569,8 @@ static void become_launcher(const supervisor *a, int output, pid_t parent, bool 
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setpgid(0, 0);
   dup2(output, STDERR_FILENO);
-  dup2(output, STDOUT_FILENO);   /* MPICH's launcher prints its banner there; results do not go through the launcher */
+  dup2(output, STDOUT_FILENO);   /* MPICH's launcher prints its banner on standard output; results do not go through the
+                                    launcher */
   if (a->start->gives_streams) { /* otherwise the launcher would read input that is meant for rank 0 */
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);

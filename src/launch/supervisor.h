@@ -9,12 +9,13 @@ typedef struct tri_start {
   int64_t num_ranks;
   double hang_timeout_s; /* timeout of the ranks' own watchdogs; 0: no watchdog */
   const char *output;    /* output folder of the run, or NULL; error files are created next to it */
-  bool resumes;          /* tri_ending.resumes */
-  bool gives_streams;    /* rank 0 uses this process's standard input and output */
+  bool resumes;          /* whether the same command resumes the run (tri_ending.resumes) */
+  bool gives_streams;    /* whether rank 0 uses this process's standard input and output */
 } tri_start;
 
-/* LOCAL, once, before the first start. Blocks the signals that the supervisor waits for, and SIGCHLD; ignores SIGPIPE,
- * so that a job does not end because its output is not read. */
+/* LOCAL, once, before the first start. Blocks the signals that ask to stop, and SIGCHLD, which the supervisor waits
+ * for; ignores SIGPIPE, so that a job does not end because its output is not read. Orphaned ranks become children of
+ * this process from now on (PR_SET_CHILD_SUBREAPER). */
 void tri_supervisor_prepare(void);
 
 /* LOCAL, between two starts. Removes the pending signals that ask to stop, and returns their number. */

@@ -104,11 +104,11 @@ typedef struct tri_tokens {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_READ_)
 } tri_tokens;
 
-/* The row of a column. */
+/* Properties of a column, from its row in the tables above. */
 typedef struct tri_column {
-  size_t element;        /* bytes of a value */
-  bool of_sample;        /* false: a cut column */
-  bool whole;            /* sample columns: a rank keeps whole sequences, not only its own tokens */
+  size_t element;        /* bytes of one value */
+  bool of_sample;        /* whether the column is a sample column; false: a cut column */
+  bool whole;            /* sample columns: whether a rank keeps whole sequences, not only its own tokens */
   tri_cut_rows cut_rows; /* cut columns: the rows that have a value */
 } tri_column;
 extern const tri_column tri_columns[TRI_NUM_BATCH_COLUMNS];

@@ -42,8 +42,8 @@ typedef struct tri_mesh_position {
   tri_mesh_coordinates place;
 } tri_mesh_position;
 
-/* Return the only rank of a mesh; and the first rank of a mesh with `ranks` ranks along one axis, which is not of the
- * expert mesh. */
+/* Return the position of the only rank of a mesh of one rank; and the position of the first rank of a mesh that has
+ * `ranks` ranks along `axis` and one along every other axis. `axis` is not an axis of the expert mesh. */
 tri_mesh_position tri_mesh_position_alone(void);
 tri_mesh_position tri_mesh_position_along(tri_axis axis, int64_t ranks);
 

@@ -29,8 +29,8 @@ typedef struct attempt {
 struct tri_document_cut {
   int64_t tokens, parts;
   double row_pairs;
-  int64_t *rows;       /* [parts] */
-  document *documents; /* [tokens] */
+  int64_t *rows;       /* [parts]: tokens of each part */
+  document *documents; /* [num_documents], with room for `tokens` */
   int64_t num_documents;
   attempt now, best;
   double *before; /* [parts]: load from earlier sequences */
@@ -186,7 +186,7 @@ static void give_shared(tri_document_cut *cut, const document *d, int64_t degree
   }
 }
 
-/* Assigns the rest of a document to parts with room, least work first, one range each. */
+/* Assigns a document that fits at no degree: to parts with room, least work first, one range each. */
 static void give_leftover(tri_document_cut *cut, const document *d) {
   attempt *a = &cut->now;
   a->shares = true;
@@ -203,8 +203,9 @@ static void give_leftover(tri_document_cut *cut, const document *d) {
   }
 }
 
-/* Places a document. Degrees are tried upwards until the work stays within the limit; if no degree does, the one with
- * the least work is used. */
+/* Places a document. Degrees, the numbers of parts that share it, are tried from first_degree on, doubled each time,
+ * until no part has more work than `limit`. If no degree satisfies that, uses the degree whose busiest part has the
+ * least work; and if the parts lack the room at every degree, give_leftover. */
 static void place(tri_document_cut *cut, const document *d, double limit, int64_t first_degree) {
   double least = -1;
   int64_t best = 0;

@@ -19,9 +19,9 @@ tri_status tri_document_cut_create(int64_t tokens, int64_t parts, const int64_t 
                                    tri_document_cut **out);
 void tri_document_cut_destroy(tri_document_cut *cut);
 
-/* Cuts a sequence whose token t is token positions[t] of its document. Adds the work of each part to load[parts], which
- * has the work of earlier sequences. *out was created with the same number of parts and room for as many
- * ranges as there are tokens; it is overwritten. */
+/* Cuts a sequence whose token t is token positions[t] of its document. Adds the work of each part to load[parts],
+ * which has the work of earlier sequences. *out is overwritten; it must have been created with the same number of
+ * parts, and with room for as many ranges as there are tokens. */
 void tri_document_cut_sequence(tri_document_cut *cut, const int32_t *positions, double *load, tri_sequence_cut *out);
 
 #endif

@@ -27,8 +27,8 @@ typedef enum tri_domain {
   TRI_DOMAIN_EXPERT_TENSOR,   /* expert ranks that hold different parts of the same experts */
   TRI_DOMAIN_EXPERT_REPLICAS, /* ranks hold the same parts of the same experts: their gradients are summed over this
                                  domain */
-  TRI_DOMAIN_SEQUENCE, /* ranks share sequences: context ranks have different tokens of them, tensor ranks the same
-                          tokens or slices of these */
+  TRI_DOMAIN_SEQUENCE, /* ranks share sequences: context ranks have different tokens of a sequence, and tensor ranks
+                          have the same tokens, or different slices of their rows */
 } tri_domain;
 enum { TRI_NUM_DOMAINS = TRI_DOMAIN_SEQUENCE + 1 };
 

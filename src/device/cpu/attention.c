@@ -40,8 +40,8 @@ static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
   return tri_divide_up(tasks, threads) * threads * 5 <= tasks * 7;
 }
 
-/* Returns whether takes_whole_heads holds for this number of slices or any smaller number. (The work of one slice per
- * thread divides evenly.) */
+/* Returns whether takes_whole_heads holds for this number of slices or any smaller number. More slices than threads
+ * need no test of their own, since it holds for as many slices as threads, whose work divides evenly. */
 static bool may_take_whole_heads(const tri_attention *call, int64_t threads) {
   tri_attention fewer = *call;
   const int64_t most = tri_smaller(call->num_slices, threads);
@@ -124,7 +124,7 @@ static void clear_gaps(const tri_attention_slice *slices, int64_t count, bool ke
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Clears the output of queries that are in no slice. */
+/* Sets the output of queries that are in no slice to 0, and their log_sum_exp to -infinity. */
 static void forward_gaps(const tri_attention_forward *job) {
   const tri_attention *c = job->call;
   const head_array out = {job->out, c->out_type, c->out_row, c->out_head, c->heads, c->head_dim};
@@ -223,7 +223,7 @@ static void backward_in_heads(const tri_attention_kernels *kernels, const tri_at
 
 /* The rows that are cut in tiles: all rows, which are processed through all slices, or the rows of one slice. */
 typedef struct tile_range {
-  int64_t begin, end; /* slices */
+  int64_t begin, end; /* range of slices */
   int64_t first, count;
 } tile_range;
 

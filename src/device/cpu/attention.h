@@ -18,7 +18,7 @@ typedef struct tri_attention_forward {
   int64_t num_slices; /* number of slices up to the last one that is not empty */
   const void *q, *k, *v;
   void *out;
-  float *log_sum_exp; /* may be NULL */
+  float *log_sum_exp; /* [H, query_rows]; may be NULL */
 } tri_attention_forward;
 
 typedef struct tri_attention_backward {
@@ -42,18 +42,19 @@ typedef struct tri_attention_kernels {
    * head with index u / tiles among the heads that share the key/value head. */
   void (*forward)(const tri_attention_forward *job, int64_t slice, int64_t kv_head, int64_t first, int64_t count,
                   void *scratch);
-  /* If slices share queries: processes a tile of rows of q through all slices. */
+  /* Processes a tile of rows of q through all slices; for calls whose slices share queries. */
   void (*forward_rows)(const tri_attention_forward *job, int64_t head, int64_t first, int64_t count, void *scratch);
 
   /* Sets job->delta for rows first .. first + count - 1 of a head. */
   void (*delta)(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count);
   /* Computes all three gradients of a slice, for a key/value head and the heads that share it. */
   void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);
-  /* Computes the same for all slices, if they share keys but not queries. */
+  /* Computes all three gradients of all slices, for a key/value head and the heads that share it; for calls whose
+   * slices share keys but not queries. */
   void (*backward_shared)(const tri_attention_backward *job, int64_t kv_head, void *scratch);
-  /* Compute gradients that equal those of the functions above to the bit. A call of the first function computes the
-   * gradients of k and v for at most TILE rows of keys, a call of the second one that of q for at most TILE rows of
-   * queries, both through the slices begin .. end - 1. */
+  /* Compute gradients that equal those of backward_whole and backward_shared to the bit. A call of the first
+   * function computes the gradients of k and v for at most TRI_ATTENTION_TILE rows of keys, and a call of the second
+   * one the gradient of q for at most TRI_ATTENTION_TILE rows of queries, both through the slices begin .. end - 1. */
   void (*backward_keys)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t kv_head, int64_t first,
                         int64_t count, void *scratch);
   void (*backward_queries)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t head, int64_t first,
@@ -63,12 +64,14 @@ typedef struct tri_attention_kernels {
 extern const tri_attention_kernels tri_attention_floats_baseline, tri_attention_floats_avx2,
     tri_attention_floats_avx512, tri_attention_pairs_avx512bf16;
 
-/* Implement the functions of the device's table with the vector code `kernels`. */
+/* Implement the functions of the device's table with the vector code `kernels`. job->num_slices is not read, because
+ * the slices are counted again. They fail with TRI_UNSUPPORTED if the type is neither fp32 nor bf16, and with
+ * TRI_INTERNAL if the call or its slices are not legal. */
 tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, int threads, const tri_attention *call,
                                         size_t *bytes);
 tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int threads,
                                       const tri_attention_forward *job, void *workspace);
-/* Sets the job's `delta` to a part of the workspace. */
+/* job->delta is not read: a part of the workspace takes its place. */
 tri_status tri_attention_backward_with(const tri_attention_kernels *kernels, int threads,
                                        const tri_attention_backward *job, void *workspace);
 

@@ -56,7 +56,7 @@ TRI_CPU_VARIANTS(DECLARE)
     .pages_scratch = tri_cpu_attention_pages_scratch_##name                                                            \
   }
 
-/* In ascending order of preference. */
+/* The variants, in ascending order of preference. */
 static const variant variants[] = {
     VARIANT(baseline, always, baseline, tri_attention_floats_baseline, false),
 #if defined(__x86_64__)
@@ -102,7 +102,7 @@ static const tri_attention_kernels *attention_of(const cpu_state *state, tri_dty
     case TRI_BF16: return chosen->attention_bf16;
     case TRI_FP32: return chosen->attention_fp32;
     case TRI_FP64:
-    case TRI_INT32: break; /* the caller (attention.c) rejects this type */
+    case TRI_INT32: break; /* attention.c rejects this type */
   }
   return chosen->attention_fp32;
 }

@@ -17,7 +17,7 @@ enum { TRI_GROUPED_SIZES = 8 };
 typedef struct tri_grouped_plan {
   struct tri_grouped_plan *next;
   tri_matmul product;   /* GEMM of one group; plans do not depend on the number of rows */
-  tri_matmul_path path; /* engine of the GEMM; ZERO: k is 0 */
+  tri_matmul_path path; /* engine of the GEMM; ZERO: k or n is 0 */
 
   /* Numbers of rows of a tile, ascending. GEMM: rows of a and c; all sizes give the same bits for a row. Gradient: rows
    * of a and b that are summed at once. */
@@ -27,7 +27,7 @@ typedef struct tri_grouped_plan {
   tri_chunks down, across;        /* tiles of a gradient; a GEMM by sgemm is only cut across */
   tri_chunks depth;               /* division of k in a GEMM by sgemm */
   bool stage_a, stage_b, stage_c; /* whether the operand is always copied, not only if rows are missing */
-  bool packs;                     /* b is packed during the call, one group at a time */
+  bool packs;                     /* whether b is packed during the call, one group at a time */
   size_t a_offset, b_offset, c_offset,
       scratch_offset, /* offsets of the copies and of scratch memory in a thread's memory */
       thread_bytes,   /* size of a thread's memory */
@@ -79,11 +79,13 @@ static inline int tri_grouped_kind(bool last_down, bool accumulate) {
 }
 enum { TRI_GROUPED_KINDS = 4 };
 
-/* grouped_rows.c. Computes a tile of a GEMM: `live` rows of a and c, with b of their group. */
+/* grouped_rows.c. Computes a tile of a GEMM, of plan->sizes[size] rows, on thread number `thread`: `live` rows of a
+ * and c, with b of their group. Returns oneDNN's status. */
 dnnl_status_t tri_grouped_rows(const tri_grouped_call *at, int thread, int size, int64_t live, const char *a,
                                const char *b, char *c);
 
-/* grouped_gradient.c. Computes tile (down, across) of the gradient of one group. */
+/* grouped_gradient.c. Computes tile (down, across) of the gradient of one group, on thread number `thread`. Returns
+ * oneDNN's status. */
 dnnl_status_t tri_grouped_gradient(const tri_grouped_call *at, int thread, int64_t group, int64_t down, int64_t across);
 
 #endif

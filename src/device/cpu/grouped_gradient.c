@@ -19,7 +19,8 @@ static const char *row_of(const char *matrix, tri_dtype type, int64_t ld, int64_
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
-/* Returns rows of a or b in fp32: in place, or in a copy. */
+/* Returns `rows` rows of a or b in fp32: in place, or, if `stage` is true, in a copy. Sets *ld to the leading
+ * dimension of the copy. */
 static const float *widened(const tri_grouped_call *at, int thread, bool stage, size_t offset, int64_t rows,
                             int64_t columns, const char *from, tri_dtype type, int64_t *ld) {
   if (!stage) return (const float *)(const void *)from;
@@ -98,7 +99,7 @@ static void turn_block(const uint16_t *from, int64_t from_ld, int64_t rows, int6
   for (int64_t c = 0; c < columns; c++) memcpy(to + c * to_ld, turned + c * SIDE, SIDE * sizeof *to);
 }
 
-/* Transposes `rows` x `columns` to `columns` x `depth`, a multiple of SIDE, padded with zeros. */
+/* Transposes a matrix [rows, columns] to [columns, depth], padded with zeros. `depth` is a multiple of SIDE. */
 static void turn(const char *from, int64_t from_ld, int64_t rows, int64_t columns, char *to, int64_t depth) {
   const uint16_t *in = (const uint16_t *)(const void *)from;
   uint16_t *out = (uint16_t *)(void *)to;
@@ -126,8 +127,9 @@ static const char *whole_b(const tri_grouped_call *at, int thread, const tile *t
   return to;
 }
 
-/* Adds the product of the rows from `first` on, as many as the largest size has. Fewer rows are padded to the smallest
- * size that has room for them. */
+/* Computes the product of the rows from `first` on, as many as the largest size has, and adds it to c; or stores it,
+ * if `first` is 0 and the GEMM does not accumulate. Fewer rows are padded to the smallest size that has room for
+ * them. */
 static dnnl_status_t primitive_part(const tri_grouped_call *at, int thread, const tile *t, int64_t first, char *c) {
   const tri_grouped_plan *plan = at->plan;
   const tri_matmul *p = at->product;

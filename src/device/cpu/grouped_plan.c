@@ -9,11 +9,11 @@
  * GEMMs of different numbers of rows may be summed in different orders if their depth is cut in parts that fit a cache
  * (the matrix unit cuts depth 2048 differently for 48 rows than for 64). So the sizes are tried when a plan is made: a
  * tile of identical rows must give the same result in each row, and the same as the other sizes. Sizes that fail are
- * not used; a single row would always pass. The test's exact sums are 0: the results consist only of rounding errors,
- * which differ in any other order, even rounded to bf16.
+ * not used. At least one size remains, because a tile of a single row always agrees with itself. The test's exact sums
+ * are 0: the results consist only of rounding errors, which differ in any other order, even rounded to bf16.
  *
- * A trial needs a matrix of the size of b. If b has more than TRIAL_ELEMENTS elements, only the preferred size is used,
- * without a trial. */
+ * A trial needs a matrix of the size of b. If b has more than TRIAL_ELEMENTS elements, only the preferred size is
+ * used, without a trial. */
 #include "device/cpu/grouped.h"
 
 #include "base/memory.h"
@@ -53,7 +53,8 @@ static bool is_fast(const tri_onednn_primitive *made) {
   return strncmp(made->implementation, "ref", 3) != 0 && strncmp(made->implementation, "gemm", 4) != 0;
 }
 
-/* Creates the primitive for each thread, for rows x depth, dense, and b as it is stored or packed. */
+/* Creates a primitive for each thread, out[threads], for a dense a [rows, depth] and a b with the layout `packed`;
+ * NULL: b is dense, too. Fails with TRI_UNSUPPORTED if oneDNN has no fast implementation. */
 static tri_status make_multiply(tri_cpu_matmul_state *state, const tri_grouped_plan *plan, int64_t rows, int64_t depth,
                                 bool accumulate, const tri_onednn_layout *packed, tri_onednn_primitive *out) {
   const tri_matmul *p = &plan->product;
@@ -100,7 +101,8 @@ static void add_scratch(tri_grouped_plan *plan) {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* Except 1, multiples of the heights of all known kernels: with these sizes a row keeps its bits. */
+/* Sizes of tiles. Except 1, they are multiples of the numbers of rows that all known kernels process at a time: with
+ * these sizes a row keeps its bits. */
 static const int64_t gemm_sizes[] = {1, 24, 48, 96, 192}, primitive_sizes[] = {1, 16, 32, 48, 64, 128};
 static const int64_t gemm_preferred[] = {96, 48, 24, 192, 1}, primitive_preferred[] = {64, 32, 48, 16, 128, 1};
 enum {
@@ -262,8 +264,8 @@ static tri_status trial_begin(tri_cpu_matmul_state *state, const tri_grouped_pla
   return TRI_OK;
 }
 
-/* Sets *same to whether all rows of a tile are equal to t->first. If is_first is true, t->first is set to this tile's
- * first row before. */
+/* Computes a tile of the size number `size`, and sets *same to whether all its rows are equal to t->first. If
+ * is_first is true, t->first becomes the tile's first row before the comparison. */
 static tri_status try_size(trial *t, int size, bool is_first, bool *same) {
   const tri_grouped_plan *plan = t->call.plan;
   const tri_matmul *p = &plan->product;

@@ -1,6 +1,7 @@
 /* A tile of rows times the matrix of their group, on one thread.
  *
- * Missing rows are zeros in a copy of a, and their results stay in a copy of c. */
+ * The last tile of a group may have fewer rows than the tile's size. The rows that it lacks are zeros in a copy of
+ * a, and their results stay in a copy of c. */
 #include "device/cpu/grouped.h"
 
 #include <string.h>
@@ -43,7 +44,8 @@ static dnnl_status_t primitive_rows(const tri_grouped_call *at, int thread, int 
 
 /* ---- sgemm ------------------------------------------------------------------------------------------------------- */
 
-/* Returns a part of b in fp32. */
+/* Returns rows [row, row + rows) and columns [column, column + columns) of b in fp32, as b is stored: in place, or
+ * in a copy. Sets *ld to the leading dimension. */
 static const float *part_of_b(const tri_grouped_call *at, int thread, const char *b, int64_t row, int64_t rows,
                               int64_t column, int64_t columns, int64_t *ld) {
   const tri_matmul *p = at->product;

@@ -33,8 +33,9 @@ typedef struct tri_cpu_matmul_options {
 tri_status tri_cpu_matmul_state_create(const tri_cpu_matmul_options *options, tri_cpu_matmul_state **out);
 void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state);
 
-/* Sets *native to whether bf16 GEMMs use the CPU's bf16 instructions, rather than fp32 ones; *ratio is the measured
- * speed with bf16 instructions divided by the speed with fp32 ones; 0 if nothing was measured. */
+/* Sets *native to whether bf16 GEMMs use the CPU's bf16 instructions, rather than fp32 ones. The first call measures
+ * the speed of both, if options.bf16 is TRI_CPU_BF16_MEASURED; *ratio (may be NULL) is the measured speed with bf16
+ * instructions divided by the speed with fp32 ones; 0 if nothing was measured. */
 tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double *ratio);
 
 /* Sets *pairs to whether rows in generation are multiplied with packed weights by the CPU's products of bf16 pairs. */

@@ -22,8 +22,9 @@
  *   between its rows is first copied into the workspace. Our own kernels pack and transpose (kernels/reorder.c): they
  *   pack the weights of GPT-2 124M, both ways round, in 37 ms on two cores of a Zen 5, oneDNN's reorders in 91. A plain
  *   b of [k, n] is packed by each call of many rows: the primitive copies it again for every block of rows, also for
- *   gradients of weights. For 2048 x 5632 x 1024 on one core with a matrix unit the GEMM takes 52.1 ms, packed 38.4
- *   after 6.4 of packing; for 2048 x 1024 x 2816 13.6, packed 9.2 after 0.9. A transposed b is as fast as a packed one.
+ *   gradients of weights. For 2048 x 5632 x 1024 on one core with a matrix unit the GEMM takes 52.1 ms with a plain b;
+ *   packing b takes 6.4 ms, and the GEMM then 38.4 ms. For 2048 x 1024 x 2816 these times are 13.6, 0.9 and 9.2 ms. A
+ *   transposed b is as fast as a packed one.
  * - bf16, native, with k or n of at most TRI_MOST_THIN, such as the factors of LoRA: kernels/thin.c. The primitive is
  *   as fast, but copies c out and in if it is columns of a wider matrix, and transposes all of a for a gradient.
  * - bf16, widened: sgemm on fp32 copies of a (and of b if it is bf16) made chunk by chunk, the result rounded once. The
@@ -54,7 +55,7 @@ enum {
   STAGE_ELEMENTS = 8 << 20, /* elements of a or c in a chunk of the primitive */
   STAGE_MIN_ROWS = 64,      /* minimum rows of a chunk, for any length */
   ALIAS_PAYS = 256,         /* columns of c from which a copy of a without aliasing is worthwhile */
-  FEW_ROWS = 32,            /* below this, the primitive is faster than sgemm */
+  FEW_ROWS = 32,            /* number of rows below which the primitive is faster than sgemm */
   STAGGER_BYTES = 320,      /* gap between staged operands: a power of two would alias in the cache */
   CANONICAL_ROWS = 1024,    /* number of rows for which oneDNN's layout of b is requested */
   THIN_WIDTH = 128,         /* minimum of the wide dimension of a GEMM with few columns */
@@ -120,7 +121,7 @@ static void plan_gemm(tri_matmul_plan *plan) {
   bool staged = plan->stage_a || plan->stage_b || plan->stage_c;
   plan->rows = cut(p->m, staged ? ROWS_TARGET : p->m);
   plan->depth = cut(p->k, staged ? DEPTH_TARGET : p->k);
-  /* Not rows.size, because a GEMM of fewer rows must never need more memory. */
+  /* Memory is for these rows and not for rows.size, because a GEMM of fewer rows must never need more memory. */
   int64_t rows = staged ? tri_smaller(p->m, ROWS_TARGET) : p->m;
   size_t end = 0;
   plan->a_offset = reserve(&end, plan->stage_a, rows + TRI_STAGE_GAP, plan->depth.size + TRI_STAGE_GAP, TRI_FP32);
@@ -203,7 +204,7 @@ static tri_status find_packed(tri_cpu_matmul_state *state, const tri_matmul *p, 
                            (long long)p->m, (long long)p->n, (long long)p->k);
 }
 
-/* Returns the number of rows with which a staged operand stays in the cache. */
+/* Returns the number of rows of a chunk: all rows, or, if a or c is staged, as many as stay in the cache. */
 static int64_t rows_target(const tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   int64_t longest = plan->stage_c && p->n > p->k ? p->n : p->k;

@@ -32,21 +32,24 @@ typedef struct tri_matmul_plan {
   tri_matmul_path path;
   tri_chunks rows;  /* chunks of rows of c, and of a */
   tri_chunks depth; /* chunks of k; one for the primitive */
-  bool stage_a;  /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
-  bool stage_b;  /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it */
-  bool pack_b;   /* PRIMITIVE: in panels (reorder.h), all of it */
-  int64_t panel; /* columns of a panel if pack_b is true */
-  bool stage_c;  /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk */
+  bool stage_a;     /* whether a is staged. SKINNY: up to TRI_MOST_ROWS rows in fp32. GEMM: a chunk of rows and depth in
+                       fp32. PRIMITIVE: a chunk of rows, dense */
+  bool stage_b;     /* whether b is staged. GEMM: a chunk of depth in fp32. PRIMITIVE: all of b, dense in a's type */
+  bool pack_b;      /* PRIMITIVE: whether all of b is packed in panels (reorder.h) by each call */
+  int64_t panel;    /* columns of a panel if pack_b is true */
+  bool stage_c; /* whether c is staged. GEMM: a chunk of rows in fp32, or all rows if k is cut. PRIMITIVE: a chunk of
+                   rows, dense */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
-  tri_onednn_primitive multiply[2]; /* PRIMITIVE: for a whole chunk of rows, and for the last */
+  tri_onednn_primitive multiply[2]; /* PRIMITIVE: primitives for a whole chunk of rows, and for the last chunk */
 } tri_matmul_plan;
 
 /* A blocked layout of b; bytes 0: packing is not supported or not useful. */
 typedef struct tri_matmul_packing {
   size_t bytes;
   tri_onednn_layout layout;
-  int64_t panel;                /* columns of a panel, if the layout has panels (reorder.h), else 0 */
-  tri_onednn_primitive fill[2]; /* panel 0: packing of a plain b in fp32, and in bf16; created when first used */
+  int64_t panel; /* columns of a panel, if the layout has panels (reorder.h), else 0 */
+  tri_onednn_primitive
+      fill[2]; /* if `panel` is 0: primitives that pack a plain b in fp32, and in bf16; created when first used */
 } tri_matmul_packing;
 
 enum { TRI_MATMUL_CACHE = 512 };
@@ -82,9 +85,11 @@ void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_
 void tri_matmul_plan_release(tri_matmul_plan *plan);
 void tri_matmul_packing_release(tri_matmul_packing *packing);
 
-/* Checks types and sizes (matmul.c). */
+/* Checks types and sizes (matmul.c). Fails with TRI_UNSUPPORTED for a combination of types that the device lacks,
+ * and with TRI_INTERNAL for illegal sizes. */
 tri_status tri_cpu_matmul_check(const tri_matmul *product);
-/* Packs b, for the table's functions. */
+/* Packs b, which has the type b_plain_type, in the layout for `product` (matmul.c). Fails with TRI_INTERNAL if the
+ * GEMM has no packed b. */
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed);
 

@@ -15,7 +15,7 @@ enum { PAGE_BYTES = 1 << 16 }; /* at least the system's page size */
 
 static size_t mapped_bytes(size_t bytes) { return (bytes + 3 * (size_t)PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }
 
-/* Returns the offset of the block in its pages: it ends where the upper guard begins, up to alignment. */
+/* Returns the offset of the block in its mapping. The block ends where the upper guard page begins, up to alignment. */
 static size_t lead_bytes(size_t bytes) { return mapped_bytes(bytes) - PAGE_BYTES - (bytes + 63) / 64 * 64; }
 
 static tri_status not_given(size_t bytes) {

@@ -41,9 +41,8 @@ typedef struct tri_onednn_primitive {
   char implementation[48]; /* oneDNN's name: "brg:avx512_core", "gemm:jit", "ref:any" */
 } tri_onednn_primitive;
 
-/* c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]). If b has the layout `any`, oneDNN chooses its layout (chosen_b).
- * TRI_UNSUPPORTED if oneDNN does not support the GEMM on this CPU. The caller passes scratch memory: oneDNN allocates
- * nothing. */
+/* c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]). If b has the layout `any`, oneDNN chooses its layout (chosen_b). The caller
+ * passes scratch memory: oneDNN allocates nothing. */
 typedef struct tri_onednn_product {
   const tri_onednn_layout *a, *b, *c;
   bool bias, accumulate;
@@ -58,7 +57,8 @@ bool tri_onednn_matrix_unit(void);
  * are 16 or more of them and k is above 1024; a primitive that was created for 15 threads runs on 15. */
 int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads);
 
-/* Creates the primitive of a GEMM. Sets *chosen_b (may be NULL) to the layout of b. */
+/* Creates the primitive of a GEMM. Sets *chosen_b (may be NULL) to the layout of b. Fails with TRI_UNSUPPORTED if
+ * oneDNN does not support the GEMM on this CPU, or might compute it wrongly. */
 tri_status tri_onednn_product_create(dnnl_engine_t engine, const tri_onednn_product *product, tri_onednn_primitive *out,
                                      tri_onednn_layout *chosen_b);
 /* Runs the GEMM; bias and scratch are ignored if the primitive does not use them. */

@@ -30,9 +30,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Time in seconds that a waiting thread spins; longer than the time between two loops of a step. With two threads and
- * no other process, generation is 1.12 times as fast as with OpenMP's loops (5 us: 0.88, 20 us: 1.05, 120 and 300 us as
- * 60); with two busy processes 20 and 60 us are the fastest (docs/performance.md). */
+/* Time in seconds that a waiting thread spins; longer than the time between two loops of a step. With two threads
+ * and no other process, generation is 1.12 times as fast as with OpenMP's loops; with 5 us of spinning it is 0.88
+ * times, with 20 us 1.05 times, and with 120 and 300 us 1.12 times as fast. Beside two busy processes 20 and 60 us
+ * are the fastest (docs/performance.md). */
 #define SPIN_S 60e-6
 
 enum { LINE = 64, SPINS = 32 /* iterations between two reads of the clock */ };
@@ -51,14 +52,15 @@ struct tri_regions {
   alignas(LINE) _Atomic uint64_t claims;
   atomic_bool ends;
   alignas(LINE) _Atomic uint32_t unfinished; /* unfinished chunks of the loop; its caller sleeps on this word */
-  atomic_bool caller_sleeps;                 /* the caller is asleep */
+  atomic_bool caller_sleeps;                 /* whether the caller is asleep */
   atomic_bool busy;
-  bool started; /* helpers are started; this and the members up to `chunks` are set by the thread that set `busy` */
+  bool started; /* whether helpers are started; this and the members up to `chunks` are set by the thread that set
+                   `busy` */
   int num_helpers;
   tri_region_body *body;
   const void *context;
   int64_t chunks;
-  helper *helpers; /* [threads - 1] */
+  helper *helpers; /* [num_helpers], with room for `threads` */
   int threads;
   _Atomic uint32_t bell;     /* word on which helpers sleep; changes when there is work for them */
   _Atomic uint32_t sleepers; /* helpers that sleep, or are about to */
@@ -101,7 +103,8 @@ static bool spin_until(bool (*wanted)(tri_regions *r), tri_regions *r) {
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
-/* Claims a chunk. Sets *left to the number of chunks that were unclaimed, this one included. */
+/* Claims a chunk. Sets *left to the number of chunks that were unclaimed, this one included. Returns false if no
+ * chunk is left. */
 static bool claim(tri_regions *r, int64_t *left) {
   uint64_t seen = atomic_load(&r->claims);
   while ((uint32_t)seen != 0) {

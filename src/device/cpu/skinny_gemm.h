@@ -25,7 +25,8 @@ typedef struct tri_cpu_few_rows {
   int64_t lda, ldb, ldc;
   tri_dtype b_type, c_type;
   bool b_transposed, b_packed, accumulate;
-  bool pairs; /* only if b_packed: a is bf16, and multiplied with the CPU's products of pairs; false: a is fp32 */
+  bool pairs; /* whether a is bf16, and multiplied with the CPU's products of pairs; only if b_packed. false: a is fp32
+               */
   const void *a;
   const void *b;
   const float *bias; /* may be NULL */

@@ -54,11 +54,12 @@ struct tri_gpu_module {
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 typedef struct emulated_options {
-  int64_t warp;   /* 32 or 64 */
+  int64_t warp;   /* threads of a warp: 32 or 64 */
   int64_t seed;   /* seed of the order of threads and blocks; the guarded device uses it too */
-  int64_t peer;   /* 1: the device reports that MPI can access its memory; any MPI can, as it is host memory */
-  int64_t memory, /* bytes of the GPU's memory; 0: those of the machine that are available */
-      taken;      /* bytes of it that other processes use */
+  int64_t peer;   /* 1 if the device reports that MPI can access its memory, which any MPI can, since it is host memory;
+                     else 0 */
+  int64_t memory, /* bytes of the GPU's memory; 0: the bytes that are available on the machine */
+      taken;      /* bytes of the GPU's memory that other processes use */
 } emulated_options;
 
 typedef struct option {
@@ -168,8 +169,8 @@ static size_t memory_of(const tri_gpu_context *context) {
   return context->options.memory > 0 ? (size_t)context->options.memory : tri_system_memory_available();
 }
 
-/* Returns the free bytes. Without the option `memory`, this process's use is already subtracted from the machine's free
- * memory. */
+/* Sets *out to the free bytes of the GPU's memory. Without the option `memory`, this process's use is already
+ * subtracted from the machine's free memory. */
 static tri_status emulated_memory_free(tri_gpu_context *context, size_t *out) {
   size_t all = memory_of(context), gone = (size_t)context->options.taken;
   if (context->options.memory > 0) gone += tri_guarded_memory_held(context->memory);
@@ -265,7 +266,7 @@ struct tri_gpu_graph {
 struct tri_gpu_stream {
   tri_gpu_context *context;
   tri_guarded_queue *queue;
-  tri_gpu_graph *recording; /* NULL: not recording */
+  tri_gpu_graph *recording; /* graph that is being recorded; NULL: none */
 };
 
 static tri_status emulated_stream_create(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out) {
@@ -416,7 +417,7 @@ static void emulated_graph_destroy(tri_gpu_graph *graph) {
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
 struct tri_gpu_event {
-  tri_guarded_queue *queue; /* NULL: not recorded yet */
+  tri_guarded_queue *queue; /* queue in which the event was recorded; NULL: not recorded yet */
   uint64_t place;           /* place in the queue (tri_guarded_queue_place) */
 };
 

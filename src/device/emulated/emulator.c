@@ -21,7 +21,7 @@ typedef enum waiting { WAITING_FOR_NOTHING, WAITING_FOR_BLOCK, WAITING_FOR_WARP,
 typedef struct copy {
   void *to;
   const void *from;
-  int group; /* number of commits before the copy */
+  int group; /* number of the thread's calls of tri_emulator_copy_commit before the copy */
 } copy;
 
 typedef struct emulated_thread {
@@ -30,9 +30,9 @@ typedef struct emulated_thread {
   waiting waiting;
   const char *file; /* source position of the wait */
   int line;
-  unsigned shared_rounds;     /* calls of tri_emulator_share in this block */
+  unsigned shared_rounds;     /* number of the thread's calls of tri_emulator_share in this block */
   int first_copy, num_copies, /* range of `copies` that has not arrived */
-      group;                  /* number of commits in this block */
+      group;                  /* number of the thread's calls of tri_emulator_copy_commit in this block */
   copy *copies; /* a ring of MOST_COPIES; allocated separately, so that threads are close to each other in memory */
 } emulated_thread;
 

@@ -35,7 +35,8 @@ void tri_emulator_warp_barrier(const char *file, int line);
 float tri_emulator_shuffle_float(float x, int mask, const char *file, int line);
 double tri_emulator_shuffle_double(double x, int mask, const char *file, int line);
 int tri_emulator_shuffle_int(int x, int mask, const char *file, int line);
-/* Copies 16 bytes, which arrive when the thread waits for the group of copies. Both addresses are aligned to 16. */
+/* Copies 16 bytes, which arrive when the thread waits for the group of copies; until then the destination has
+ * poison. Both addresses are aligned to 16. */
 void tri_emulator_copy(void *to_shared, const void *from);
 /* Ends a group of copies. */
 void tri_emulator_copy_commit(void);
@@ -57,7 +58,7 @@ typedef struct tri_emulator_launch {
   tri_emulator_kernel *kernel;
   const void *arguments;
   uint32_t grid[3];
-  uint32_t threads;    /* a multiple of the warp, at most 1024 */
+  uint32_t threads;    /* threads of a block: a multiple of the warp, at most 1024 */
   size_t shared_bytes; /* dynamic shared memory, in addition to the memory that the kernel declares */
 } tri_emulator_launch;
 
@@ -66,8 +67,8 @@ typedef struct tri_emulator_launch {
 tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out);
 void tri_emulator_destroy(tri_emulator *emulator);
 
-/* Runs a launch to its end. Returns TRI_DEVICE_FAILED for sizes that no GPU supports and for mistakes of the kernel.
- * Launches of an emulator must not run at the same time. */
+/* Runs a launch to its end. Fails with TRI_DEVICE_FAILED for sizes that no GPU supports and for mistakes of the
+ * kernel. Launches of an emulator must not run at the same time. */
 tri_status tri_emulator_run(tri_emulator *emulator, const tri_emulator_launch *launch);
 
 #endif

@@ -49,10 +49,10 @@ struct tri_fiber {
 #else
   ucontext_t home;
 #endif
-  void *home_fake_stack;  /* AddressSanitizer's second stack of that thread */
-  bool closing;           /* a fiber that leaves gives back its second stack */
-  const void *home_stack; /* stack of that thread */
-  size_t home_bytes;      /* its size */
+  void *home_fake_stack;  /* AddressSanitizer's second stack of the thread that entered */
+  bool closing;           /* whether a fiber that leaves gives back its second stack */
+  const void *home_stack; /* stack of the thread that entered */
+  size_t home_bytes;      /* size of home_stack */
   one fibers[];
 };
 
@@ -171,8 +171,8 @@ void tri_fiber_first(void);
 
 static void run_number(tri_fiber *f, intptr_t which) { run(f, (int)which); }
 
-/* Returns a fiber's offset in its stack. Stacks are a whole number of pages apart: without an offset, the used parts of
- * all stacks would map to a few sets of the cache. */
+/* Returns the bytes at the top of a fiber's stack that stay unused. Stacks are a whole number of pages apart:
+ * without an offset, the used parts of all stacks would map to a few sets of the cache. */
 static size_t stagger_bytes(int which) { return (size_t)(which % 16) * 256; }
 
 enum { POPPED = 6 }; /* r15, r14, r13, r12, rbx, rbp, in that order */

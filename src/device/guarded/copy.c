@@ -96,8 +96,8 @@ static side written_side(const tri_copy *copy) {
   return (side){(uintptr_t)copy->to, rows_of_host(copy->to_side, copy->rows), copy->row_bytes, copy->to_stride};
 }
 
-/* Returns whether a row overlaps these bytes. It suffices to test the last row that begins before their end, which
- * extends farthest. */
+/* Returns whether a row of this side overlaps the bytes [first, first + bytes). It suffices to test the last row
+ * that begins before their end, which extends farthest. */
 static bool meets_row(const side *of, uintptr_t first, size_t bytes) {
   if (of->rows == 0 || first + bytes <= of->first) return false;
   size_t row = of->rows == 1 ? 0 : (first + bytes - 1 - of->first) / of->stride;

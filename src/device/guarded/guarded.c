@@ -15,7 +15,7 @@
 
 typedef struct option {
   const char *name;
-  size_t offset; /* offset of an unsigned or a signed 64-bit number */
+  size_t offset; /* offset in tri_guarded_options of a 64-bit number, signed or not */
   long long least;
 } option;
 

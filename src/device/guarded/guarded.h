@@ -6,7 +6,7 @@
 
 #include "device/device.h"
 
-/* Checks the options of the device's name, the part after the colon; TRI_BAD_CONFIG if they are wrong. */
+/* Checks the options of the device's name, the part after the colon. Fails with TRI_BAD_CONFIG if they are wrong. */
 tri_status tri_guarded_check(const char *options);
 
 /* Sets the members of a device; the caller has set info.types. `options` is the part of the device's name after the

@@ -29,7 +29,8 @@ typedef struct tri_guarded_block {
   int64_t release; /* index among the releases, from 1; 0: not released */
 } tri_guarded_block;
 
-/* Allocate zeroed device memory, and host memory filled with poison. tri_guarded_memory_release releases both. */
+/* Allocate zeroed device memory, and host memory filled with poison. tri_guarded_memory_release releases both. Fail
+ * with TRI_OUT_OF_MEMORY; for device memory also if the option fail_memory requests it. */
 tri_status tri_guarded_memory_create(tri_guarded_state *state, size_t bytes, void **out);
 tri_status tri_guarded_host_create(tri_guarded_state *state, size_t bytes, void **out);
 void tri_guarded_memory_release(tri_guarded_state *state, const void *memory);
@@ -37,15 +38,16 @@ void tri_guarded_release_all(tri_guarded_state *state);
 /* Returns the bytes of device memory that have not been released. */
 size_t tri_guarded_memory_held(tri_guarded_state *state);
 
-/* Sets *out to the address at which kernels access the device memory [memory, memory + bytes). Fails if `memory` is not
- * in device memory, if that memory has been released, or if it has fewer bytes after this address. If `bytes` is 0,
- * only the address is checked. `what` begins the error message: "its argument 3". */
+/* Sets *out to the address at which kernels access the device memory [memory, memory + bytes). Fails with
+ * TRI_INTERNAL if `memory` is not in device memory, if that memory has been released, or if it has fewer bytes after
+ * this address. If `bytes` is 0, only the address is checked. `what` begins the error message: "its argument 3". */
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out);
-/* Does the same for one byte, but sets *out to `memory` itself if that is not device memory of this device. */
+/* Does the same as tri_guarded_open for one byte, but sets *out to `memory` itself if that is not device memory of
+ * this device. */
 tri_status tri_guarded_open_if_own(const tri_guarded_state *state, const char *what, const void *memory, void **out);
-/* Fails for device memory, and for host memory of this device that has been released or has fewer than `bytes` bytes
- * after this address. */
+/* Fails with TRI_INTERNAL for device memory, and for host memory of this device that has been released or has fewer
+ * than `bytes` bytes after this address. */
 tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes);
 
 /* Fills memory with poison: bytes that are NaN as fp64, fp32 and bf16, and not a token id as int32. */
@@ -66,7 +68,7 @@ struct tri_guarded_work {
                                      NULL: no such queue */
   uint64_t after_number;
   const char *told_to_fail; /* option that makes this work fail; NULL: none */
-  uint64_t count;           /* index among the device's work of the same kind, from 1, as that option counts */
+  uint64_t count;           /* index among the device's copies or kernels, from 1, as fail_copy and fail_kernel count */
   const void *kind;         /* description of the kernel, for `run`; NULL: the work is not a kernel */
   _Alignas(16) char data[]; /* arguments of the work, for `run` */
 };
@@ -88,14 +90,17 @@ struct tri_guarded_queue {
 tri_status tri_guarded_queue_work(tri_guarded_queue *queue, const char *what, tri_guarded_run run, size_t data_bytes,
                                   tri_guarded_work **out);
 
-/* Creates a queue. `queue` is the queue of a device with this state, and has the origin of the work. */
+/* Creates a queue. `queue` is the queue of a device with this state, and has the origin of the work.
+ * tri_guarded_queue_destroy runs the queue's remaining work, and logs a warning if work failed that was not waited
+ * for. */
 tri_status tri_guarded_queue_create(tri_guarded_state *state, tri_queue *queue, tri_guarded_queue **out);
 void tri_guarded_queue_destroy(tri_guarded_queue *queue);
 /* Returns the place (number) that the queue passes when all work that is in it now is complete. */
 uint64_t tri_guarded_queue_place(tri_guarded_queue *queue);
 /* Makes work that is queued from now on wait until the queue `other` has passed the place `place`. */
 tri_status tri_guarded_queue_follow(tri_guarded_queue *queue, const tri_guarded_queue *other, uint64_t place);
-/* Waits until a place is passed; returns the error of work before it. */
+/* Waits until a place is passed; returns the error of work before it. Fails with TRI_INTERNAL if the place can never
+ * be passed. */
 tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place);
 /* Returns whether a place is passed. Each call advances the device a little, so that polling ends. */
 bool tri_guarded_queue_has_passed(tri_guarded_queue *queue, uint64_t place);
@@ -141,10 +146,11 @@ typedef struct tri_guarded_options {
 } tri_guarded_options;
 
 /* Checks the options in the name of a device of the kind `kind`: NAME=NUMBER,... `others`: further options of that
- * kind, for messages: "warp, peer, " or "". */
+ * kind, for messages: "warp, peer, " or "". Fails with TRI_BAD_CONFIG if an option is unknown or its value is
+ * illegal. */
 tri_status tri_guarded_options_check(const char *kind, const char *others, const char *options);
-/* Creates a state with these options, and starts to watch its memory. tri_guarded_state_destroy releases all memory of
- * the device, too. */
+/* Creates a state with these options, and starts to watch its memory. Fails with TRI_BAD_CONFIG if an option is
+ * illegal. tri_guarded_state_destroy releases all memory of the device, too. */
 tri_status tri_guarded_state_create(const char *kind, const char *others, const char *options, tri_guarded_state **out);
 void tri_guarded_state_destroy(tri_guarded_state *state);
 
@@ -159,7 +165,7 @@ struct tri_guarded_state {
   tri_guarded_options options;
   tri_device_kernels kernels;
   tri_guarded_state *_Atomic next_watched;
-  tri_guarded_block *_Atomic blocks; /* newest first */
+  tri_guarded_block *_Atomic blocks; /* list of allocations, newest first */
   int64_t num_blocks, num_releases;
   uintptr_t next_given; /* next address to try for device memory; 0 before the first */
   tri_guarded_queue *_Atomic queues;

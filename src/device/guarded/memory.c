@@ -58,10 +58,11 @@ static char *map(size_t bytes, bool open) {
   return mapping + lead_bytes(bytes);
 }
 
-/* Reserves addresses for callers, in a range where no two adjacent small 32-bit numbers form such an address: its upper
- * half is fixed, and its lower half is between 1 and 3 GiB. Otherwise code that searches a kernel's arguments for
- * addresses (the emulated GPU) would sometimes mistake two numbers, or padding between two arguments, for one. If the
- * system has no room there, any address is used. */
+/* Reserves addresses for callers, in a range where no two adjacent small 32-bit numbers form such an address: its
+ * upper half is fixed, and its lower half is between 1 and 3 GiB. Otherwise code that searches a kernel's arguments
+ * for addresses (the emulated GPU) would sometimes mistake two numbers, or padding between two arguments, for one.
+ * If the system has no room there, any address is used. Returns the address of the first byte; NULL if the system
+ * refuses. */
 static char *map_given(tri_guarded_state *state, size_t bytes) {
   enum { ATTEMPTS = 64 };
   const uintptr_t base = (uintptr_t)0x6b80 << 32, window = (uintptr_t)1 << 32, low = (uintptr_t)1 << 30;

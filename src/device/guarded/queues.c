@@ -80,8 +80,8 @@ static tri_status run_work(tri_guarded_queue *queue, const tri_guarded_work *wor
   return status == TRI_OK ? TRI_OK : tri_fail(status, "%s: %s", name, tri_status_message());
 }
 
-/* If the work waits for a place of another queue that failed before it, fails this queue with the same error message,
- * and returns true. */
+/* Returns whether the work waits for a place of another queue that failed before that place. If so, fails this queue
+ * with the same error message. */
 static bool follows_failure(tri_guarded_queue *queue, const tri_guarded_work *work) {
   const tri_guarded_queue *after = work->after;
   if (after == NULL || !has_failed(after) || work->after_number < after->failed_at) return false;

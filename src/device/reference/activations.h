@@ -37,7 +37,7 @@ static double silu_value(double x) { return x / (1.0 + exp(-x)); }
 static double silu_times(double factor, double x) { return factor * x * sigmoid(x); }
 static double silu_slope(double factor, double x) { return factor * sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x))); }
 
-/* Returns NaN unchanged. */
+/* Returns x if x is above 0 or NaN, else 0. */
 static double relu_value(double x) { return x <= 0 ? 0.0 : x; }
 TIMES_VALUE(relu)
 static double relu_slope(double factor, double x) { return x <= 0 ? 0.0 : factor; }

@@ -68,7 +68,8 @@ typedef struct forward {
 
 /* ---- plain attention --------------------------------------------------------------------------------------------- */
 
-/* Computes a query's output, in four passes over the keys that it attends to. scores: room for all keys. */
+/* Computes a query's output and log_sum_exp, in four passes over the keys that it attends to. scores: room for all
+ * keys. */
 static void plain_row(const forward *x, const tri_attention_slice *slice, int64_t h, int64_t row, double *scores) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads); /* key/value head */
@@ -138,7 +139,8 @@ typedef struct scratch {
   const int32_t *pages; /* pages of the keys' rows; NULL: rows are consecutive */
 } scratch;
 
-/* Returns the number of keys that a row of q attends to, and lists them in the scratch, in the order of the slices. */
+/* Returns the number of keys that a row of q attends to, and lists them in s->keys, in the order of the slices; if
+ * s->keys is NULL, sets s->first. */
 static int64_t find_keys(const part *p, int64_t row, scratch *s) {
   int64_t count = 0;
   for (int64_t i = 0; i < p->num_slices; i++) {
@@ -207,7 +209,7 @@ static double log_sum_exp_of(const forward *x, int64_t h, int64_t row) {
   return get(tri_dtype_wide(x->call->type), x->log_sum_exp, index_statistic(x->call, h, row));
 }
 
-/* Computes one query's output; with call->merge, merges it with the output of earlier calls. */
+/* Computes one query's output and log_sum_exp; with call->merge, merges them with the results of earlier calls. */
 static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, int64_t row) {
   const tri_attention *c = x->call;
   const int64_t g = h / (c->heads / c->kv_heads), seen = find_keys(p, row, s), at = index_out(c, h, row);
@@ -231,7 +233,7 @@ static void forward_row(const forward *x, const part *p, scratch *s, int64_t h, 
   if (x->log_sum_exp) set(tri_dtype_wide(c->type), x->log_sum_exp, index_statistic(c, h, row), maximum + log(sum));
 }
 
-/* Sets the output of all queries to 0, the output of a query without keys. */
+/* Sets the output of all queries to 0 and log_sum_exp to -infinity, the results of a query without keys. */
 static void clear_out(const forward *x) {
   const tri_attention *c = x->call;
   for (int64_t h = 0; h < c->heads; h++) {

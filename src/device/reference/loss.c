@@ -164,7 +164,8 @@ static int64_t find_sampled(tri_dtype wide, const void *logits, int64_t first, i
   return last;
 }
 
-/* Answers one query. Returns its id: the given, the sampled or the likeliest one; -1 if a logit is not finite. */
+/* Answers one query: sets its numbers, and returns the id of the given, the sampled or the likeliest token; -1 if a
+ * logit is not finite. */
 static int32_t answer_query(tri_dtype wide, const void *logits, int64_t first, int64_t vocabulary,
                             const tri_logit_query *query, double numbers[TRI_LOGIT_NUMBERS]) {
   const double temperature = query->temperature;

@@ -28,7 +28,8 @@ static uint8_t nearest_code(float x) {
   return (uint8_t)code;
 }
 
-/* Stores the code of element i. Elements are stored in order: an even i sets the code of i + 1 to that of 0. */
+/* Stores the code of element i. Elements are stored in order: an even i sets the code of element i + 1 to
+ * TRI_NF4_ZERO. */
 static void store_code(uint8_t *codes, int64_t i, uint8_t code) {
   const uint8_t upper = i % 2 == 0 ? code : codes[i / 2] >> 4, lower = i % 2 == 0 ? TRI_NF4_ZERO : code;
   codes[i / 2] = (uint8_t)(upper << 4 | lower);

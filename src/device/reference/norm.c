@@ -48,8 +48,8 @@ tri_status tri_reference_layer_norm_forward(tri_queue *queue, const tri_norm *no
   return TRI_OK;
 }
 
-/* Computes dx. With n = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - n mean(g n)). RMS norm is the same
- * without means of x and g. */
+/* Computes dx. With n = (x - mean) rstd and g = dy (weight + offset): dx = rstd (g - mean(g) - n mean(g n)). RMS
+ * norm is the same without means of x and g. */
 static void norm_backward_piece(const tri_norm *norm, int64_t i, const void *gradient_y, const void *x,
                                 const void *weight, bool centred, double m, double s, void *gradient_x,
                                 bool accumulate) {

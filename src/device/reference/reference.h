@@ -1,11 +1,12 @@
-/* The reference device: every kernel in a plain, unfused, single-threaded form, with all arithmetic in double. Other
- * devices are tested against it, so it is written to be readable, not fast. Storage is fp64, fp32 or bf16. */
+/* The reference device: every kernel in a plain, unfused, single-threaded form, with all arithmetic in double,
+ * except for numbers of 8 and 4 bits, whose arithmetic is in fp32 on every device. Other devices are tested against
+ * it, so it is written to be readable, not fast. Storage is fp64, fp32 or bf16. */
 #ifndef TRI_DEVICE_REFERENCE_REFERENCE_H
 #define TRI_DEVICE_REFERENCE_REFERENCE_H
 
 #include "device/kernels.h"
 
-/* Checks the options `rest` of a device's name, which must be "". */
+/* Checks the options `rest` of a device's name. Fails with TRI_BAD_CONFIG unless they are "". */
 tri_status tri_reference_check(const char *rest);
 
 /* Sets the members of a device; the caller has set info.types. */

@@ -155,7 +155,8 @@ tri_status tri_reference_gated_forward(tri_queue *queue, tri_dtype type, tri_act
   return tri_reference_weighted_gated_forward(queue, type, kind, rows, width, x, NULL, y);
 }
 
-/* Computes the gradients. weights NULL: the weight is 1, and gradient_weights is not written. */
+/* Computes the gradients of gate, up and weights. weights NULL: the weight is 1, and gradient_weights is not
+ * written. */
 tri_status tri_reference_weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                                  int64_t width, const void *x, const void *weights,
                                                  const void *gradient_y, void *gradient_x, void *gradient_weights) {

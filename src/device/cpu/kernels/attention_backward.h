@@ -26,8 +26,8 @@ typedef struct query_tile {
 
 typedef struct key_tile {
   int64_t first, count;
-  cell *k_rows;                            /* rows of the keys, from which the other tiles of keys are made */
-  cell *k_columns, *v_columns, *k_stacked; /* k_stacked is k_rows without TRI_PAIRS */
+  cell *k_rows; /* packed rows, from which columns are made: first of the values, then of the keys */
+  cell *k_columns, *v_columns, *k_stacked; /* packed tiles of k and v; without TRI_PAIRS, k_stacked is k_rows */
 } key_tile;
 
 /* The weights of a pair of tiles, and their gradients. Each is stored in three forms: [TILE, TILE] floats as computed;

@@ -67,9 +67,9 @@ INLINE vf vf_exp2(vf x) {
   return y * power;
 }
 
-/* Returns tanh, accurate for small x too, by other steps than vf_tanh: e / (e + 2) with e = exp(2 |x|) - 1. As above
- * 2^z = 2^n 2^f, so that e = 2^n (2^f - 1) + (2^n - 1); 2^f - 1 is f times the polynomial of degree 5 with the smallest
- * maximum relative error (1.1e-8). NaN stays NaN. */
+/* Returns tanh, accurate for small x too, by other steps than vf_tanh: e / (e + 2) with e = exp(2 |x|) - 1. As in
+ * vf_exp2, 2^z = 2^n 2^f, so that e = 2^n (2^f - 1) + (2^n - 1); 2^f - 1 is f times the polynomial of degree 5 with
+ * the smallest maximum relative error (1.1e-8). NaN stays NaN. */
 INLINE vf vf_tanh_by_exp2(vf x) {
   const vi sign = (vi)x & INT32_MIN;
   vf z = (vf)((vi)x & INT32_MAX) * (float)(2 * LOG2_E);
@@ -140,7 +140,7 @@ INLINE void row_read(float *to, tri_dtype type, const void *from, int64_t count)
   }
 }
 
-/* to[count] += from[count] */
+/* Computes to[count] += from[count]; `from` is of `type`. */
 INLINE void row_add(float *to, tri_dtype type, const void *from, int64_t count) {
   const float *wide = from;
   const uint16_t *narrow = from;
@@ -156,7 +156,7 @@ INLINE void row_add(float *to, tri_dtype type, const void *from, int64_t count) 
   }
 }
 
-/* to[count] = from[count] * factor */
+/* Computes to[count] = from[count] * factor; `to` is of `type`. */
 INLINE void row_write(void *to, tri_dtype type, const float *from, float factor, int64_t count) {
   float *wide = to;
   uint16_t *narrow = to;

@@ -15,8 +15,8 @@
 typedef struct forward_scratch {
   cell *keys;    /* keys of a slice, or of one tile if slices share queries; each tile is stored as columns */
   cell *values;  /* values, stacked (attention_pack.h) */
-  cell *rows;    /* rows of one tile  */
-  cell *queries; /* rows of one tile  */
+  cell *rows;    /* keys of one tile, as rows, before they are transposed */
+  cell *queries; /* queries of one tile, as rows */
   float *scores; /* [TILE, TILE] */
   cell *weights; /* [TILE, TILE / CELL_ELEMENTS] cells along keys; the scores' own memory without TRI_PAIRS */
   float *out;    /* [TILE, padded(D)] */
@@ -115,7 +115,8 @@ static void softmax_rows(const forward_scratch *s, float scale_2, int64_t from, 
   }
 }
 
-/* Initialises the state of a tile of queries: empty, or merged from the previous calls' results. */
+/* Packs a tile of queries and initialises its state: empty, or, if the call merges, from the results of previous
+ * calls. */
 static void begin_rows(const tri_attention_forward *job, const forward_scratch *s, int64_t head, int64_t first,
                        int64_t rows) {
   const tri_attention *call = job->call;

@@ -21,7 +21,7 @@ typedef struct head_rows {
   int64_t count, head_dim;
 } head_rows;
 
-/* Returns `count` rows from row `first` of an array with these strides of rows and heads. */
+/* Returns `count` rows of head `head`, from row `first` on, of an array with these strides of rows and heads. */
 INLINE head_rows rows_of(const tri_attention *call, const void *base, int64_t row_stride, int64_t head_stride,
                          int64_t first, int64_t head, int64_t count) {
   int64_t at = first * row_stride + head * head_stride;
@@ -50,7 +50,8 @@ INLINE key_run keys_seen(band of, int64_t first, int64_t last, int64_t count) {
   return begin < end ? (key_run){begin, end} : (key_run){0, 0};
 }
 
-/* Applies the soft cap to the unmasked products of a tile's queries, from row `from` on, and another tile's keys. */
+/* Replaces the unmasked products of a tile's queries, `rows` rows from row `from` on, and `keys` keys by tanh(scale
+ * product / soft_cap). Masked products in the same vectors change, too. */
 static void cap_scores(const tri_attention *call, float *scores, int64_t from, int64_t rows, int64_t keys, band of) {
   const float share = (float)(call->scale / call->soft_cap);
   for (int64_t i = from; i < from + rows; i++) {
@@ -61,7 +62,7 @@ static void cap_scores(const tri_attention *call, float *scores, int64_t from, i
   }
 }
 
-/* Returns the cells of a row, a multiple of 4 for pack_columns. */
+/* Returns the cells of a packed row: a multiple of LANES, hence of 4, which pack_columns needs. */
 INLINE int64_t row_cells(int64_t head_dim) { return divide_up(cells(head_dim), LANES) * LANES; }
 
 #if TRI_PAIRS

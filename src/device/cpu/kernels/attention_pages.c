@@ -20,7 +20,7 @@ enum {
   VECTORS = 4, /* vectors of keys, or of columns of values, that are processed at a time */
   KEYS = VECTORS * LANES,
 #if TRI_VECTOR_BYTES == 64
-  TOGETHER = 6, /* pairs that are processed with each of those vectors */
+  TOGETHER = 6, /* pairs that are processed with each vector while it is in a register */
 #else
   TOGETHER = 2,
 #endif
@@ -34,7 +34,7 @@ typedef struct paging {
   void *out;
   int64_t tasks,   /* number of tasks of each part: slices times key/value heads */
       parts;       /* number of parts of the longest slice */
-  char *workspace; /* scratch_of(call) for each thread */
+  char *workspace; /* scratch_of(call) bytes for each thread */
 } paging;
 
 /* Pairs [first, end) of a slice: pair p is query p / group of the slice, and head p % group of the query heads that
@@ -90,7 +90,8 @@ INLINE void score_rows(tri_dtype type, const task *t, int64_t first, int64_t end
   for (; row < end; row++) score_some(type, t, row, 1, keys, key, vectors);
 }
 
-/* Computes the scores of the first `most` keys of a page, a multiple of LANES. */
+/* Computes the scores of rows [first, end) of the scratch with the first `most` keys of a page; `most` is a multiple
+ * of LANES. */
 INLINE void score_page(tri_dtype type, const task *t, int64_t first, int64_t end, int64_t keys, int64_t most) {
   for (int64_t key = 0; key < most; key += KEYS) {
     switch ((most - key) / LANES) { /* constants, so that the sums stay in registers */

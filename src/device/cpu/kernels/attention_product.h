@@ -43,7 +43,7 @@ typedef struct product {
   int64_t rows, columns;
   int64_t depth;          /* depth in elements */
   const float *row_scale; /* if not NULL, c = row_scale[r] * c + a * b */
-  bool accumulate;        /* c += a * b */
+  bool accumulate;        /* whether c += a * b; false: c = a * b, unless row_scale is set */
   trim trim;
   band band;
 } product;

@@ -259,8 +259,8 @@ INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first,
   }
 }
 
-/* Applies dropout to rows with row numbers, in pieces. Row r uses the words of the stream that row rows[r] would use
- * without row numbers. */
+/* Applies dropout to rows with row numbers, or to some columns of rows, in pieces. An element of row r uses the word
+ * of the stream that it has in a call on whole rows, as row rows[r]. */
 static void drop_rows(tri_queue *queue, tri_dtype type, int64_t count, const dropout_job *all,
                       const tri_dropout *options, const int32_t *rows, const void *x, void *y) {
   const int64_t width = options->width, pieces = (width + PIECE - 1) / PIECE, items = count / width * pieces;

@@ -20,15 +20,15 @@
 
 enum {
   DEPTH = 8,          /* rows of b [k, n] that are read at once */
-  AHEAD = 16 * LANES, /* columns of each of these rows that are prefetched */
+  AHEAD = 16 * LANES, /* distance, in columns, at which rows of b [k, n] are prefetched */
   SUMS = 8192,        /* sums of all rows of a at once: 32 KiB */
   BLOCK = 48,         /* outputs whose sums are stored together, for many rows of a */
   FAR_BLOCK = 512,    /* outputs whose sums are stored together, for few rows of a */
   LONGEST = 768,      /* maximum length of a part of k in which lanes are summed */
-  FAR_AHEAD = 1024,   /* bytes of each stream that are prefetched */
-  TASKS_EACH = 4,     /* minimum tasks of a thread */
+  FAR_AHEAD = 1024,   /* distance, in bytes, at which rows of b [n, k] are prefetched */
+  TASKS_EACH = 4,     /* tasks for each thread, if there are enough blocks */
   ALONE_OUTPUTS = 8,  /* outputs in registers at once, if a has only one row */
-  MOST = 8,           /* rows or outputs in registers */
+  MOST = 8,           /* maximum rows or outputs in registers */
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = 2, /* vectors of each of DEPTH rows of b that are multiplied together */
   ROWS = 8,     /* rows of a in registers at once */
@@ -177,8 +177,8 @@ INLINE vf merge_lanes(vf x, vf y, int by) {
   return by == 2 ? MERGE(2) : MERGE(1);
 }
 
-/* Reduces x[count] to half as many vectors, each with the sums of two. A single vector is added to itself with its
- * lanes swapped. */
+/* Reduces x[count] to half as many vectors, each with the sums of two, and returns their number. A single vector is
+ * added to itself with its lanes swapped. */
 INLINE int halve(vf *x, int count, int by) {
   if (count == 1) x[0] += (vf)vi_swap((vi)x[0], by);
   UNROLL for (int i = 0; i < count / 2; i++) x[i] = merge_lanes(x[i], x[i + count / 2], by);
@@ -202,7 +202,8 @@ INLINE vf sums_of_lanes(vf *x, int count) {
 INLINE int power_of_two(int count) { return count > 4 ? 8 : count > 2 ? 4 : count; }
 
 /* A group: `rows` rows of a and `outputs` rows of b that are `next_b` apart; `vectors` whole vectors and `rest` more
- * numbers of each. Adds to sums[j * stride][row]. Prefetches b `ahead` elements further. */
+ * numbers of each. The sum of a row and of output j is added to sums[j * stride + row]. Prefetches b `ahead`
+ * elements further. */
 typedef struct group {
   const float *a;
   const void *b;
@@ -318,7 +319,7 @@ typedef struct outputs_block {
   int64_t first, count;                  /* range of b's rows */
   float *sums;                           /* [count, pitch] by outputs and rows */
   int64_t pitch;
-  const char *b;      /* first row in this part */
+  const char *b;      /* first row of b in the block, at the current part of k */
   int64_t next_bytes; /* distance between two rows of b, in bytes */
   group of;
 } outputs_block;
@@ -338,7 +339,8 @@ static void set_part(outputs_block *in, int64_t part) {
   in->of.rest = length % LANES;
 }
 
-/* Computes `rows` rows from `row` on, with one output of the block, `output`, or several. */
+/* Computes `rows` rows from `row` on, with one output of the block, `output`, or, if `several`, with several outputs
+ * from it on, as far apart as set_stride has set. */
 INLINE void add_group(const outputs_block *in, int64_t row, int64_t rows, int64_t output, bool several) {
   group of = in->of;
   of.a += row * of.lda;
@@ -351,7 +353,8 @@ static void set_stride(outputs_block *in, int64_t stride) {
   in->of.next_b = stride * in->job->ldb;
 }
 
-/* Computes all rows of a, with one output or OUTPUTS of them; ALONE_OUTPUTS for a single row. */
+/* Computes all rows of a with one output of the block, `output`; or, if `several`, with OUTPUTS outputs that are
+ * `run` apart (ALONE_OUTPUTS if a has one row). */
 static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, bool several) {
   const int64_t m = in->job->m;
   for (int64_t row = 0; row < m; row += ROWS) {

@@ -9,7 +9,7 @@
 
 #define TRI_JOIN_(name, isa) tri_cpu_##name##_##isa
 #define TRI_JOIN(name, isa) TRI_JOIN_(name, isa)
-/* Returns the name of a symbol in the variant that is being compiled: tri_cpu_add_avx2. */
+/* Returns the name of a symbol in the variant that is being compiled: tri_cpu_few_rows_avx2. */
 #define TRI_KERNEL(name) TRI_JOIN(name, TRI_ISA)
 
 /* Below this many elements a loop stays on one thread: starting the others would take longer. */
@@ -17,7 +17,7 @@ enum { TRI_ALONE = 16384 };
 
 /* Number of threads that share the work of a kernel, whose first argument is `queue`. */
 #define THREADS (queue->device->description.threads)
-/* The object that runs short loops on these threads. */
+/* The pool that runs short loops on the device's threads (regions.h). */
 #define REGIONS tri_cpu_regions_of(&queue->device->description)
 
 /* Each function fills in the table entries of its file. */

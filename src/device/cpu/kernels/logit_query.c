@@ -31,8 +31,8 @@ INLINE int64_t range_end(const query_row *row, int64_t first) {
   return end < row->vocabulary ? end : row->vocabulary;
 }
 
-/* Computes the weights exp(logit - maximum) of `count` logits from v, and sets *less to their logarithms, at least
- * -1e30. Lanes beyond the count have weight 0. */
+/* Computes the weights exp((logit - maximum) * inverse) of `count` logits from v on, and sets *less to their
+ * logarithms, at least -1e30. Lanes beyond the count have weight 0. */
 INLINE vf weights_at(const query_row *row, int64_t v, int64_t count, vf *less) {
   const vf x = (int64_t)count == LANES ? vf_load(TRI_FP32, row->logits, v)
                                        : vf_load_some(TRI_FP32, row->logits, v, count, -INFINITY);

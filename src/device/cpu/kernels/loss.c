@@ -101,9 +101,9 @@ static tri_status softmax_loss(tri_queue *queue, tri_dtype type, int64_t rows, c
   return TRI_OK;
 }
 
-/* Writes factor exp(logit - maximum) for each logit, times the derivative of the soft cap. A bf16 gradient is at the
- * start of the row's own memory. That is safe, because vectors are processed in ascending order and loaded before they
- * are stored, so element v is written after element 2v was read. */
+/* Writes factor exp(logit - maximum) for each logit, times the derivative of the soft cap. The gradient may be at
+ * the start of the row's own memory. That is safe for bf16, too, because vectors are processed in ascending order
+ * and loaded before they are stored, so element v is written after element 2v was read. */
 INLINE void probabilities(tri_dtype type, const float *row, int64_t vocabulary, float maximum, float factor,
                           float share, void *gradient, int64_t at) {
   FOR_VECTORS(v, count, 0, vocabulary, {

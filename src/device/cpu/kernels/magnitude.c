@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* Rows and columns that a thread processes at a time. The backward processes all rows, in blocks that are summed
- * separately, so that long sums stay exact enough. */
+/* Rows and columns that a thread processes at a time. The backward processes all rows, in blocks of TOGETHER rows
+ * that are summed separately, so that long sums stay exact enough. */
 enum { ROWS = 16, COLUMNS = 256, TOGETHER = 64 };
 
 static float inverse_root(float square) { return square > 0 ? 1 / sqrtf(square) : square; }

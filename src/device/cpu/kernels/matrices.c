@@ -15,7 +15,8 @@ enum {
 
 typedef float square[SIDE][SQUARE_ROW];
 
-/* The division of a matrix, independent of the threads: rows and columns of a tile. */
+/* The division of a matrix [rows, columns] into tiles [tile_rows, tile_columns]; `across` tiles are side by side. It
+ * does not depend on the number of threads. */
 typedef struct cut {
   int64_t rows, columns, tile_rows, tile_columns, across, tiles;
 } cut;

@@ -53,8 +53,8 @@ INLINE void quantise_block(tri_dtype type, int64_t count, const void *values, in
   for (int i = 0; i < BLOCK_BYTES; i++) codes[first / 2 + i] = (uint8_t)(found[2 * i] << 4 | found[2 * i + 1]);
 }
 
-/* Subtracts the mean of the blocks' largest magnitudes from each of them. If the mean is not finite, all results are
- * NaN. */
+/* Subtracts the mean of the blocks' largest magnitudes from each magnitude, and stores the mean in *offset. If the
+ * mean is not finite, *offset and all magnitudes become NaN. */
 static void subtract_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);

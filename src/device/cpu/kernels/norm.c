@@ -58,7 +58,8 @@ INLINE void norm_piece(tri_dtype type, const tri_norm *norm, place at, const voi
   });
 }
 
-/* Returns the input of the norm: x, or x + branch, which is stored and still in the L1 cache. */
+/* Returns the input of the norm: x, or, with a branch, x + branch, which is stored in `sum` and still in the L1
+ * cache. */
 INLINE const void *add_branch(tri_dtype type, int64_t width, int64_t at, const void *x, const void *branch, void *sum) {
   if (branch == NULL) return x;
   FOR_VECTORS(c, count, 0, width, {
@@ -179,7 +180,7 @@ typedef struct columns_job {
 } columns_job;
 
 /* Computes sums over pieces of dy (bias) and of dy (x - mean) rstd (weight) for columns [column, column + columns).
- * With x NULL, only the first. */
+ * If x is NULL, computes only the sums of dy. */
 INLINE void sum_strip(tri_dtype type, const columns_job *job, int64_t column, int64_t columns, const void *x,
                       const float *mean, vf total_b[STRIP], vf total_w[STRIP]) {
   const tri_norm *norm = &job->norm;

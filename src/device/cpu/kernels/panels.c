@@ -16,14 +16,14 @@
 enum {
   VECTORS = TRI_PANEL / LANES,
   DEPTH = 256,     /* depth of a part of a panel that is copied: 64 KiB */
-  TASKS_EACH = 4,  /* minimum tasks of a thread */
+  TASKS_EACH = 4,  /* tasks for each thread, if there are enough panels */
   MOST_WHOLE = 12, /* maximum rows that are multiplied with a whole panel */
   LINE = 64,       /* bytes of a cache line */
   PANEL_LINES = TRI_PANEL * 4 / LINE,
   SPLIT_ROWS = 32, /* minimum rows of a task, if rows are split */
 #if TRI_VECTOR_BYTES == 64
   ROWS = 6, /* rows whose sums are in registers */
-  WIDE = 4, /* vectors of columns of these sums */
+  WIDE = 4, /* vectors of columns whose sums are in registers */
 #elif TRI_VECTOR_BYTES == 32
   ROWS = 6,
   WIDE = 2,
@@ -35,7 +35,7 @@ enum {
 
 typedef enum panel_kind {
   FLOATS, /* a and the panel are fp32 */
-  PAIRS,  /* both are bf16: products of pairs */
+  PAIRS,  /* a and the panel are bf16, and multiplied in pairs */
   HALVES, /* a is fp32; the panel has pairs, which are widened */
 } panel_kind;
 
@@ -60,7 +60,7 @@ INLINE vf add_pair(vf sum, uint32_t a, vf b) {
 
 INLINE vf half_of(vf pairs, int which) { return (vf)(which == 0 ? (vu)pairs << 16 : (vu)pairs & 0xffff0000u); }
 
-/* Adds the products of number `at` of each of these rows and `wide` vectors of columns to the sums. */
+/* Adds the products of number `at` of each row [row, row + rows) of a and `wide` vectors of columns to the sums. */
 INLINE void add_products(const rows_of_a *a, int64_t row, int rows, int64_t at, const vf *values, int wide,
                          vf (*sum)[VECTORS]) {
   const float *from = (const float *)a->first + row * a->ld + at;
@@ -94,7 +94,7 @@ INLINE void add_step(panel_kind kind, const rows_of_a *a, int64_t row, int rows,
   }
 }
 
-/* Returns the numbers of a row of a in a step. */
+/* Returns how many numbers of a row of a one step uses. */
 INLINE int64_t step_length(panel_kind kind) {
   switch (kind) {
     case FLOATS: return 1;
@@ -105,7 +105,7 @@ INLINE int64_t step_length(panel_kind kind) {
 }
 
 /* Multiplies `rows` rows from `row` on by `wide` vectors of columns of a panel, `depth` deep; writes sums [rows,
- * TRI_PANEL], or, if `add`, adds to them. */
+ * TRI_PANEL], or, if `add`, adds to them. Prefetches one line of each row from `next` on, unless it is NULL. */
 INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int rows, const float *b, int wide,
                            int64_t depth, bool add, const char *next, float *sums) {
   vf sum[ROWS][VECTORS];
@@ -138,7 +138,7 @@ INLINE void multiply_whole(const rows_of_a *a, const float *b, int64_t depth, fl
     multiply_strip(HALVES, a, row, 1, b, VECTORS, depth, false, NULL, sums + row * TRI_PANEL);
 }
 
-/* Multiplies all rows of a; sums [a->count, TRI_PANEL]. */
+/* Multiplies all rows of a by a panel, `depth` deep; writes sums [a->count, TRI_PANEL], or, if `add`, adds to them. */
 INLINE void multiply_panel(panel_kind kind, const rows_of_a *a, const float *b, int64_t depth, bool add, float *sums) {
   if (a->count == 1) {
     multiply_strip(kind, a, 0, 1, b, VECTORS, depth, add, NULL, sums);
@@ -181,7 +181,8 @@ static void widen_panel(const float *pairs, int64_t count, float *to) {
   }
 }
 
-/* Computes the sums of HALVES in the same order, for many rows, for which it is worthwhile to widen a panel once. */
+/* Computes the same sums as multiply_panel with HALVES, in the same order, but widens each part of the panel only
+ * once, which is worthwhile for many rows. */
 static void multiply_widened(const rows_of_a *a, const float *b, int64_t k, float *sums) {
   float wide[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
   int64_t at = 0;
@@ -217,7 +218,8 @@ static void multiply_packed(const tri_cpu_few_rows *job, int64_t panel, int64_t 
 
 /* ---- b is [k, n] ------------------------------------------------------------------------------------------------- */
 
-/* Copies [depth, TRI_PANEL], padded with zeros beyond n. */
+/* Copies `depth` rows of b from row `at` on, in `count` columns from `first` on, to [depth, TRI_PANEL] in fp32,
+ * padded with zeros. */
 INLINE void copy_panel(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t first,
                        int64_t count, float *to) {
   for (int64_t d = 0; d < depth; d++, to += TRI_PANEL) {

@@ -14,7 +14,7 @@ enum {
   BLOCK = TRI_QUANTISED_BLOCK,
   TOGETHER = 32,                       /* blocks that a thread processes at a time */
   LOWEST_CELL = (127 - 23) * 128,      /* the cell of 2^-23: it and all lower cells are 0 */
-  CELLS = 127 * 128 + 1 - LOWEST_CELL, /* up to the cell of 1 */
+  CELLS = 127 * 128 + 1 - LOWEST_CELL, /* number of cells, up to the cell of 1 */
   SIGN = 0x8000
 };
 

@@ -15,7 +15,7 @@ enum {
   ALONG = 256,       /* rows of a task: multiple of every DEPTH */
 };
 
-/* Returns the words of the elements of `low` and, above them, those of `high`. */
+/* Returns words whose lower halves are the elements of `low`, and whose upper halves are those of `high`. */
 INLINE vu join(vh low, vh high) {
 #if defined(__AVX512F__)
   return (vu)_mm512_or_si512(_mm512_cvtepu16_epi32((__m256i)low),

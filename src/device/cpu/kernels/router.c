@@ -7,7 +7,9 @@
 
 #include <math.h>
 
-enum { ROOM = TRI_ROUTER_EXPERTS + LANES }; /* whole vectors of one row's experts */
+enum {
+  ROOM = TRI_ROUTER_EXPERTS + LANES
+}; /* elements of an array of a row's experts that is read and written in whole vectors */
 
 /* The values derived from a row of logits. */
 typedef struct scores {

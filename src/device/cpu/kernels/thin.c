@@ -14,7 +14,7 @@ enum {
   STRIP = TRI_THIN_COLUMNS / LANES, /* vectors of a panel */
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = STRIP, /* vectors of columns whose sums are in registers */
-  ROWS = 8,         /* rows, or ranks, of these sums */
+  ROWS = 8,         /* rows of c, or ranks, whose sums are in registers */
 #else
   TOGETHER = 2,
   ROWS = 4,
