@@ -102,7 +102,7 @@ TOUCHES = {
         "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
         "oracle/test_expert_models.py", "oracle/test_lora.py", "oracle/test_lora_everywhere.py", "oracle/test_pissa.py", "oracle/test_layouts.py", "guarded/test_context.py",
         "guarded/test_experts.py", "emulated/test_context.py", "emulated/test_experts.py"],
-    "src/options": ["oracle/test_options.py", "oracle/test_plan.py", "oracle/test_device_range.py", "oracle/test_install.py"],
+    "src/options": ["oracle/test_options.py", "oracle/test_plan.py", "oracle/test_plan_page.py", "oracle/test_device_range.py", "oracle/test_install.py"],
     "src/optimizers": ["oracle/test_optimizers.py", "oracle/test_optimizer_*.py", "oracle/test_average.py", "oracle/test_extension_guides.py"],
     "src/plan": [
         "oracle/test_plan.py", "oracle/test_plan_*.py", "oracle/test_validate.py", "oracle/test_costs.py", "oracle/test_network.py",

@@ -28,43 +28,43 @@ static void print_table(const tri_simulation_request *request, const tri_search_
 /* ---- alternatives ------------------------------------------------------------------------------------------------ */
 
 /* Prints a key and its value in a layout, such as "zero=1". */
-static void print_key(const tri_layout *layout, const tri_config_key *key) {
+static void print_key(const tri_layout *layout, const tri_config_key *key, FILE *to) {
   char text[TRI_LAYOUT_TEXT_BYTES], word[TRI_LAYOUT_WORD_BYTES];
   const char *at = tri_layout_text_of_all(layout, text, sizeof text);
   const size_t length = strlen(key->name);
   while (tri_layout_next_word(&at, word)) {
-    if (strncmp(word, key->name, length) == 0 && word[length] == '=') printf("%s", word);
+    if (strncmp(word, key->name, length) == 0 && word[length] == '=') fputs(word, to);
   }
 }
 
-static void print_keys(const tri_layout *layout, const tri_config_key *const *keys, int64_t count) {
+static void print_keys(const tri_layout *layout, const tri_config_key *const *keys, int64_t count, FILE *to) {
   for (int64_t i = 0; i < count; i++) {
-    if (i > 0) printf(i + 1 < count ? ", " : " or ");
-    print_key(layout, keys[i]);
+    if (i > 0) fputs(i + 1 < count ? ", " : " or ", to);
+    print_key(layout, keys[i], to);
   }
 }
 
-static void print_alternative(const tri_answer *best, const tri_alternative *other) {
+static void print_alternative(const tri_answer *best, const tri_alternative *other, FILE *to) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
   const double times = other->step_s / best->prediction.step_s;
   const double more = tri_format_rounded(100 * (times - 1), 1);
-  printf("without ");
-  print_keys(&best->layout, other->keys, other->num_keys);
-  if (more == 0) printf(": as fast");
-  if (more > 0 && times < 2) printf(": %.1f %% slower (%s)", more, other->loss);
-  if (times >= 2) printf(": %.1f times as long (%s)", times, other->loss);
-  printf(": %s\n", tri_layout_text(&other->layout, layout, sizeof layout));
+  fprintf(to, "without ");
+  print_keys(&best->layout, other->keys, other->num_keys, to);
+  if (more == 0) fprintf(to, ": as fast");
+  if (more > 0 && times < 2) fprintf(to, ": %.1f %% slower (%s)", more, other->loss);
+  if (times >= 2) fprintf(to, ": %.1f times as long (%s)", times, other->loss);
+  fprintf(to, ": %s\n", tri_layout_text(&other->layout, layout, sizeof layout));
 }
 
-static void print_alternatives(const tri_search_result *result) {
+void tri_plan_report_alternatives(const tri_search_result *result, FILE *to) {
   const tri_answer *best = &result->answers[0];
   for (int64_t i = 0; i < result->num_alternatives && i < TRI_SEARCH_TOLD; i++) {
-    print_alternative(best, &result->alternatives[i]);
+    print_alternative(best, &result->alternatives[i], to);
   }
   if (result->num_only == 0) return;
-  printf("nothing else fits without ");
-  print_keys(&best->layout, result->only, result->num_only);
-  printf("\n");
+  fprintf(to, "nothing else fits without ");
+  print_keys(&best->layout, result->only, result->num_only, to);
+  fprintf(to, "\n");
 }
 
 /* Returns a batch that differs from `batch` by at most a tenth, and is a multiple of a higher power of two, such as
@@ -111,16 +111,16 @@ static void print_idle(const tri_simulation_request *request, const char *fixed,
          given ? ", which --layout fixes" : ": what recomputes less was searched, and is slower or does not fit");
 }
 
-static void print_searched(const tri_plan_options *options, const tri_search_result *result) {
+void tri_plan_report_searched(const tri_plan_options *options, const tri_search_result *result, FILE *to) {
   char valid[32], simulated[32], keys[TRI_SEARCHED_BYTES];
-  printf("%s valid layout%s%s%s; %s simulated", tri_format_grouped(result->valid, valid, sizeof valid),
-         TRI_PLURAL(result->valid), options->fixed == NULL ? "" : " with ",
-         options->fixed == NULL ? "" : options->fixed,
-         tri_format_grouped(result->simulated, simulated, sizeof simulated));
+  fprintf(to, "%s valid layout%s%s%s; %s simulated", tri_format_grouped(result->valid, valid, sizeof valid),
+          TRI_PLURAL(result->valid), options->fixed == NULL ? "" : " with ",
+          options->fixed == NULL ? "" : options->fixed,
+          tri_format_grouped(result->simulated, simulated, sizeof simulated));
   if (result->simulated < result->valid) {
-    printf(result->exhaustive ? ", the rest do not fit" : ", the rest ruled out by lower bounds");
+    fprintf(to, result->exhaustive ? ", the rest do not fit" : ", the rest ruled out by lower bounds");
   }
-  printf("\nsearched: %s; other keys have their defaults\n", tri_search_keys(options->fixed, keys));
+  fprintf(to, "\nsearched: %s; other keys have their defaults\n", tri_search_keys(options->fixed, keys));
 }
 
 /* ---- reports ----------------------------------------------------------------------------------------------------- */
@@ -132,13 +132,13 @@ tri_status tri_plan_report_best(const tri_plan_options *options, const tri_searc
   print_table(&request, result);
   printf("\nthe best of them:\n");
   tri_report_speed(&request, &best->prediction, stdout);
-  print_alternatives(result);
+  tri_plan_report_alternatives(result, stdout);
   TRI_TRY(print_rounder_batch(options, best));
   tri_report_memory_parts(&request, &best->prediction, stdout);
   print_idle(&request, options->fixed, best);
   tri_report_accuracy(&options->cluster, &options->system, options->devices, stdout);
   TRI_TRY(tri_run_cost_text(&request, &best->prediction, options->tokens, stdout));
-  print_searched(options, result);
+  tri_plan_report_searched(options, result, stdout);
   return TRI_OK;
 }
 
@@ -147,6 +147,6 @@ tri_status tri_plan_report_front(const tri_plan_options *options, const tri_sear
   tri_report_heading(&request, stdout);
   print_table(&request, result);
   tri_report_accuracy(&options->cluster, &options->system, options->devices, stdout);
-  print_searched(options, result);
+  tri_plan_report_searched(options, result, stdout);
   return TRI_OK;
 }

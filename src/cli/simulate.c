@@ -2,10 +2,12 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/plan_page.h"
 #include "cli/running/compare_measured.h"
 #include "options/device_range.h"
 #include "options/json.h"
 #include "options/plan_options.h"
+#include "page/html.h"
 #include "plan/cost.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
@@ -14,7 +16,7 @@
 
 typedef struct arguments {
   tri_plan_options plan;
-  const char *layout, *timeline, *against;
+  const char *layout, *timeline, *against, *html;
   bool stages;
 } arguments;
 
@@ -33,6 +35,8 @@ static const tri_option simulate_options[] = {
          "  --against RUN       predict the run in this output folder, and print prediction and measurement side by "
          "side;\n"
          "                      with --timeline, or a timeline.json in the folder, also of each kind of instruction\n"},
+    {TRI_PATH("html", html),
+     .help = "  --html FILE         also write a page: the answer, what it rests on, memory and time as pictures\n"},
     {TRI_FLAG("stages", stages), .help = "  --stages            also print the memory of a rank of each stage\n"},
     {TRI_PATH("timeline", timeline),
      .help = "  --timeline FILE     draw one rank of every stage: FILE.svg, or FILE.json for Perfetto\n"},
@@ -47,6 +51,9 @@ static tri_status simulate_parse(int count, char **given, arguments *out) {
     return tri_fail(TRI_BAD_USAGE,
                     "simulate: --against needs a --cluster, for example the file that `trireme calibrate` has written");
   }
+  if (out->html != NULL && out->against != NULL)
+    return tri_fail(TRI_BAD_USAGE, "simulate: --html is for a prediction alone; --against prints it beside a run");
+  TRI_TRY(tri_page_check("--html", out->html));
   if (out->layout == NULL && out->against == NULL) {
     return tri_fail(TRI_BAD_USAGE, "simulate: --layout is missing, for example --layout tensor=4,pipeline=16,zero=1");
   }
@@ -110,6 +117,7 @@ static tri_status simulate(const arguments *given) {
                              given->plan.devices));
   TRI_TRY(tri_simulate(&request, &prediction));
   if (given->timeline != NULL) TRI_TRY(simulate_draw(&request, &prediction, given->timeline));
+  if (given->html != NULL) TRI_TRY(tri_plan_page_write(&given->plan, &request, &prediction, NULL, given->html));
   if (!given->plan.json) {
     tri_report_heading(&request, stdout);
     tri_report_speed(&request, &prediction, stdout);
@@ -148,9 +156,10 @@ static tri_status simulate_range(arguments *given) {
                                   .nothing = "does not run",
                                   .answer = simulate_on,
                                   .context = given};
-  if (given->timeline == NULL && !given->stages) return tri_device_range_print(&given->plan, &range);
-  return tri_fail(TRI_BAD_USAGE, "simulate: %s is for one number of devices; --devices is a range",
-                  given->timeline != NULL ? "--timeline" : "--stages");
+  const char *single = given->timeline != NULL ? "--timeline" : given->html != NULL ? "--html" : "--stages";
+  if (given->timeline == NULL && given->html == NULL && !given->stages)
+    return tri_device_range_print(&given->plan, &range);
+  return tri_fail(TRI_BAD_USAGE, "simulate: %s is for one number of devices; --devices is a range", single);
 }
 
 static tri_status simulate_compare(arguments *given) {
@@ -180,7 +189,8 @@ const tri_command tri_command_simulate = {
     .usage =
         "usage: trireme simulate --model M --cluster C --devices N --layout KEY=VALUE,... --global-batch B\n"
         "                        [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
-        "                        [--optimizer O] [--set KEY=VALUE]... [--price P] [--timeline FILE] [--json]\n"
+        "                        [--optimizer O] [--set KEY=VALUE]... [--price P] [--timeline FILE] [--html FILE] "
+        "[--json]\n"
         "       trireme simulate --against RUN --cluster C [--timeline RUN.json] [--json]\n"
         "\n"
         "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"

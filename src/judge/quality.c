@@ -1,7 +1,7 @@
 #include "judge/quality.h"
 
 #include "base/memory.h"
-#include "report/chart.h"
+#include "page/chart.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -18,7 +18,7 @@ typedef struct range {
   json_t *list;        /* objects to print as JSON; NULL: a table is printed */
 } range;
 
-static int64_t next_number(const tri_plan_options *options, int64_t devices) {
+int64_t tri_device_range_next(const tri_plan_options *options, int64_t devices) {
   for (int64_t i = 0; i < options->num_listed; i++) {
     if (options->listed[i] > devices) return options->listed[i];
   }
@@ -26,9 +26,8 @@ static int64_t next_number(const tri_plan_options *options, int64_t devices) {
   return options->devices_step > 0 ? devices + options->devices_step : 2 * devices;
 }
 
-/* Checks all numbers of devices before the first search, because each search takes time. */
-static tri_status check_range(const tri_plan_options *o) {
-  for (int64_t n = o->devices; n <= o->devices_to; n = next_number(o, n)) {
+tri_status tri_device_range_check(const tri_plan_options *o) {
+  for (int64_t n = o->devices; n <= o->devices_to; n = tri_device_range_next(o, n)) {
     TRI_TRY(tri_plan_options_check_devices(o, n));
   }
   return TRI_OK;
@@ -44,9 +43,10 @@ static void print_head(const range *r) {
   printf("%8s %10s %12s %8s %10s", "devices", "step s", "tokens/s", "MFU", "efficiency");
   if (o->cluster.failures.node_mtbf_hours > 0) printf(" %8s", "goodput");
   if (o->tokens > 0) printf(" %8s", "days");
+  printf(" %12s", "device-h");
   if (o->cluster.cost.price > 0) printf(" %12s", o->cluster.cost.currency);
   if (o->cluster.cost.device_power > 0) printf(" %10s", "kWh");
-  printf("  layout\n");
+  printf(" %12s  layout\n", "peak memory");
 }
 
 /* Formats a sum; a large sum is formatted as an integer. */
@@ -56,81 +56,114 @@ static char *format_sum(double sum, char *buffer, size_t bytes) {
   return buffer;
 }
 
-static void print_row(const range *r, int64_t devices, const tri_simulation_request *request, const tri_prediction *p,
+/* Prints a row with an answer. efficiency: tokens/s per device, relative to the first such row. */
+static void print_row(const range *r, const tri_device_row *row, const tri_simulation_request *request,
                       double efficiency, const tri_run_cost *e) {
   const tri_plan_options *o = r->options;
+  const tri_prediction *p = &row->answer.prediction;
   char number[32], rate[32], sum[32], text[TRI_LAYOUT_TEXT_BYTES];
-  double steps = o->tokens > 0 ? tri_run_cost_steps(request, e, o->tokens) : 1;
-  printf("%8s %10.4f %12s %6.1f %% %8.1f %%", tri_format_grouped(devices, number, sizeof number), p->step_s,
+  const double steps = o->tokens > 0 ? tri_run_cost_steps(request, e, o->tokens) : 1;
+  printf("%8s %10.4f %12s %6.1f %% %8.1f %%", tri_format_grouped(row->devices, number, sizeof number), p->step_s,
          tri_format_count(p->tokens_per_s, rate, sizeof rate), tri_format_rounded(100 * p->mfu, 1),
          tri_format_rounded(100 * efficiency, 1));
   if (e->interrupted) printf(" %6.1f %%", tri_format_rounded(100 * e->goodput, 1));
-  if (o->tokens > 0) printf(" %8.1f", steps * p->step_s / 86400);
+  if (o->tokens > 0) printf(" %8.1f", row->days);
+  printf(" %12s", format_sum((double)row->devices * steps * p->step_s / 3600, sum, sizeof sum));
   if (e->priced) printf(" %12s", format_sum(steps * e->price, sum, sizeof sum));
   if (e->powered) printf(" %10s", format_sum(steps * e->kwh, sum, sizeof sum));
-  printf("  %s\n", tri_layout_text(request->layout, text, sizeof text));
+  printf(" %12s  %s\n", tri_format_bytes(p->memory.peak, sum, sizeof sum),
+         tri_layout_text(request->layout, text, sizeof text));
 }
 
-/* Prints a row without an answer; with --json adds an object for it to the list. The reason is this thread's last error
- * message. */
-static void print_none(const range *r, int64_t devices) {
+/* Prints a row without an answer; with --json adds an object for it to the list. */
+static void add_none(const range *r, const tri_device_row *row) {
   if (r->list == NULL) {
     char number[32];
-    printf("%8s %s: %s\n", tri_format_grouped(devices, number, sizeof number), r->of->nothing, tri_status_message());
+    printf("%8s %s: %s\n", tri_format_grouped(row->devices, number, sizeof number), r->of->nothing, row->reason);
     return;
   }
   json_array_append_new(
-      r->list, json_pack("{s:I, s:b, s:s}", "devices", (json_int_t)devices, "fits", 0, "reason", tri_status_message()));
+      r->list, json_pack("{s:I, s:b, s:s}", "devices", (json_int_t)row->devices, "fits", 0, "reason", row->reason));
 }
 
-static tri_status add_answer(range *r, int64_t devices, const tri_answer *answer) {
-  const tri_prediction *p = &answer->prediction;
-  tri_simulation_request request = tri_plan_options_request(r->options, &answer->layout);
-  double each = p->tokens_per_s / (double)devices;
+static tri_status add_row(range *r, const tri_device_row *row) {
+  const tri_prediction *p = &row->answer.prediction;
+  const tri_simulation_request request = tri_plan_options_request(r->options, &row->answer.layout);
+  if (row->status != TRI_OK) {
+    add_none(r, row);
+    return TRI_OK;
+  }
+  const double each = p->tokens_per_s / (double)row->devices;
   if (r->tokens_per_s == 0) r->tokens_per_s = each;
-  double efficiency = each / r->tokens_per_s;
+  const double efficiency = each / r->tokens_per_s;
   if (r->list == NULL) {
     tri_run_cost expense;
     TRI_TRY(tri_run_cost_of(&request, p, &expense));
-    print_row(r, devices, &request, p, efficiency, &expense);
+    print_row(r, row, &request, efficiency, &expense);
     return TRI_OK;
   }
   json_t *object = tri_report_json(&request, p, r->options->tokens);
   json_array_append_new(r->list, object);
-  json_object_set_new(object, "devices", json_integer((json_int_t)devices));
+  json_object_set_new(object, "devices", json_integer((json_int_t)row->devices));
   json_object_set_new(object, "scaling_efficiency", json_real(efficiency));
+  if (row->chosen) json_object_set_new(object, "chosen", json_true());
   return tri_run_cost_json(&request, p, r->options->tokens, object);
 }
 
-static tri_status add_number(range *r, int64_t devices) {
-  tri_answer answer = {0};
-  tri_status status = r->of->answer(r->of->context, devices, &answer);
-  if (status == TRI_OK) return add_answer(r, devices, &answer);
-  if (status != TRI_BAD_LAYOUT && status != TRI_OUT_OF_MEMORY) return status;
-  print_none(r, devices);
+tri_status tri_device_range_ask(const tri_plan_options *options, const tri_device_range *of, int64_t devices,
+                                tri_device_row *out) {
+  *out = (tri_device_row){.devices = devices};
+  out->status = of->answer(of->context, devices, &out->answer);
+  if (out->status != TRI_OK) {
+    snprintf(out->reason, sizeof out->reason, "%s", tri_status_message());
+    return out->status == TRI_BAD_LAYOUT || out->status == TRI_OUT_OF_MEMORY ? TRI_OK : out->status;
+  }
+  if (options->tokens <= 0) return TRI_OK;
+  const tri_simulation_request request = tri_plan_options_request(options, &out->answer.layout);
+  tri_run_cost expense;
+  TRI_TRY(tri_run_cost_of(&request, &out->answer.prediction, &expense));
+  const double steps = tri_run_cost_steps(&request, &expense, options->tokens);
+  out->days = steps > 0 ? steps * out->answer.prediction.step_s / 86400 : INFINITY;
   return TRI_OK;
 }
 
 static void print_foot(const range *r) {
   const tri_plan_options *o = r->options;
-  if (o->cluster.cost.price > 0 || o->cluster.cost.device_power > 0) {
-    char tokens[32] = "a step";
-    if (o->tokens > 0) tri_format_count(o->tokens, tokens, sizeof tokens);
-    printf("money and energy are of %s%s\n", tokens, o->tokens > 0 ? " tokens" : "");
-  }
+  const bool costs = o->cluster.cost.price > 0 || o->cluster.cost.device_power > 0;
+  char tokens[32] = "a step";
+  if (o->tokens > 0) tri_format_count(o->tokens, tokens, sizeof tokens);
+  printf("device-hours%s are of %s%s\n", costs ? ", money and energy" : "", tokens, o->tokens > 0 ? " tokens" : "");
   printf("efficiency: tokens/s per device relative to the first row that fits\n");
   tri_report_accuracy(&o->cluster, &o->system, o->devices_to, stdout);
 }
 
-tri_status tri_device_range_print(const tri_plan_options *o, const tri_device_range *of) {
-  range r = {.of = of, .options = o, .list = o->json ? json_array() : NULL};
-  tri_status status = check_range(o);
-  if (status == TRI_OK && !o->json) print_head(&r);
-  for (int64_t n = o->devices; status == TRI_OK && n <= o->devices_to; n = next_number(o, n)) {
-    status = add_number(&r, n);
-  }
-  if (status == TRI_OK && o->json) return tri_print_json(r.list);
-  if (status == TRI_OK) print_foot(&r);
-  json_decref(r.list);
+/* Ends the table: prints its foot, or the list of JSON objects unless an earlier step has failed. */
+static tri_status end(const range *r, tri_status status) {
+  if (status == TRI_OK && r->list != NULL) return tri_print_json(r->list);
+  if (status == TRI_OK) print_foot(r);
+  json_decref(r->list);
   return status;
+}
+
+tri_status tri_device_range_print(const tri_plan_options *o, const tri_device_range *of) {
+  range r = {.of = of, .options = o};
+  tri_device_row row;
+  TRI_TRY(tri_device_range_check(o)); /* before the first question, because a search takes time */
+  if (o->json) r.list = json_array();
+  if (!o->json) print_head(&r);
+  tri_status status = TRI_OK;
+  for (int64_t n = o->devices; status == TRI_OK && n <= o->devices_to; n = tri_device_range_next(o, n)) {
+    status = tri_device_range_ask(o, of, n, &row);
+    if (status == TRI_OK) status = add_row(&r, &row);
+  }
+  return end(&r, status);
+}
+
+tri_status tri_device_range_print_rows(const tri_plan_options *o, const tri_device_range *of,
+                                       const tri_device_row *rows, int64_t count) {
+  range r = {.of = of, .options = o, .list = o->json ? json_array() : NULL};
+  tri_status status = TRI_OK;
+  if (!o->json) print_head(&r);
+  for (int64_t i = 0; i < count && status == TRI_OK; i++) status = add_row(&r, &rows[i]);
+  return end(&r, status);
 }

@@ -1,8 +1,8 @@
 #include "report/comparison.h"
 
 #include "base/format.h"
-#include "report/chart.h"
-#include "report/html.h"
+#include "page/chart.h"
+#include "page/html.h"
 #include "report/loss_curve.h"
 
 #include <jansson.h>
@@ -253,5 +253,5 @@ tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, js
   tri_page page;
   TRI_TRY(tri_page_open(&page, path));
   write_page(runs, count, keys, page.to);
-  return tri_page_close(&page, path);
+  return tri_page_close(&page, path, TRI_OK);
 }

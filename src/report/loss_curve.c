@@ -1,6 +1,6 @@
 #include "report/loss_curve.h"
 
-#include "report/chart.h"
+#include "page/chart.h"
 
 #include <math.h>
 #include <stdio.h>

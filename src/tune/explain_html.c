@@ -2,8 +2,8 @@
  * the screen's width; printed pages use the full width. */
 #include "base/format.h"
 #include "base/memory.h"
-#include "report/chart.h"
-#include "report/html.h"
+#include "page/chart.h"
+#include "page/html.h"
 #include "tune/explain.h"
 #include "tune/loss_plot.h"
 #include "tune/study_objective.h"

@@ -1,7 +1,7 @@
 /* Reports of a study by successive halving. */
 #include "base/format.h"
 #include "base/memory.h"
-#include "report/html.h"
+#include "page/html.h"
 #include "tune/halving.h"
 #include "tune/loss_plot.h"
 #include "tune/study_objective.h"

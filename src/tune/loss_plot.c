@@ -2,8 +2,8 @@
 #include "tune/study_objective.h"
 
 #include "base/format.h"
-#include "report/chart.h"
-#include "report/html.h"
+#include "page/chart.h"
+#include "page/html.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Reports of a population: the line of ancestors of its best member as a schedule of the parameters, all members, and
  * which member each one continued from. */
-#include "report/chart.h"
-#include "report/html.h"
+#include "page/chart.h"
+#include "page/html.h"
 #include "tune/population.h"
 #include "tune/trial_schedule.h"
 

@@ -12,7 +12,7 @@ import re
 import sys
 
 # From the ground up.
-FLOORS = ["base", "files", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "reward", "chat",
+FLOORS = ["base", "files", "page", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "reward", "chat",
           "data", "checkpoint", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "http", "board", "serve", "cli", "api"]
 
 # Headers of device/ that every floor may include: number formats, losses of preferences, the description of a device and the
@@ -23,7 +23,7 @@ FOR_ALL = {"device/activation.h", "device/exact_sum.h", "device/dtype.h", "devic
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.
 RUNNING = {"device", "comm", "launch", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "judge"}
-CLOSED = {floor: RUNNING for floor in ("base", "files", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
+CLOSED = {floor: RUNNING for floor in ("base", "files", "page", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
 
 # libtrireme's headers (include/trireme), which are not the program's own words.
 PUBLIC, PUBLIC_FLOOR = "trireme/", "api"

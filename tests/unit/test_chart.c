@@ -1,6 +1,6 @@
 /* Charts: contents of the SVG, even with odd values. */
 #include "check.h"
-#include "report/chart.h"
+#include "page/chart.h"
 
 #include <math.h>
 #include <stdlib.h>

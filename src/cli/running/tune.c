@@ -6,8 +6,8 @@
 #include "files/shell_word.h"
 #include "options/json.h"
 #include "options/options.h"
+#include "page/html.h"
 #include "plan/report.h"
-#include "report/html.h"
 #include "schedule/layout_config.h"
 #include "tune/explain.h"
 #include "tune/rounds.h"
@@ -93,7 +93,7 @@ static tri_status write_page(const findings *f, const char *path) {
   TRI_TRY(tri_page_open(&page, path));
   if (f->explained != NULL) tri_explain_html(f->explained, page.to);
   if (f->explained == NULL) tri_rounds_method_of(f->study)->html(f->study, f->members, f->num_members, page.to);
-  return tri_page_close(&page, path);
+  return tri_page_close(&page, path, TRI_OK);
 }
 
 static tri_status print_findings(const arguments *given, const findings *f) {
@@ -222,23 +222,12 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
   return status;
 }
 
-/* Checks that the folder of the page exists. This is done before the trials, which take hours. */
-static tri_status check_page(const char *html) {
-  char folder[TRI_PATH_BYTES];
-  const char *slash = html == NULL ? NULL : strrchr(html, '/');
-  if (slash == NULL || slash == html) return TRI_OK;
-  snprintf(folder, sizeof folder, "%.*s", (int)(slash - html), html);
-  if (tri_path_is_directory(folder)) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--html %s: the folder %s does not exist; make it, or name another file", html,
-                  folder);
-}
-
 static tri_status tune(const arguments *given, tri_study *study) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
   tri_store *store = NULL;
   TRI_TRY(tri_study_load(given->study, given->ranks, study));
   TRI_TRY(apply_options(given, study));
-  TRI_TRY(check_page(given->html));
+  TRI_TRY(tri_page_check("--html", given->html)); /* before the trials, which take hours */
   TRI_TRY(store_path(given, path));
   int length = snprintf(folder, sizeof folder, "%s.trials", path);
   if (length < 0 || (size_t)length >= sizeof folder) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);

@@ -1,4 +1,4 @@
-#include "report/chart.h"
+#include "page/chart.h"
 
 #include <math.h>
 
@@ -51,7 +51,7 @@ tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path)
 
 tri_status tri_chart_close(tri_chart *chart, const char *path) {
   tri_chart_end(chart);
-  return tri_page_close(&chart->file, path);
+  return tri_page_close(&chart->file, path, TRI_OK);
 }
 
 /* ---- axes -------------------------------------------------------------------------------------------------------- */

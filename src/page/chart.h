@@ -3,12 +3,12 @@
  *
  * Call order: open or begin, the axes, tri_chart_draw_axes, the contents, close or end. Positions are values of the two
  * axes, if not described as pixels. A `look` is SVG attributes: "fill=\"#1f5fa8\"", or "class=\"best\"" in a page of
- * report/html.h, which has styles for some classes. The functions escape texts. */
-#ifndef TRI_REPORT_CHART_H
-#define TRI_REPORT_CHART_H
+ * page/html.h, which has styles for some classes. The functions escape texts. */
+#ifndef TRI_PAGE_CHART_H
+#define TRI_PAGE_CHART_H
 
 #include "base/plot_axis.h"
-#include "report/html.h"
+#include "page/html.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "report/html.h"
+#include "page/html.h"
 
 #include "files/file.h"
 
@@ -6,15 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+tri_status tri_page_check(const char *option, const char *path) {
+  char folder[TRI_PATH_BYTES];
+  const char *slash = path == NULL ? NULL : strrchr(path, '/');
+  if (path == NULL) return TRI_OK;
+  if (tri_path_is_directory(path)) return tri_fail(TRI_BAD_USAGE, "%s %s is a folder; name a file", option, path);
+  if (slash == NULL || slash == path) return TRI_OK;
+  snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+  if (tri_path_is_directory(folder)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "%s %s: the folder %s does not exist; make it, or name another file", option, path,
+                  folder);
+}
+
 tri_status tri_page_open(tri_page *page, const char *path) {
   *page = (tri_page){0};
   page->to = open_memstream(&page->text, &page->bytes);
   return page->to != NULL ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
 }
 
-tri_status tri_page_close(tri_page *page, const char *path) {
-  tri_status status = TRI_OK;
-  if (fclose(page->to) != 0) status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
+tri_status tri_page_close(tri_page *page, const char *path, tri_status status) {
+  if (fclose(page->to) != 0 && status == TRI_OK)
+    status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
   if (status == TRI_OK) status = tri_file_replace(path, page->text, page->bytes);
   free(page->text);
   return status;
