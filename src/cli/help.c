@@ -47,7 +47,8 @@ tri_status tri_command_unknown(const tri_commands *commands, const char *name) {
   return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
 }
 
-/* Fails because a page is unknown. The message suggests a command, a topic or a key with a similar name. */
+/* Fails with TRI_BAD_USAGE because a page is unknown. The message suggests a command, a topic or a key with a similar
+ * name; for a name that only other programs have, it describes what to use instead. */
 static tri_status page_unknown(const tri_commands *commands, const char *name) {
   const char *names[MOST_NAMES];
   const tri_topic *topic;

@@ -244,9 +244,10 @@ static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safeten
   return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 
-/* Compares the values of a tensor in two checkpoints, and the checksums of what was read. values[2 * PIECE_ELEMENTS] is
- * scratch memory. Two NaNs are equal. Adds the number of values that differ to *differing, and raises *largest to the
- * largest difference; to NaN if only one of two values is NaN. */
+/* Compares the values of a tensor in two checkpoints. Checks the bytes that it reads from each checkpoint against the
+ * tensor's checksum in that checkpoint, too (tri_checkpoint_compare). values[2 * PIECE_ELEMENTS] is scratch memory. Two
+ * NaNs are equal. Adds the number of values that differ to *differing, and raises *largest to the largest difference;
+ * to NaN if only one of two values is NaN. */
 static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
                                  double *values, double *largest, int64_t *differing) {
   int64_t count = 1;

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The words of a command line, and the options that they are compared with. */
 typedef struct walk {
   const tri_command *command;
   tri_option_place options[TRI_MOST_OPTIONS];
   int num_options;
   char **words;
-  char *room; /* next free byte of the memory for changed words */
+  char *room; /* next free byte of the memory for changed words, which follows `words` */
 } walk;
 
 /* Finds the option that word[length], without dashes, names. An unambiguous prefix names an option, too. Returns NULL

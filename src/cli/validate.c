@@ -69,7 +69,7 @@ static bool is_wanted(const arguments *given, const tri_published_set *set) {
   return given->num_sets == 0;
 }
 
-/* Checks that every given name is the name of a set. */
+/* Checks that every given name is the name of a set; fails with TRI_BAD_USAGE otherwise. */
 static tri_status check_wanted(const arguments *given, const char *path, const tri_published *published) {
   for (int i = 0; i < given->num_sets; i++) {
     for (const char *at = given->sets[i];;) {
@@ -248,7 +248,7 @@ static void print_effects(const arguments *given, const tri_published *published
   }
 }
 
-/* Effects are reported only for a set with at least this many judged rows. */
+/* Effects are reported only for a set with at least this many judged rows (tri_published_is_judged). */
 enum { FEWEST_FOR_EFFECTS = 20 };
 
 static tri_status print_set(const arguments *given, const tri_published *published, const tri_published_set *set,
@@ -296,7 +296,8 @@ static tri_status print_summary(const arguments *given, const tri_published *pub
   return TRI_OK;
 }
 
-/* Prints the interval of errors over the judged rows of all sets together; a single set has too few rows. */
+/* Prints the interval of nine in ten errors over the judged rows (tri_published_is_judged) of all sets together; a
+ * single set has too few rows. Prints nothing if there are no such rows. */
 static tri_status print_interval(const tri_published *published, FILE *to) {
   double *errors = NULL;
   int64_t count = 0, room = 0;

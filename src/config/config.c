@@ -501,8 +501,8 @@ static tri_status unknown_option(const tri_config_table *root, const tri_config_
   return tri_yaml_fail(label, subject, "; the keys are %s", names);
 }
 
-/* Makes the node of an option's value. Only sections, pairs and lists are parsed as YAML, so that a path such as `*` or
- * `a: b` needs no quotes in addition to the shell's. */
+/* Makes the node of an option's value. Only values of sections, of lists and of numbers in brackets are parsed as YAML,
+ * if they begin with a bracket, so that a path such as `*` or `a: b` needs no quotes in addition to the shell's. */
 static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *label, const char *text,
                                tri_yaml **out) {
   bool may_nest = key->type == TRI_CONFIG_SECTION || key->type == TRI_CONFIG_LIST || tri_config_is_numbers(key);

@@ -20,8 +20,8 @@ typedef enum tri_yaml_kind { TRI_YAML_SCALAR, TRI_YAML_LIST, TRI_YAML_MAPPING } 
 typedef struct tri_yaml tri_yaml;
 struct tri_yaml {
   tri_yaml_kind kind;
-  bool quoted;        /* a scalar in quotes: text even if it looks like a number */
-  bool root;          /* the outermost node of its source */
+  bool quoted;        /* whether a scalar is in quotes, and so is a text even if it looks like a number */
+  bool root;          /* whether this is the outermost node of its source */
   const char *text;   /* text of a scalar */
   const char *key;    /* key of an entry of a mapping; NULL elsewhere */
   const char *source; /* the file, or the text on the command line */
@@ -36,8 +36,8 @@ tri_status tri_yaml_create(tri_yaml_tree **out);
 void tri_yaml_destroy(tri_yaml_tree *tree);
 
 /* Parses a document from text[bytes] to *out, its outermost node, which the tree owns. Fails with TRI_BAD_CONFIG, with
- * the line, for bad syntax and for a text without any content. `source` is copied. is_option: the text comes from the
- * command line and has no line numbers. */
+ * the line, for bad or unsupported syntax, a text without any content, and a text or a tree above the limits. `source`
+ * is copied. is_option: the text comes from the command line and has no line numbers. */
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out);
 /* Fails with TRI_BAD_FILE if the file does not exist and its folder has a file with a similar name, which the message
