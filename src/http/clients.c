@@ -17,6 +17,7 @@ typedef enum client_turn { TURN_REQUEST, TURN_OURS, TURN_ANSWER } client_turn;
 
 struct tri_client {
   tri_clients *of;
+  /* Neighbours in the list of all connections. */
   tri_client *before, *behind;
   int socket;
   client_turn turn;
@@ -28,9 +29,11 @@ struct tri_clients {
   pthread_mutex_t mutex;
   pthread_cond_t wake;
   pthread_t thread;
+  /* List of all connections; the newest is the first. */
   tri_client *first;
   tri_clients_limits limits;
   int count; /* number of connections whose socket was not shut down */
+  /* Whether the thread has to end. */
   bool ends;
 };
 

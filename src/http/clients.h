@@ -26,8 +26,9 @@ tri_status tri_clients_create(const tri_clients_limits *limits, tri_clients **ou
 /* Ends the thread. Call it after all connections are removed. Ignores NULL. */
 void tri_clients_destroy(tri_clients *clients);
 
-/* Adds a new connection; may be called from any thread. Returns NULL if memory is exhausted; the connection then has no
- * time limit. */
+/* Adds a new connection; may be called from any thread. If there are limits.most connections, shuts down the socket of
+ * the one that the server has waited for longest. Returns NULL if memory is exhausted; the connection then has no time
+ * limit. */
 tri_client *tri_clients_add(tri_clients *clients, int socket);
 /* Removes a connection. Call it before the socket is closed. This function and those below ignore NULL. */
 void tri_client_remove(tri_client *client);

@@ -49,9 +49,10 @@ enum { TRI_HTTP_OWN_HEADERS = 2, TRI_HTTP_HEADER_BYTES = 256 };
 
 typedef struct tri_http_reply {
   int code;         /* status of HTTP: 200, 404, ... */
-  const char *type; /* Content-Type; valid until the server stops */
+  const char *type; /* Content-Type, valid until the server stops; NULL: no such header */
   const void *text;
   size_t bytes;
+  /* Owner of text[bytes]. */
   tri_http_memory memory;
   struct {
     const char *name;                  /* NULL: unused */
@@ -85,6 +86,8 @@ void tri_http_end(tri_http_request *request);
 /* Returns whether the client has left: its connection has ended, or it sends no more (a client that only closes its
  * sending side counts as gone). */
 bool tri_http_has_left(tri_http_request *request);
+/* Releases a request that the service keeps. Closes the connection if the service has not sent all of the reply.
+ * Ignores NULL. */
 void tri_http_release(tri_http_request *request);
 
 /* ---- the server -------------------------------------------------------------------------------------------------- */
@@ -115,8 +118,8 @@ typedef struct tri_http_service {
   tri_http_reply of_end; /* reply of tri_http_server_refuse and tri_http_server_stop to the requests that the service
                             keeps; its text stays valid until the server has stopped (TRI_HTTP_KEPT); code 0: plain
                             text, with status 503 */
-  const char *of_broken_text; /* what these functions add to a text in pieces that has not ended; NULL: the connection
-                                 ends with an error */
+  const char *of_broken_text; /* text that tri_http_server_refuse and tri_http_server_stop add to a text in pieces that
+                                 has not ended; NULL: the connection ends with an error */
   tri_http_limits limits;
 } tri_http_service;
 
@@ -144,8 +147,8 @@ void tri_http_server_drain(tri_http_server *server, double seconds);
 /* Replies with tri_http_service.of_end to all requests that the service keeps, and ends their texts in pieces; then
  * waits as tri_http_server_drain does. Any thread may call this at any time. */
 void tri_http_server_refuse(tri_http_server *server, double seconds);
-/* Refuses like tri_http_server_refuse, waits for a second at most, and ends all connections and threads. The service
- * must have released all requests. Ignores NULL. */
+/* Refuses like tri_http_server_refuse, waits for a second at most, ends all connections and threads, and removes the
+ * socket of a server that listens at a path. The service must have released all requests. Ignores NULL. */
 void tri_http_server_stop(tri_http_server *server);
 
 /* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the key if one was drawn; or

@@ -10,8 +10,8 @@ struct tri_pair_encoder {
   tri_encoder *encoder;
   const int32_t *beginning; /* tokens that the tokenizer puts at the beginning of every text */
   int num_beginning;
-  bool rendered;          /* contexts are rendered by a chat template */
-  tri_token_list context; /* scratch */
+  bool rendered;          /* whether contexts are rendered by a chat template */
+  tri_token_list context; /* scratch memory for the tokens of a context alone */
 };
 
 tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, tri_pair_encoder **out) {

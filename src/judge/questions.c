@@ -201,7 +201,8 @@ static void clean(tri_judge_text *text) {
   text->bytes = strlen(text->text);
 }
 
-/* Capitalises a text like Python's capitalize: the first letter in title case, all others in lower case. */
+/* Capitalises a text like Python's capitalize: the first letter in title case, all others in lower case. Release *out
+ * with tri_free. */
 static tri_status capitalise(const char *text, char **out) {
   const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text;
   char *to = NULL;
@@ -348,6 +349,7 @@ static tri_status read_plain(const json_t *object, tri_question *q) {
 /* Required type of `choices` in a form. */
 typedef enum choices_kind { CHOICES_ANY, CHOICES_NONE, CHOICES_OBJECT, CHOICES_ARRAY } choices_kind;
 
+/* A form of lines: a line has this form if it has all keys, and `choices` of this kind. */
 typedef struct form {
   const char *name;
   const char *keys[5];

@@ -41,7 +41,8 @@ typedef struct tri_chart {
   tri_page file; /* output of `svg`, unless the chart is in a page */
 } tri_chart;
 
-/* LOCAL. Begins a chart in its own file; tri_chart_close writes the file. */
+/* LOCAL. Begins a chart of the form tri_chart_large in its own file; tri_chart_close writes the file. Call
+ * tri_chart_close after each successful tri_chart_open. */
 tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path);
 tri_status tri_chart_close(tri_chart *chart, const char *path);
 
@@ -88,8 +89,9 @@ double tri_chart_y(const tri_chart *chart, double value);
 /* A curve through points, with gaps at points that are not finite. */
 typedef struct tri_chart_line {
   const tri_chart *chart;
-  bool down; /* the previous point was drawn */
+  bool down; /* whether the previous point was drawn */
 } tri_chart_line;
+/* Call order: begin, any number of points, end. */
 tri_chart_line tri_chart_line_begin(const tri_chart *chart, const char *look);
 void tri_chart_line_to(tri_chart_line *line, double x, double y);
 void tri_chart_line_end(tri_chart_line *line);

@@ -41,7 +41,7 @@ static double last_validation_loss(const tri_metrics_history *history) {
   return NAN;
 }
 
-/* Logs which lines were removed or are invalid, and missing steps. */
+/* Logs which lines were removed, and warns of lines that are not valid and of missing steps. */
 static void report_lines(const char *path, int64_t first_step, const tri_metrics_history *history) {
   int64_t held = history->count > 0 ? history->steps[history->count - 1].step : 0;
   if (history->num_later > 0) {
@@ -60,7 +60,8 @@ static void report_lines(const char *path, int64_t first_step, const tri_metrics
   }
 }
 
-/* Removes the lines of first_step and later. */
+/* Removes the lines of first_step and later, if the file exists, and logs this. Keeps the last validation loss before
+ * them for progress lines. */
 static tri_status cut_lines(tri_metrics *metrics, int64_t first_step) {
   tri_metrics_history history = {0};
   if (!tri_path_exists(metrics->path)) return TRI_OK;

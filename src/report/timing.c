@@ -23,7 +23,7 @@ enum { MOST_RANKS = 64 };
 
 static tri_meeting meeting_of(const tri_mesh *mesh, const tri_record *record) {
   if (record->kind == TRI_RECORD_COLLECTIVE) {
-    /* The group of a tied pair is a part of the pipeline's, with numbers of its own. */
+    /* The group of a tied pair has the domain of the pipeline group, but numbers its collectives separately. */
     bool tied = strcmp(record->group, mesh->tied.name) == 0;
     return (tri_meeting){.kind = TRI_MEETING_COLLECTIVE,
                          .first = tri_mesh_world_rank(mesh, record->group, 0),
@@ -129,7 +129,7 @@ static tri_status answer_clock(const tri_group *world, double *ahead_s) {
 
 /* ---- merging ----------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE. Collects the events of all ranks on the first rank, by its clock. */
+/* COLLECTIVE. Collects the events of all ranks on the first rank, with times of the first rank's clock. */
 static tri_status collect_events(const tri_mesh *mesh, tri_collected *out) {
   const tri_group *world = &mesh->world;
   tri_event_list own = {0};

@@ -28,7 +28,7 @@ typedef enum tri_event_kind {
   TRI_EVENT_BACKWARD_INPUT,
   TRI_EVENT_BACKWARD_WEIGHT,
   TRI_EVENT_OPTIMIZER,
-  TRI_EVENT_LOAD,   /* includes all other preparation of a step */
+  TRI_EVENT_LOAD,   /* reads data; includes all other preparation of a step */
   TRI_EVENT_SAMPLE, /* samples and scores completions, in reinforcement learning */
   TRI_EVENT_COMMUNICATION,
 } tri_event_kind;
@@ -102,6 +102,7 @@ typedef struct tri_timeline {
                             events first */
   char (*labels)[TRI_TIMELINE_LABEL_BYTES]; /* [num_ranks], such as "rank 3: tensor 1, pipeline 2"; the caller may
                                                change them */
+  /* Whether tri_timeline_finish was called after the last tri_timeline_add. */
   bool finished;
 } tri_timeline;
 
