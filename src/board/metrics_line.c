@@ -12,7 +12,8 @@ const char *tri_board_column_name(tri_board_column column) { return names[column
 
 bool tri_board_column_is_noisy(tri_board_column column) { return noisy_ones[column]; }
 
-/* The part of a line that is not read yet. */
+/* The part of a line that is not read yet. The functions that read from it return false if the line is not valid JSON
+ * there. */
 typedef struct rest {
   const char *at, *end;
 } rest;

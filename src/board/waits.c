@@ -19,6 +19,7 @@ static const double most_us = 1e15; /* thirty years */
 typedef struct rank_waits {
   double wait_s[TRI_EVENT_AXES];
   char label[TRI_TIMELINE_LABEL_BYTES];
+  /* Whether the file has a name for the rank. */
   bool is_there;
 } rank_waits;
 

@@ -21,7 +21,7 @@ typedef struct engine {
   tri_serve_front *front;
   tri_serve_job *running; /* list of the jobs that run */
   int64_t texts;          /* texts in progress */
-  bool closes;            /* this process was asked to stop */
+  bool closes;            /* whether this process was asked to stop */
 } engine;
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
@@ -134,7 +134,8 @@ static tri_status text_failed(void *context, tri_written *text) {
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
-/* Starts the texts of a job. The job fails, and the server goes on, if the generator refuses a text. */
+/* Starts the texts of a job, adds the job to those that run, and counts it. The job fails, and the server goes on, if
+ * the generator refuses a text. */
 static tri_status start_job(engine *e, tri_serve_job *job) {
   const int64_t samples = job->fields.best_of;
   for (int64_t i = 0; i < job->num_texts; i++) {
@@ -294,6 +295,8 @@ static tri_status follow_run(engine *e) {
   return tri_serve_follow_load(follow, e->front->generation);
 }
 
+/* One turn of the loop: starts jobs that wait, and makes one step of the jobs that run. If no job runs, waits for
+ * one. */
 static tri_status turn(engine *e) {
   bool more = false;
   if (!e->closes && tri_stop_asked()) {

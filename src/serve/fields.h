@@ -37,8 +37,10 @@ typedef struct tri_serve_defaults {
 
 typedef struct tri_serve_fields {
   json_t *root; /* the body; the other members refer to it */
+  /* Whether this is a request for a chat completion. */
   bool chat;
-  const json_t *prompt, *messages; /* one of them; `messages` is a list; nothing else is checked */
+  const json_t *prompt, *messages; /* one of the two is set; `messages` is a list, whose elements are not checked, nor
+                                      is the type of `prompt` */
   const json_t *template_variables;
   int64_t n, best_of;
   int64_t max_tokens;                /* -1: not given */
@@ -55,9 +57,9 @@ typedef struct tri_serve_fields {
 } tri_serve_fields;
 
 /* Parses the body of a request for completions, or with `chat` for chat completions. Fails with TRI_BAD_USAGE if the
- * body is not a JSON object or a field is wrong, with TRI_UNSUPPORTED if a field is not supported, and with
- * TRI_BAD_FILE if the request is for another model; out->param is then the field's name, NULL if the body is not an
- * object. Release with tri_serve_fields_release, also after a failure. */
+ * body is not a JSON object or a field is wrong, with TRI_UNSUPPORTED if a field is not supported, with TRI_IO_FAILED
+ * if no seed can be drawn, and with TRI_BAD_FILE if the request is for another model; out->param is then the field's
+ * name, NULL if the body is not an object. Release with tri_serve_fields_release, also after a failure. */
 tri_status tri_serve_fields_read(const char *body, size_t bytes, bool chat, const tri_serve_defaults *defaults,
                                  tri_serve_fields *out);
 void tri_serve_fields_release(tri_serve_fields *fields);

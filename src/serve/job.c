@@ -187,7 +187,7 @@ static tri_status read_chat(tri_serve_job *job) {
 enum { USUAL_TOKENS = 16 }; /* default of max_tokens for a completion, as in OpenAI's API */
 
 /* Computes the number of tokens to sample after a prompt. Fails with TRI_BAD_USAGE if the prompt and these tokens
- * exceed the positions or the pages, so that a text never slides. */
+ * exceed the positions or the pages, so that no text has to continue without its first tokens. */
 static tri_status count_tokens(const tri_serve_job *job, const tri_serve_prompt *prompt, int64_t *out) {
   const tri_serve_front *front = job->front;
   const tri_serve_fields *f = &job->fields;

@@ -149,7 +149,7 @@ static tri_status halving_command(const tri_rounds *r, const tri_member *row, co
   tri_short_run *run = NULL;
   TRI_TRY(tri_point_plan(study, &row->point, &plan));
   if (row->round == 1 && tri_path_exists(folder))
-    TRI_TRY(tri_directory_remove(folder)); /* a killed process has left it */
+    TRI_TRY(tri_directory_remove(folder)); /* a killed process has left the folder */
   TRI_TRY(tri_short_run_create(study, plan.devices, folder, row->round == 1 ? "never" : "auto", &run));
   tri_short_run_plan(run, study, &plan);
   tri_short_run_learn(run, &plan);

@@ -17,7 +17,7 @@ enum { MOST_AT_ONCE = 256 };
 static const double PAUSE_S = 0.1;
 
 typedef struct trial_slot {
-  tri_child process; /* id 0: the place is not in use */
+  tri_child process; /* id 0: the slot is not in use */
   tri_member row;
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   double begin_s;

@@ -23,6 +23,7 @@ typedef struct tri_member {
   double values[TRI_KNOBS]; /* values of the study's parameters; only for pbt */
   tri_point point;          /* point of the study's space; only for halving */
   double loss;              /* validation loss at the end of the round; only if `state` is TRI_TRIAL_DONE */
+  /* Duration of the round in seconds. */
   double seconds;
   char reason[256]; /* reason of the failure; only if `state` is TRI_TRIAL_FAILED */
 } tri_member;
@@ -33,13 +34,14 @@ typedef struct tri_rounds_method tri_rounds_method;
 typedef struct tri_rounds {
   const tri_rounds_method *method;
   const tri_study *study;
+  /* Number of members, and number of rounds of each. */
   int64_t members, rounds;
   tri_point *points; /* [members] or longer: point of each member; only for halving */
 } tri_rounds;
 
 /* Functions of a method. In all of them rows[count] are all rounds that have begun, sorted by round and member. */
 struct tri_rounds_method {
-  const char *member; /* what messages call a member: "member" or "trial" */
+  const char *member; /* word for a member in messages: "member" or "trial" */
   bool of_points; /* whether members are points of the study's space; otherwise they have values of its parameters */
   /* Sets the members `members`, `rounds` and `points` of *r. */
   tri_status (*prepare)(tri_rounds *r);
@@ -74,7 +76,8 @@ extern const tri_rounds_method tri_method_population, tri_method_halving;
 const tri_rounds_method *tri_rounds_method_of(const tri_study *study);
 
 /* Trains until all rounds have ended; other tuners may train rounds of the study, too. Checkpoints are below `folder`,
- * and are removed when no member needs them. Fails with TRI_INTERRUPTED as tri_tune does. */
+ * and are removed when no member needs them. Logs the result of each round. Fails with TRI_INTERRUPTED as tri_tune
+ * does, with TRI_BAD_CONFIG if no member can continue, and with TRI_BAD_FILE if the first rounds lack a file. */
 tri_status tri_rounds_train(const tri_rounds_method *method, const tri_study *study, tri_store *store,
                             const char *folder);
 
@@ -91,7 +94,8 @@ tri_status tri_rounds_folder(const tri_rounds *r, const tri_member *row, const c
 
 /* ---- in the store (store_members.c) ------------------------------------------------------------------------------ */
 
-/* Reads all rows, by round and member. The store owns (*out)[*count], which are valid until the next call. */
+/* Reads all rows, by round and member. The store owns (*out)[*count], which are valid until the next call. Fails with
+ * TRI_BAD_FILE if a row has numbers that no tuner writes. */
 tri_status tri_store_members(tri_store *store, const tri_member **out, int64_t *count);
 /* Claims a round of a member. Sets *claimed to false if another tuner has claimed it. */
 tri_status tri_store_begin_member(tri_store *store, const tri_member *row, bool *claimed);

@@ -8,19 +8,20 @@
 #include "tune/suggest.h"
 
 typedef enum tri_objective {
+  /* Speeds: TFLOP/s of a device, with recomputed products; tokens/s; and tokens per device-second. */
   TRI_OBJECTIVE_TFLOPS,
   TRI_OBJECTIVE_TOKENS,
   TRI_OBJECTIVE_COST,
   TRI_OBJECTIVE_TIME_TO_LOSS,    /* time until the validation loss is at most trial.target_loss; only for real trials */
   TRI_OBJECTIVE_VALIDATION_LOSS, /* validation loss after all steps of a trial; only for real trials */
-  TRI_OBJECTIVE_VALIDATION_ACCURACY, /* accuracy on held-out preference pairs then; only for real trials. A trial's loss
-                                        is 1 minus the accuracy */
+  TRI_OBJECTIVE_VALIDATION_ACCURACY, /* accuracy on held-out preference pairs after all steps of a trial; only for real
+                                        trials. A trial's loss is 1 minus the accuracy */
 } tri_objective;
 
 /* Source of the expected values of points before any trial. */
 typedef enum tri_prior { TRI_PRIOR_PLANNER, TRI_PRIOR_NONE } tri_prior;
 
-/* A published layout, for comparison with the results of the search. */
+/* A published layout, for comparison with the results of the search. devices, global_batch: 0: those of the study. */
 typedef struct tri_recipe {
   char name[64], layout[256];
   int64_t devices, global_batch;
@@ -55,6 +56,7 @@ typedef struct tri_study {
   tri_recipe known[TRI_RECIPES];
   int64_t num_known;
   struct {
+    /* Number of members, number of rounds of each, and number of steps of a round. */
     int64_t members, rounds, steps;
     double share, factor; /* share: share of the members that continue from better members; factor: factor by which
                              their parameters change */

@@ -38,7 +38,7 @@ bool tri_objective_is_setting(const char *name);
 
 /* Checks the objective, the trials and the space of a study file against the needs of the objective. `root` is the
  * file's tree, which is used for lines in messages and to find missing keys. Completes the defaults of `trial`. For a
- * validation loss, trial.steps is 0 afterwards if the file does not set it. */
+ * validation loss, trial.steps is 0 afterwards if the file does not set it. Fails with TRI_BAD_CONFIG. */
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root);
 
 /* Checks that a study of a loss has a space. Call it before the table of keys is applied, because the example in that
@@ -48,8 +48,9 @@ tri_status tri_objective_check_space(const char *source, const tri_yaml *root);
 /* Appends to an error message "`space`: `NAME` ..." the number of the line of the parameter NAME. Returns `status`. */
 tri_status tri_objective_add_line(tri_status status, const tri_yaml *root);
 
-/* Checks that a run has the loss that is the objective, and that the reader accepts all values of keys of the run file.
- * `scratch` is used for reading. */
+/* Checks that the study's run file, read as `config`, gives the loss that is the objective, and that the reader of run
+ * files accepts all values of parameters that are keys of the run file. Fails with TRI_BAD_CONFIG otherwise. `scratch`
+ * is used for reading. */
 tri_status tri_objective_check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch);
 
 /* Sets trial.steps of a study of validation losses to `steps`, which is the run file's, unless the study's file sets

@@ -27,7 +27,8 @@ enum { MOST_RANKED = 20000, FEW = 2, MOST_AT_ONCE = 256, RUNGS = 2, USUAL_TRIALS
 /* Pauses between two checks of running trials, in seconds. The longer one is used if no further trial can begin. */
 static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
 
-/* A trial in progress. */
+/* A trial in progress. A *rung* is one of the RUNGS numbers of steps after which a trial is compared with others
+ * (is_hopeless). */
 typedef struct trial_slot {
   tri_attempt *attempt; /* NULL: the slot is not in use */
   tri_trial trial;
@@ -231,7 +232,8 @@ static tri_status furnish(tri_study *study, const char *folder) {
   return status;
 }
 
-/* Decides the method if it is `auto`, and the number of trials if it is 0. */
+/* Decides the method if it is `auto`, and the number of trials if it is 0. Logs how long it takes to simulate all
+ * points, if `auto` chooses this. */
 static tri_status settle_method(tri_study *study, const tri_point *points, int64_t count) {
   tri_point_search *search = &study->search;
   double seconds = 0;
