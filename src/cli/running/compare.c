@@ -67,7 +67,7 @@ typedef struct comparison {
   compared_run *read; /* [count] */
   tri_compared *runs; /* [count]: the same runs, as reports take them */
   int64_t count, room;
-  json_t *keys; /* their differing keys, from tri_differing_keys */
+  json_t *keys; /* keys of the run files in which the runs differ, from tri_differing_keys */
 } comparison;
 
 /* Reads the model's name from summary.json, which a run writes when it ends. Leaves `model` unchanged if there is no

@@ -132,8 +132,8 @@ static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
   return TRI_OK;
 }
 
-/* Compiles all kernels for the chips into a folder. Checks all names and the folder first, because compilation takes
- * minutes for each chip. */
+/* Compiles all kernels for the chips (names with commas) into a folder. Checks all names and the folder first, because
+ * compilation takes minutes for each chip. */
 static tri_status doctor_compile(const char *chips, const char *folder) {
   char chip[CHIP_BYTES];
   for (const char *rest = chips; *rest != '\0';) {

@@ -92,7 +92,8 @@ static const tri_option merge_options[] = {
     {TRI_READ("out", read_out), .is_path = true},
     {0}};
 
-/* Reads weights such as "1,0.5,2". There must be one for each model. */
+/* Reads weights such as "1,0.5,2". All are 1 if none were given. Fails with TRI_BAD_USAGE if there is not one for each
+ * model, or if the method is `linear` and they sum to 0. */
 static tri_status read_weights(merge_arguments *a) {
   double sum = 0;
   const char *at = a->weights;

@@ -83,6 +83,7 @@ static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) 
 typedef struct findings {
   const tri_study *study;
   const tri_explanation *explained; /* NULL for methods that train in rounds */
+  /* [num_members]: members of a method that trains in rounds; NULL for other methods */
   const tri_member *members;
   int64_t num_members;
   const char *layout; /* layout of the best trial; NULL if there is none */
@@ -222,7 +223,8 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
   return status;
 }
 
-/* Checks that the folder of the page exists. This is done before the trials, which take hours. */
+/* Checks that the folder of the page exists. Fails with TRI_BAD_USAGE if it does not. This is done before the trials,
+ * which take hours. */
 static tri_status check_page(const char *html) {
   char folder[TRI_PATH_BYTES];
   const char *slash = html == NULL ? NULL : strrchr(html, '/');
