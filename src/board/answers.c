@@ -451,7 +451,8 @@ tri_status tri_board_answer_timeline(tri_board *board, int64_t number, tri_answe
   return answer_json(found, out);
 }
 
-/* Reads a file at its present size. One allocation has this size, because a picture may be large. */
+/* Reads a file at its present size. One allocation has this size, because a picture may be large. Fails with
+ * TRI_BAD_FILE if the file is larger than MOST_PICTURE_BYTES. */
 static tri_status read_picture(int file, const char *path, tri_answer *out) {
   struct stat about;
   tri_answer read = {0};

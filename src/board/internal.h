@@ -76,7 +76,7 @@ const char *tri_board_state_name(tri_board_state state);
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 
 /* Reads at most `most_bytes` bytes from the end of a file below `root`. Sets *cut to whether the file has more bytes.
- * Release *out with tri_free. */
+ * Release *out with tri_free. A file that cannot be read to the end gives a shorter text. */
 tri_status tri_board_read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut);
 /* Reads from a config.yaml the number of steps of the whole run (0 if the file does not have it) and the objective (""
  * if it is cross_entropy or not given). */

@@ -29,7 +29,8 @@ static bool is_next(rest *r, char wanted) {
   return true;
 }
 
-/* Reads a string from after its opening quote to after its closing quote. Escapes are not decoded. */
+/* Reads a string from after its opening quote to after its closing quote. Escapes are not decoded. Returns false if the
+ * line ends before. */
 static bool read_string(rest *r, const char **text, size_t *bytes) {
   *text = r->at;
   for (; r->at < r->end && *r->at != '"'; r->at++) {
@@ -40,8 +41,8 @@ static bool read_string(rest *r, const char **text, size_t *bytes) {
   return true;
 }
 
-/* Skips from after an opening bracket to after the matching closing bracket. Brackets and braces are counted
- * together. */
+/* Skips from after an opening bracket to after the matching closing bracket. Brackets and braces are counted together.
+ * Returns false if the line ends before. */
 static bool pass_nested(rest *r) {
   const char *text = NULL;
   size_t bytes = 0;
@@ -161,7 +162,8 @@ static bool is_key(const char *text, size_t bytes, const char *key) {
 /* Takes one number of one object in a list. Called for each of them. */
 typedef void (*read_member)(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value);
 
-/* Reads the members of an object from after its opening brace. */
+/* Reads the members of an object from after its opening brace, and passes each member with a number to `take`. Returns
+ * false if the object is not valid. */
 static bool read_members(rest *r, tri_board_line *out, int64_t object, read_member take) {
   if (is_next(r, '}')) return true;
   do {
@@ -176,7 +178,8 @@ static bool read_members(rest *r, tri_board_line *out, int64_t object, read_memb
   return is_next(r, '}');
 }
 
-/* Reads a list from after its opening bracket. Skips elements that are not objects. */
+/* Reads a list from after its opening bracket. Skips elements that are not objects. Returns false if the list is not
+ * valid. */
 static bool read_list(rest *r, tri_board_line *out, read_member take) {
   int64_t object = 0;
   if (is_next(r, ']')) return true;

@@ -89,7 +89,8 @@ static bool print_page(const tri_commands *commands, const char *name, FILE *to)
   return strcmp(name, "trireme") == 0 || command != NULL || topic != NULL;
 }
 
-/* Writes a page to FOLDER/trireme-NAME.SECTION. Writes the page of the program to FOLDER/trireme.1. */
+/* Writes a page to FOLDER/trireme-NAME.SECTION. The name of the page of the program, "trireme", gives
+ * FOLDER/trireme.SECTION. */
 static tri_status write_page(const tri_commands *commands, const char *folder, const char *name, int section) {
   char path[TRI_PATH_BYTES], file[96];
   bool program = strcmp(name, "trireme") == 0;

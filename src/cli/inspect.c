@@ -213,7 +213,7 @@ static tri_status inspect_open(const tri_checkpoint *checkpoint, bool verify, bo
 }
 
 /* Prints a checkpoint. Without --verify the tensors are not read, so their checksums are not compared; all other
- * checksums are compared, unless --no-verify is given. */
+ * checksums are compared, unless --no-verify is given. Fails with TRI_BAD_USAGE if both options are given. */
 static tri_status inspect_checkpoint(const char *given, bool verify, bool no_verify, bool json) {
   char path[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;

@@ -30,8 +30,9 @@ static const tri_option *find_option(const walk *w, const char *word, size_t len
   return begin_so == 1 ? found : NULL;
 }
 
-/* Replaces `~` by the home folder in words[i]. `at`: the path in words[i]. `option`: name of the option for messages;
- * NULL: the word is not the value of an option. */
+/* Replaces `~` at the beginning of a path by the home folder in words[i]. Fails with TRI_BAD_USAGE if that folder is
+ * unknown. `at`: the path in words[i]. `option`: name of the option for messages; NULL: the word is not the value of an
+ * option. */
 static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
   if (!tri_home_begins(at)) return TRI_OK;

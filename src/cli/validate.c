@@ -92,7 +92,8 @@ static tri_status check_wanted(const arguments *given, const char *path, const t
 
 /* ---- the fit ----------------------------------------------------------------------------------------------------- */
 
-/* Reads a list of constants such as "matmul,memory" to *out, as the bits 1 << i of constants i. */
+/* Reads a list of constants such as "matmul,memory" to *out, as the bits 1 << i of constants i. Fails with
+ * TRI_BAD_USAGE if there is no constant of a name. */
 static tri_status constants_of(const char *text, unsigned *out) {
   *out = 0;
   while (*text != '\0') {

@@ -260,8 +260,8 @@ static bool scan_seed(const char *text, uint64_t *out) {
   return errno == 0;
 }
 
-/* Parses a double like strtod, but without hexadecimal numbers, infinities and leading blanks. A number that is too
- * large becomes infinite, which is outside of every range. */
+/* Parses a double like strtod, but without hexadecimal numbers, infinities and leading blanks. Returns false if the
+ * text is not a number. A number that is too large becomes infinite, which is outside of every range. */
 static bool scan_double(const char *text, double *out) {
   if (text[0] == '\0' || text[strspn(text, "+-.0123456789eE")] != '\0') return false;
   char *end = NULL;

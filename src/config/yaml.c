@@ -272,7 +272,7 @@ tri_status tri_yaml_fail(const tri_yaml *node, const char *subject, const char *
   return tri_fail(TRI_BAD_CONFIG, "%s at line %d of %s%s", subject, node->line, node->source, rest);
 }
 
-/* Fails with a message that consists of the place and the clause `what`. */
+/* Fails with TRI_BAD_CONFIG and a message that consists of the place and the clause `what`. */
 static tri_status fail_at(const builder *b, size_t line, const char *what) {
   if (b->is_option) return tri_fail(TRI_BAD_CONFIG, "%.200s: %s", b->source, what);
   return tri_fail(TRI_BAD_CONFIG, "line %zu of %s: %s", line, b->source, what);

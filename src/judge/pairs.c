@@ -72,7 +72,7 @@ int64_t tri_judge_characters(const tri_judge_text *text) {
 }
 
 /* Finds the token that replaces an empty context: the last token that texts begin with, or else the token that
- * separates texts. */
+ * separates texts. Fails with TRI_BAD_FILE if the tokenizer has neither. */
 static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
   *out = encoder->num_beginning > 0 ? encoder->beginning[encoder->num_beginning - 1]
                                     : tri_tokenizer_end_of_text(encoder->tokenizer);

@@ -120,7 +120,8 @@ static int64_t number_of(const char *text) {
   return *end == '\0' ? number : -1;
 }
 
-/* Sets the right choice from a text: the choice itself, its letter or its number. */
+/* Sets the right choice from a text: the choice itself, its letter or its number. Fails with TRI_BAD_FILE if the text
+ * is none of these, or names two choices. */
 static tri_status answer_by_text(tri_question *q, const char *key, const char *text) {
   const int64_t by_text = choice_with_text(q, text), number = number_of(text);
   if (by_text >= 0 && number >= 0 && number < q->num_choices && by_text != number) {
@@ -144,7 +145,8 @@ static tri_status set_answer(tri_question *q, const char *key, const json_t *val
                   tri_json_kind(value));
 }
 
-/* Sets the right choice from the keys that may hold it. If several keys are given, they must name the same choice. */
+/* Sets the right choice from the keys that may hold it. If several keys are given, they must name the same choice.
+ * Fails with TRI_BAD_FILE if they do not, or if there is none. */
 static tri_status find_answer(tri_question *q, const json_t *object) {
   const char *found = NULL;
   for (int64_t i = 0; i < COUNT_OF(answer_keys); i++) {

@@ -36,7 +36,8 @@ static tri_status read_packing(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Parses an optimizer's name, and an optional rank after a colon. All other settings of *out stay as they are. */
+/* Parses an optimizer's name, and an optional rank after a colon. All other settings of *out stay as they are. Fails
+ * with TRI_BAD_USAGE also if the optimizer needs a rank that is not given. */
 static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
   char given[32];
   const char *colon = strchr(text, ':');
@@ -167,8 +168,8 @@ static tri_status read_tokens(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Computes and logs the number of sequences of a batch that was given in tokens, rounded to whole sequences. Does
- * nothing for a batch that was given in sequences. */
+/* Computes and logs the number of sequences of a batch that was given in tokens, rounded to whole sequences. Fails with
+ * TRI_BAD_USAGE if there are too many. Does nothing for a batch that was given in sequences. */
 static tri_status complete_batch(tri_plan_options *o) {
   char tokens[32], length[32];
   if (o->batch_tokens == 0) return TRI_OK;

@@ -160,7 +160,8 @@ static tri_status fill_timeline(const tri_mesh *mesh, const tri_collected *colle
 
 /* ---- timed steps ------------------------------------------------------------------------------------------------- */
 
-/* Checks that the requested files can be written, before the steps are run. */
+/* Fails if the requested files cannot be written, before the steps are run. Fails with TRI_BAD_USAGE if two of them
+ * would have the same path. */
 static tri_status check_paths(const tri_timing *timing) {
   const char *timeline = timing->path, *profile = timing->profile.path;
   if (timeline != NULL) TRI_TRY(tri_drawing_check("--timeline", timeline));

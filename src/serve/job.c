@@ -108,7 +108,7 @@ static tri_status read_prompts(tri_serve_job *job) {
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
 
 /* If a message's content is a list of text parts, replaces it by one string: their texts, separated by newlines. Fails
- * with TRI_UNSUPPORTED if a part is not a text. */
+ * with TRI_UNSUPPORTED if a part is not a text, and with TRI_BAD_USAGE if the text of a part is not a string. */
 static tri_status join_parts(json_t *message, size_t number) {
   json_t *content = json_object_get(message, "content"), *part = NULL;
   char *text = NULL;

@@ -67,7 +67,8 @@ static tri_status clear_away(const trainer *t) {
   return t->rounds.method->clear(&t->rounds, rows, count, t->folder);
 }
 
-/* Fails if no trial has succeeded. Call it after a trial that lacks a file: the other trials lack the file, too. */
+/* Fails with TRI_BAD_FILE if no trial has succeeded. Call it after a trial that lacks a file: the other trials lack the
+ * file, too. */
 static tri_status check_any_done(const trainer *t, const tri_member *row) {
   const tri_member *rows = NULL;
   int64_t count = 0;

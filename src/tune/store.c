@@ -295,7 +295,8 @@ static bool is_local(const char *path) {
   return false;
 }
 
-/* Checks that the file has the number FORMAT. A new file, which has no tables, gets this number. */
+/* Fails with TRI_BAD_FILE if the file has tables and another number than FORMAT. A new file, which has no tables, gets
+ * this number. */
 static tri_status check_format(tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
@@ -332,8 +333,8 @@ static const struct {
      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round)"},
 };
 
-/* Creates a table if it is missing. Checks that an existing table has the same definition: if a table had other keys, a
- * tuner would not find its own trials, and would never end. */
+/* Creates a table if it is missing. Fails with TRI_BAD_FILE if an existing table has another definition: if a table had
+ * other keys, a tuner would not find its own trials, and would never end. */
 static tri_status make_table(tri_store *s, const char *name, const char *columns) {
   char sql[1024];
   sqlite3_stmt *query = NULL;

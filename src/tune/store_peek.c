@@ -64,9 +64,9 @@ tri_status tri_store_peek_prepare(void) {
   return tri_fail(TRI_UNSUPPORTED, "this SQLite has no hook for opening files");
 }
 
-/* Checks the file before SQLite opens it. Sets *at_rest to whether the store uses a write-ahead log, and the log does
- * not exist: then no process writes, and the file alone is complete. SQLite itself would create such a log, and remove
- * it afterwards. */
+/* Fails with TRI_BAD_FILE if the file is not a store or is too large. Called before SQLite opens it. Sets *at_rest to
+ * whether the store uses a write-ahead log, and the log does not exist: then no process writes, and the file alone is
+ * complete. SQLite itself would create such a log, and remove it afterwards. */
 static tri_status check_store(const char *root, const char *relative, bool *at_rest) {
   char log[TRI_PATH_BYTES], kind = 0;
   struct stat about;

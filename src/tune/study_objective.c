@@ -198,7 +198,7 @@ static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
   return TRI_OK;
 }
 
-/* Checks that target_loss is given for objective time_to_loss, and only for it. */
+/* Fails with TRI_BAD_CONFIG unless target_loss is given for objective time_to_loss, and only for it. */
 static tri_status check_target(const tri_study *study) {
   const bool wanted = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
   if ((study->trial.target_loss != 0) == wanted) return TRI_OK;
@@ -218,7 +218,7 @@ static void complete_trial(tri_study *study, const tri_yaml *root) {
   if (find(trial, "minutes") == NULL) study->trial.minutes = INFINITY;
 }
 
-/* Checks that the reader of run files accepts a value of a parameter. */
+/* Fails with TRI_BAD_CONFIG if the reader of run files does not accept a value of a parameter. */
 static tri_status check_setting(const tri_study *study, const tri_knob *knob, int64_t v, tri_run_config *scratch) {
   char text[80], steps[64], why[1024];
   const char *const overrides[] = {steps, text}; /* the run has as many steps as a trial */

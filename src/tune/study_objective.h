@@ -41,8 +41,8 @@ bool tri_objective_is_setting(const char *name);
  * validation loss, trial.steps is 0 afterwards if the file does not set it. Fails with TRI_BAD_CONFIG. */
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root);
 
-/* Checks that a study of a loss has a space. Call it before the table of keys is applied, because the example in that
- * table's message is for studies of speed. */
+/* Fails with TRI_BAD_CONFIG if a study of a loss has no space. Call it before the table of keys is applied, because the
+ * example in that table's message is for studies of speed. */
 tri_status tri_objective_check_space(const char *source, const tri_yaml *root);
 
 /* Appends to an error message "`space`: `NAME` ..." the number of the line of the parameter NAME. Returns `status`. */

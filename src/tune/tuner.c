@@ -60,8 +60,8 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
   }
 }
 
-/* Stores the result of a trial. Fails if the trial lacks a file and no trial has succeeded yet, because the other
- * trials lack the file, too. */
+/* Stores and logs the result of a trial, and frees its slot. Fails with TRI_BAD_FILE if the trial lacks a file and no
+ * trial has succeeded yet, because the other trials lack the file, too. */
 static tri_status finish(tuner *t, trial_slot *s) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
   const bool lacks_file = tri_attempt_lacks_file(s->attempt);
@@ -162,7 +162,8 @@ static tri_status go_on(tuner *t) {
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
-/* Measures this machine, unless the folder has its description, and stores the description next to the trials. */
+/* Measures this machine, unless the folder has its description, stores the description next to the trials, and loads it
+ * as the study's cluster. Fails with TRI_INTERRUPTED if a stop is requested. */
 static tri_status calibrate(tri_study *study, const char *folder) {
   char path[TRI_PATH_BYTES], log[TRI_PATH_BYTES], program[TRI_PATH_BYTES], ranks[32], reason[256];
   snprintf(ranks, sizeof ranks, "%lld", (long long)study->devices);
@@ -288,7 +289,8 @@ static tri_status tuner_prepare(tuner *t) {
   return TRI_OK;
 }
 
-/* Tries a known recipe like a trial, unless the store has its result. The budget does not count it. */
+/* Tries a known recipe like a trial, unless the store has its result. The budget does not count it. Fails with
+ * TRI_INTERRUPTED if a stop is requested, and if the recipe's layout is not possible. */
 static tri_status try_recipe(tuner *t, int64_t place) {
   const tri_recipe *recipe = &t->study->known[place];
   tri_trial_plan plan;

@@ -107,8 +107,8 @@ static void release_run(compared_run *run) {
   *run = (compared_run){0};
 }
 
-/* Adds the run in a folder that has metrics.jsonl. Unless it is `alone`, a run without a step is left out, with a line
- * in the log. */
+/* Adds the run in a folder that has metrics.jsonl. A run without a step is left out, with a line in the log; if it is
+ * `alone`, fails with TRI_BAD_FILE instead. */
 static tri_status add_run(const char *folder, bool alone, comparison *c) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "metrics.jsonl"));
@@ -144,8 +144,9 @@ static tri_status add_runs_below(const char *folder, comparison *c) {
   return status;
 }
 
-/* Adds what a word of the command line names: a run, or all runs below a folder. A word without a run is left out, with
- * a line in the log, unless it is `alone`: a shell expands `runs/?*` to several words, and some may not be runs. */
+/* Adds what a word of the command line names: a run, or all runs below a folder. Fails with TRI_BAD_FILE if it does not
+ * exist. A word without a run is left out, with a line in the log, because a shell expands `runs/?*` to several words,
+ * and some may not be runs; if it is `alone`, fails with TRI_BAD_FILE instead. */
 static tri_status add_folder(const char *folder, bool alone, comparison *c) {
   char path[TRI_PATH_BYTES];
   const int64_t before = c->count;

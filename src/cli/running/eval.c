@@ -144,8 +144,8 @@ static tri_status check_questions(const eval_arguments *given) {
   return tri_fail(TRI_BAD_USAGE, "eval: --svg draws quality over steps; it goes with --all-checkpoints");
 }
 
-/* Checks the number of names on the command line, and that options for a corpus and options for questions are not
- * mixed. */
+/* Fails with TRI_BAD_USAGE if the number of names on the command line is wrong, or if options for a corpus and options
+ * for questions are mixed. */
 static tri_status check_options(const eval_arguments *given, int named) {
   const bool of_corpus = given->documents != NULL || given->packing != NULL || given->bigram != NULL ||
                          given->sequence > 0 || given->reference != NULL;

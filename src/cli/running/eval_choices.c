@@ -364,7 +364,7 @@ static void close_session(session *s) {
 }
 
 /* Evaluates one of several models. Each model has its own tokenizer and chat template, so the questions are read for
- * each model. */
+ * each model. Logs the name of the model. */
 static tri_status judge_model(const tri_eval_questions *asked, const char *model, tri_judgement *out) {
   tri_eval_questions own = *asked;
   own.model = model;

@@ -162,7 +162,7 @@ static tri_status check_with_base(const copy_arguments *arguments) {
   return TRI_OK;
 }
 
-/* Writes the factors alone in PEFT's format. */
+/* Writes the factors alone in PEFT's format, and logs or prints the result. */
 static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
   tri_run_notes notes;
@@ -181,7 +181,7 @@ static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkp
 }
 
 /* Writes an adapter whose factors began as parts of the base (PiSSA) as plain factors of twice the rank. These include
- * the initial factors. */
+ * the initial factors. Logs or prints the result. */
 static tri_status copy_principal(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
   tri_model model;

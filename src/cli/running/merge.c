@@ -227,8 +227,8 @@ static tri_status fingerprint_of(const char *folder, char out[TRI_FINGERPRINT_BY
   return status;
 }
 
-/* Checks that model i has the same tokenizer as the first. A model without a tokenizer is assumed to use that of the
- * others. */
+/* Fails with TRI_BAD_CONFIG if model i has another tokenizer than the first. A model without a tokenizer is assumed to
+ * use that of the others. */
 static tri_status compare_tokenizers(const merging *m, int i) {
   char first[TRI_FINGERPRINT_BYTES], other[TRI_FINGERPRINT_BYTES];
   TRI_TRY(fingerprint_of(folder_of(m, 0), first));

@@ -124,7 +124,8 @@ static const char *usual_objective(const plan *p) {
   return NULL;
 }
 
-/* Finds which kind of preferences the first record of a JSON file has. */
+/* Finds which kind of preferences the first record of a JSON file has. Fails with TRI_BAD_USAGE if it is not a
+ * preference. */
 static tri_status find_form(plan *p) {
   const char *path = p->given->data;
   tri_text_input *input = NULL;

@@ -163,7 +163,8 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
   return in_rounds ? print_rounds(given, study, path, store) : print_layouts(given, study, path, store);
 }
 
-/* Applies the options of the command line, which take precedence over the study file. */
+/* Applies the options of the command line, which take precedence over the study file. Fails with TRI_BAD_USAGE if
+ * --method changes the kind of the study's trials (halving, or population-based training). */
 static tri_status apply_options(const arguments *given, tri_study *study) {
   if (given->trials > 0) study->search.trials = given->trials;
   if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
