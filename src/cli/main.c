@@ -141,9 +141,10 @@ static tri_status run_any(int count, char **arguments) {
 /* Time, in seconds, within which a launcher ends the other ranks after one rank has failed. */
 static const double launcher_s = 3;
 
-/* Lets only the first rank print an error that all ranks find, such as a wrong key. This matters if the user's own
- * launcher has started the ranks: the launcher ends the other ranks after the first exit. A rank that is still running
- * after launcher_s prints its own message, since the fault may be on its node alone. */
+/* Lets only the first rank print an error that all ranks find, such as a wrong key: waits in all others. This matters
+ * if the user's own launcher has started the ranks: the launcher ends the other ranks after the first exit. `launched`:
+ * whether a process of trireme has started this rank; then there is no wait. A rank that is still running after
+ * launcher_s prints its own message, since the fault may be on its node alone. */
 static void let_first_rank_print(tri_status status, bool launched) {
   if (!launched && status != TRI_INTERRUPTED && tri_parent_rank() > 0) tri_pause_s(launcher_s);
 }

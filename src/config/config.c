@@ -25,7 +25,7 @@ static void join(char out[MAX_PATH], const char *path, const char *name) {
   snprintf(out, MAX_PATH, "%s%s%s", path, path[0] == '\0' ? "" : ".", name);
 }
 
-/* Formats the subject of a message: "`lr` under `optimizer:`", or "`seed`". */
+/* Formats the subject of a message to `buffer`, and returns it: "`lr` under `optimizer:`", or "`seed`". */
 static char *subject_of(char buffer[SUBJECT_BYTES], const char *path, const char *name) {
   char excerpt[TRI_YAML_EXCERPT_BYTES];
   tri_yaml_excerpt(name, excerpt);
@@ -101,7 +101,8 @@ static bool has_word(const key_list *list, size_t i, const char *name) {
   return strlen(name) >= 3 && strstr(list->names[i], name) != NULL;
 }
 
-/* Returns the key of a section that is nearest in spelling; NULL if none is near. */
+/* Returns the path of the key that is nearest to `name` in spelling, among those for which is_in(`path`, `own`) is
+ * true; NULL if none is near. */
 static const char *nearest_in(const key_list *list, const char *path, bool own, const char *name) {
   const char *paths[MAX_KEYS], *names[MAX_KEYS] = {NULL};
   size_t count = 0;
@@ -214,7 +215,8 @@ static const char *path_in_source(const tri_yaml *section, const char *path) {
   return section->root && section->line != 0 ? "" : path;
 }
 
-/* Checks all names before any value is read, because a key that seems to be missing may only be misspelt. */
+/* Fails if a name in a section or below is not a key. Called before any value is read, because a key that seems to be
+ * missing may only be misspelt. */
 static tri_status check_names(const tri_config_table *root, const tri_config_table *table, const tri_yaml *section,
                               const char *path) {
   char inner[MAX_PATH];

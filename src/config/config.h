@@ -99,14 +99,14 @@ typedef enum tri_config_change {
 typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
-  unsigned change;  /* TRI_CHANGE bits; 0: the bits of its section */
-  bool in_line;     /* LIST: each entry is printed in one line, without the help of its keys */
-  bool is_length;   /* INT: a number of tokens, which may have a unit (4k is 4096) */
-  bool breaks;      /* STRING: it may have line breaks and tabs */
-  bool commas;      /* LIST with `plain`: a text in place of the list is split at commas */
-  bool optional;    /* INT, DOUBLE with `derived`: the value 0, which is outside of the range, means that the key is not
-                       given; such a key is not printed */
-  size_t offset;    /* offset of the value in the struct */
+  unsigned change; /* TRI_CHANGE bits; 0: the bits of its section */
+  bool in_line;    /* LIST: whether each entry is printed in one line, without the help of its keys */
+  bool is_length;  /* INT: whether it is a number of tokens, which may have a unit (4k is 4096) */
+  bool breaks;     /* STRING: whether it may have line breaks and tabs */
+  bool commas;     /* LIST with `plain`: whether a text in place of the list is split at commas */
+  bool optional;   /* INT, DOUBLE with `derived`: whether the value 0, which is outside of the range, means that the key
+                      is not given; such a key is not printed */
+  size_t offset;   /* offset of the value in the struct */
   const char *help; /* one line */
 
   /* Exactly one of the next three members is set; a section without required keys has none of them. */

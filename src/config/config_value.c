@@ -82,14 +82,14 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
   return buffer;
 }
 
-/* Formats a bound of a range: whole numbers in full, others as short as possible. */
+/* Formats a bound of a range to `buffer`, and returns it: whole numbers in full, others as short as possible. */
 static char *format_bound(double bound, char buffer[32]) {
   snprintf(buffer, 32, bound == floor(bound) && fabs(bound) <= TRI_CONFIG_MOST ? "%.0f" : "%g", bound);
   return buffer;
 }
 
 /* Formats a range: "at least 1", "between 0 and 3", "at least 0 and below 1". A high end of TRI_CONFIG_MOST or more is
- * left out, unless the value exceeds it. */
+ * left out, unless `too_high` says that the value exceeds it. Returns `buffer`. */
 static char *format_range(const tri_config_range *range, bool too_high, char buffer[96]) {
   char low[32];
   char high[32];

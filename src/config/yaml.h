@@ -49,12 +49,12 @@ tri_status tri_yaml_look_for(const char *path);
  * out. */
 enum { TRI_NEAREST_FILE_BYTES = TRI_PATH_BYTES + 32 };
 const char *tri_yaml_nearest_file(const char *path, const char *ending, char out[TRI_NEAREST_FILE_BYTES]);
-/* Reads a file of at most TRI_YAML_MAX_BYTES bytes and parses it as tri_yaml_parse does. The message about a missing
- * file suggests a file with a similar name (tri_yaml_look_for). */
+/* Reads a file of at most TRI_YAML_MAX_BYTES bytes and parses it as tri_yaml_parse does. The tree owns *out. The
+ * message about a missing file suggests a file with a similar name (tri_yaml_look_for). */
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
 
-/* Makes a scalar with a copy of `text`, or an empty mapping if `text` is NULL. The node gets the source and line of
- * `like`. */
+/* Makes a scalar with a copy of `text`, or an empty mapping if `text` is NULL. The tree owns it. The node gets the
+ * source and line of `like`. */
 tri_status tri_yaml_make(tri_yaml_tree *tree, const tri_yaml *like, const char *text, tri_yaml **out);
 
 /* Returns mapping[key]; NULL if the mapping does not have the key, or if the node is not a mapping. */

@@ -30,7 +30,8 @@ typedef tri_status (*tri_judge_read_line)(void *context, int64_t line, const jso
 tri_status tri_judge_lines(const char *path, int64_t limit, tri_judge_read_line take, void *context);
 
 /* Finds the first of keys[count] that the object has with a value other than null. Sets *key to this key and *out to
- * its value; sets *out to NULL if there is none. Fails with TRI_BAD_FILE if two of the keys have different values. */
+ * its value, which the object owns; sets *out to NULL if there is none. Fails with TRI_BAD_FILE if two of the keys have
+ * different values. */
 tri_status tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key,
                           const json_t **out);
 /* Finds the context for the model as tri_judge_find does. Fails with TRI_BAD_FILE if the object has other parts of a

@@ -18,8 +18,9 @@ typedef struct tri_length_draws {
 tri_status tri_lengths_attention_fraction(const char *name, int64_t sequence, bool packed, double *out,
                                           tri_length_draws *drawn);
 
-/* Draws sequences of documents with these lengths, and computes their attention fractions. Leaves both members of *out
- * NULL if there are no lengths. Release *out with tri_length_draws_release. */
+/* Draws sequences of documents with these lengths, and computes their attention fractions. `packed`: whether documents
+ * are packed into the sequences; otherwise a sequence is a window of joined documents. Leaves both members of *out NULL
+ * if there are no lengths. Release *out with tri_length_draws_release. */
 tri_status tri_length_draws_create(const tri_length_ranges *lengths, int64_t sequence, bool packed,
                                    tri_length_draws *out);
 void tri_length_draws_release(tri_length_draws *drawn);

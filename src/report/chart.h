@@ -67,7 +67,7 @@ bool tri_chart_is_wide(tri_chart_span span);
 void tri_chart_set_across(tri_chart *chart, const char *name, tri_chart_span span, bool whole);
 /* Sets a logarithmic x axis with margins on both sides: 0 < span.low. */
 void tri_chart_set_across_logarithmic(tri_chart *chart, const char *name, tri_chart_span span);
-/* Sets the y axis with margins; from 0 to 1 if the span is empty. */
+/* Sets the y axis with margins; from 0 to 1 if the span is empty. `logarithmic` needs span.low > 0. */
 void tri_chart_set_values(tri_chart *chart, const char *name, tri_chart_span span, bool logarithmic);
 /* Set an axis with a label for each of 0, 1, ..., count - 1: from left to right, or from top to bottom. */
 void tri_chart_set_words_across(tri_chart *chart, const char *const *words, int64_t count);

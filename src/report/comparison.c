@@ -113,7 +113,7 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
   }
 }
 
-/* Keeps the end of a long name, which is more specific than its beginning. */
+/* Returns a name, or in `out` the end of a long name, which is more specific than its beginning. */
 static const char *short_name(const char *name, char out[NAME_BYTES]) {
   const size_t length = strlen(name);
   if (length < NAME_BYTES) return name;

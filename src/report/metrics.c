@@ -313,7 +313,7 @@ static double named_value(const tri_step_metrics *step, const char *name) {
   return metric == NULL ? NAN : metric->value;
 }
 
-/* Formats the progress of a step that began with rollouts. */
+/* Formats the progress of a step that began with rollouts to `buffer`, and returns it. */
 static char *rollout_progress(const tri_step_metrics *step, int64_t steps, double left_s, char *buffer,
                               size_t buffer_bytes) {
   const double held_out = named_value(step, TRI_HELD_OUT_REWARD);
@@ -348,8 +348,8 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
   return buffer;
 }
 
-/* Estimates the remaining seconds by the clock and not by step_s, since evaluations and saves take time, too. The first
- * step of a process is left out, since it touches all memory for the first time. */
+/* Returns an estimate of the remaining seconds, by the clock and not by step_s, since evaluations and saves take time,
+ * too. The first step of a process is left out, since it touches all memory for the first time. */
 static double seconds_left(const tri_metrics *metrics, int64_t steps) {
   double each_s = metrics->last.step_s;
   if (metrics->steps_here > 1) each_s = (tri_clock_s() - metrics->first_end_s) / (double)(metrics->steps_here - 1);

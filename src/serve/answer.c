@@ -269,7 +269,8 @@ static json_t *usage_of(const tri_serve_job *job) {
                    prompt + sampled);
 }
 
-/* Returns the members that every answer and every event of a stream has; takes the reference to the choices. */
+/* Returns the members that every answer and every event of a stream has; takes the reference to the choices. `part`:
+ * whether it is an event of a stream. */
 static json_t *envelope(const tri_serve_job *job, bool part, json_t *choices) {
   const char *kind = job->fields.chat ? (part ? "chat.completion.chunk" : "chat.completion") : "text_completion";
   const tri_generation *g = job->front->generation;

@@ -202,8 +202,9 @@ static void send_failure(tri_serve_job *job) {
   fail_job(job, tri_serve_code(job->failed), job->failure == NULL ? "the request failed" : job->failure);
 }
 
-/* Ends a job whose texts have all ended, and removes it from the list. The job is counted before the client has its
- * answer, so that a client sees it in /metrics. */
+/* Ends a job whose texts have all ended: removes it from the list, sends the answer, the end of the stream or the
+ * failure, unless the client has left (`left`), and destroys it. The job is counted before the client has its answer,
+ * so that a client sees it in /metrics. */
 static tri_status finish_job(engine *e, tri_serve_job **at, bool left) {
   tri_serve_job *job = *at;
   tri_serve_counters *counters = &e->front->counters;
@@ -233,7 +234,7 @@ static tri_status ping(tri_serve_job *job) {
   return TRI_OK;
 }
 
-/* Checks all jobs that run: sends the events that the step has added to streams, and ends the jobs that are done or
+/* Goes over all jobs that run: sends the events that the step has added to streams, and ends the jobs that are done or
  * have failed, or whose client has left. */
 static tri_status check_jobs(engine *e) {
   for (tri_serve_job *job = e->running; job != NULL; job = job->next) {

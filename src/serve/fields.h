@@ -46,8 +46,7 @@ typedef struct tri_serve_fields {
   int64_t max_tokens;                /* -1: not given */
   int64_t logprobs, prompt_logprobs; /* number of likeliest tokens; -1: no log-probabilities */
   bool echo, stream, include_usage, ignore_eos, return_token_ids, parse_special;
-  bool generation_prompt, continues;       /* fields of a chat: add_generation_prompt and
-                                        continue_final_message */
+  bool generation_prompt, continues;       /* add_generation_prompt and continue_final_message of a chat */
   tri_sampling sampling;                   /* seed, and settings of sampling; without prompt and sample */
   const char *stops[TRI_SERVE_MOST_STOPS]; /* [num_stops] */
   int num_stops;

@@ -33,8 +33,9 @@ typedef struct peek {
   int64_t bytes; /* number of bytes of the texts read so far */
 } peek;
 
-/* Opens a file for SQLite in place of open(2), without following links. SQLite checks and opens a file by its whole
- * path, so a folder of this path could be replaced by a link between the check and the opening. */
+/* Opens a regular file for SQLite in place of open(2), without following links. Returns -1 and sets errno on failure.
+ * SQLite checks and opens a file by its whole path, so a folder of this path could be replaced by a link between the
+ * check and the opening. */
 static int open_plain(const char *path, int flags, int mode) {
   const char *name = NULL;
   struct stat about;
@@ -87,7 +88,8 @@ static tri_status check_store(const char *root, const char *relative, bool *at_r
                   relative, MOST_FILE_BYTES >> 20);
 }
 
-/* Writes a path as a URI with its special characters escaped. */
+/* Writes a path as a URI that is opened only for reading, with its special characters escaped. `at_rest`: whether
+ * SQLite may take the file as unchanging. */
 static void uri_of(const char *path, bool at_rest, char uri[URI_BYTES]) {
   size_t at = (size_t)snprintf(uri, URI_BYTES, "file:");
   for (const char *c = path; *c != '\0' && at + 40 < URI_BYTES; c++) {

@@ -168,7 +168,8 @@ static tri_status check_space(const tri_study *study, const tri_yaml *root) {
   return TRI_OK;
 }
 
-/* Refuses the keys of `trial` and of the study that this objective or this method does not read. */
+/* Fails with TRI_BAD_CONFIG if a key of `trial` or of the study is given that this objective or this method does not
+ * read. */
 static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
   const struct {
     const char *section, *key, *reason;

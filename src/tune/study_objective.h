@@ -28,7 +28,7 @@ bool tri_objective_is_last_loss(tri_objective objective);
 /* Returns the name of a trial's loss for texts: "validation loss", "1 - validation accuracy". */
 const char *tri_objective_loss_name(tri_objective objective);
 
-/* Converts a trial's value (higher is better) to the value in reports, or a value in reports to a trial's value: the
+/* Returns the value in reports for a trial's value (higher is better), or a trial's value for a value in reports: the
  * conversion is its own inverse. For a validation loss the value in reports is the loss itself. */
 double tri_objective_shown(tri_objective objective, double value);
 

@@ -235,7 +235,8 @@ static void print_table(const tri_compared *runs, int64_t count) {
   }
 }
 
-/* Shortens a value to MOST_VALUE_BYTES; keeps the end, which is the more specific part of a path. */
+/* Writes a value to `out` in at most MOST_VALUE_BYTES bytes, and returns `out`; "-" if it is not a string. Keeps the
+ * end of a longer value, which is the more specific part of a path. */
 static const char *short_value(const json_t *value, char out[MOST_VALUE_BYTES + 1]) {
   const char *text = json_is_string(value) ? json_string_value(value) : "-";
   const size_t bytes = strlen(text);

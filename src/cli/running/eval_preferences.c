@@ -129,7 +129,8 @@ static tri_status keep_scores(void *context, const tri_scored_batch *batch) {
   return TRI_OK;
 }
 
-/* Computes out[per_epoch, sequence], the log-probabilities of all sequences of the source in order. */
+/* Computes out[per_epoch, sequence], the log-probabilities of all sequences of the source in order; `mismatched`: those
+ * of the mismatched answers. */
 static tri_status score(const session *s, const tri_eval_model *m, bool mismatched, double *out) {
   const tri_preference_at at = {.source = &s->source, .in_order = true, .mismatched = mismatched};
   const tri_feed feed = tri_preference_feed(&at);
