@@ -30,9 +30,9 @@ bool tri_board_read(tri_board *board);
 
 /* ---- answers, from any thread (answers.c) ------------------------------------------------------------------------ */
 
-/* Items have numbers from 0, which never change. These functions fail with TRI_BAD_USAGE if no item has the number or
- * the item is of another kind, and with TRI_BAD_FILE or TRI_IO_FAILED if a file cannot be read. A text is JSON; release
- * it with free(). */
+/* Items have numbers from 0, which never change. The functions below fail with TRI_BAD_USAGE if no item has the number
+ * or the item is of another kind, and with TRI_BAD_FILE or TRI_IO_FAILED if a file cannot be read. A text is JSON;
+ * release it with free(). */
 enum { TRI_BOARD_MOST_RUNS = 1000, TRI_BOARD_MOST_POINTS = 4000 };
 
 typedef struct tri_answer {

@@ -33,7 +33,7 @@ tri_client *tri_clients_add(tri_clients *clients, int socket);
 /* Removes a connection. Call it before the socket is closed. This function and those below ignore NULL. */
 void tri_client_remove(tri_client *client);
 
-/* Notes that `bytes` bytes of a request's body have come. */
+/* Notes that `bytes` bytes of a request's body have come, which extends the time for the request. */
 void tri_client_receive(tri_client *client, size_t bytes);
 /* Notes that the server begins to work on a complete request; this work has no time limit. */
 void tri_client_think(tri_client *client);

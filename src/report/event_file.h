@@ -18,7 +18,8 @@ typedef struct tri_scalar {
  * first_step and later in earlier files. Release with tri_event_file_close. */
 tri_status tri_event_file_create(const char *directory, int64_t first_step, tri_event_file **out);
 
-/* LOCAL. Writes the scalars of one step and flushes them to the system, so that a running TensorBoard shows them. */
+/* LOCAL. Writes the scalars of one step and flushes them to the system, so that a running TensorBoard shows them. Fails
+ * with TRI_IO_FAILED if the file cannot be written. */
 tri_status tri_event_file_scalars(tri_event_file *file, int64_t step, const tri_scalar *scalars, int count);
 
 /* LOCAL. Closes the file and releases it, even if the status is a failure. NULL is ignored. */

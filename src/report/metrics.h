@@ -74,7 +74,7 @@ typedef struct tri_metrics tri_metrics;
 tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metrics **out);
 
 /* LOCAL. Writes one step to both files and flushes it to the system, so that it survives the death of this process.
- * Keeps the step for the progress line. */
+ * Keeps the step for the progress line. Fails with TRI_IO_FAILED if a file cannot be written. */
 tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step);
 
 /* LOCAL. Writes metrics.jsonl to disk, so that it survives a crash of the machine. Call it before a checkpoint is

@@ -161,7 +161,8 @@ double tri_timeline_exposed(const tri_timeline_shares *shares); /* returns the s
 
 /* ---- files (timeline_json.c, timeline_svg.c) --------------------------------------------------------------------- */
 
-/* Both files number steps from 1 and micro-batches from 0, as all other output does. */
+/* Both files number steps from 1 and micro-batches from 0, as all other output does. Both functions fail with
+ * TRI_INTERNAL if the timeline is not finished. */
 
 /* Replaces the file at `path` by the timeline in the trace event format, which Perfetto (ui.perfetto.dev) and Chrome
  * read. Each rank is a process, and each lane is a thread. Overlapping events of the communication lane get further

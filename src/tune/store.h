@@ -24,8 +24,8 @@ bool tri_store_begins(int file);
 /* Reads the study of a store from the study file that the store contains (tri_study_read). Fails with TRI_BAD_FILE if
  * it contains none. */
 tri_status tri_store_study(const char *path, tri_study *out);
-/* Fails with TRI_BAD_FILE if the store is that of a study of validation losses, because such a study varies no
- * layout. */
+/* Fails with TRI_BAD_FILE if the store is that of a study of validation losses or accuracies, because such a study
+ * varies no layout. */
 tri_status tri_store_check_layouts(const char *path);
 /* Reads the layout of the best trial, in the format of tri_layout_text. Fails with TRI_BAD_FILE if no trial has
  * succeeded. */

@@ -80,7 +80,7 @@ typedef struct tri_study {
  * if the space has no valid point. Release with tri_study_release. */
 tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out);
 /* Reads the text of a study file for reports. `source` names the file in messages. Does not read the files that the
- * study names (model, cluster, run). */
+ * study names (model, cluster, run). Fails with TRI_BAD_CONFIG as tri_study_load does. */
 tri_status tri_study_read(const char *source, const char *text, size_t bytes, tri_study *out);
 void tri_study_release(tri_study *study);
 
@@ -109,7 +109,8 @@ typedef struct tri_trial_plan {
   tri_optimizer_settings optimizer;
 } tri_trial_plan;
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out);
-/* Computes the plan of a recipe. */
+/* Computes the plan of a recipe. Fails with TRI_BAD_CONFIG or TRI_BAD_LAYOUT if its layout is not valid for the
+ * study. */
 tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri_trial_plan *out);
 
 /* Lists all points that are valid layouts, in order. Release *out with tri_free. Fails with TRI_BAD_LAYOUT if there are

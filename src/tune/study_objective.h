@@ -53,8 +53,9 @@ tri_status tri_objective_add_line(tri_status status, const tri_yaml *root);
  * is used for reading. */
 tri_status tri_objective_check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch);
 
-/* Sets trial.steps of a study of validation losses to `steps`, which is the run file's, unless the study's file sets
- * it. Fails with TRI_BAD_CONFIG if `steps` is 0, because the run file has epochs, or too few for halving. */
+/* Sets trial.steps of a study of validation losses or accuracies to `steps`, which is the run file's, unless the
+ * study's file sets it. Fails with TRI_BAD_CONFIG if `steps` is 0, because the run file has epochs, or too few for
+ * halving. */
 tri_status tri_objective_set_steps(tri_study *study, int64_t steps);
 
 #endif

@@ -40,7 +40,7 @@ void tri_finding_value(tri_finding *finding, const char *format, ...) TRI_PRINTF
 /* Sets the mark and the advice of a finding. */
 void tri_finding_advise(tri_finding *finding, tri_mark mark, const char *format, ...) TRI_PRINTF(3, 4);
 
-/* The checks. Each adds one or more findings, which also tell if something could not be found out. */
+/* The checks. Each adds one or more findings. */
 void tri_doctor_check_processor(tri_doctor *doctor);
 void tri_doctor_check_cores(tri_doctor *doctor);
 void tri_doctor_check_memory(tri_doctor *doctor);

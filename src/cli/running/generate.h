@@ -28,7 +28,8 @@ tri_status tri_generate_plan(tri_texts *texts, int64_t ranks);
 /* Prints the memory that a generator of these sizes would need on each of `ranks` ranks, or of the request's tensor
  * ranks if these are more (0: one rank). */
 tri_status tri_generate_print_plan(const tri_generation *generation, const tri_runner_sizes *sizes, int64_t ranks);
-/* Runs a conversation on standard input and output (cli/running/generate_chat.c). */
+/* Runs a conversation on standard input and output, until the input ends or has the line "/quit"
+ * (cli/running/generate_chat.c). */
 tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation);
 
 #endif
