@@ -140,7 +140,8 @@ static bool pass_word(rest *r) {
   return false;
 }
 
-/* Reads a value of any kind. Sets *is_number to whether it is a number; only then is *out set. */
+/* Reads a value of any kind. Sets *is_number to whether it is a number; only then is *out set. Returns false if the
+ * value is not valid. */
 static bool read_value(rest *r, number *out, bool *is_number) {
   const char *text = NULL;
   size_t bytes = 0;
@@ -159,7 +160,8 @@ static bool is_key(const char *text, size_t bytes, const char *key) {
 
 /* ---- lists of objects -------------------------------------------------------------------------------------------- */
 
-/* Takes one number of one object in a list. Called for each of them. */
+/* Takes a number of an object in a list, the member `key` of the object with the index `object`. Called for each such
+ * number. */
 typedef void (*read_member)(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value);
 
 /* Reads the members of an object from after its opening brace, and passes each member with a number to `take`. Returns

@@ -48,7 +48,7 @@ static tri_status help_run(int count, char **arguments) { return tri_help_run(&a
 /* Sets OMP_NUM_THREADS to the number of cores if it is larger, or if it is not a number of threads. OpenMP does not
  * check the number: with 100000 threads the program ends at its first loop, before it reads `threads` of a run file. A
  * value that is not a number of threads would make OpenMP print a line about it in each child process, too. Child
- * processes inherit the new value. */
+ * processes inherit the new value. Warns if it sets the value. */
 static void limit_threads(void) {
   const char *asked = getenv("OMP_NUM_THREADS");
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);

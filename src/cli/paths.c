@@ -49,7 +49,8 @@ static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   return TRI_OK;
 }
 
-/* Handles a word that begins with a dash. Moves *i to the last word that the option uses. */
+/* Handles a word that begins with a dash: replaces `~` in the value if the option takes a path. Moves *i to the last
+ * word that the option uses. */
 static tri_status read_option(walk *w, int count, int *i) {
   const char *word = w->words[*i];
   bool is_long = word[1] == '-';

@@ -205,7 +205,7 @@ static void print_memory(const tri_published_set *set, const tri_published_summa
 }
 
 /* Relative errors of the step time over the rows that show an effect: the number of rows, the mean error with its sign,
- * the mean absolute error and the largest absolute error. */
+ * the mean absolute error and the largest absolute error. While rows are added, `bias` and `mean` are sums. */
 typedef struct effect_errors {
   int64_t rows;
   double bias, mean, worst;

@@ -239,7 +239,8 @@ static tri_status check_names(const tri_config_table *root, const tri_config_tab
   return TRI_OK;
 }
 
-/* Replaces `~` by the home folder in a name that stands for a section; the name may be a path. */
+/* Replaces `~` by the home folder in a name that stands for a section; the name may be a path. Fails with
+ * TRI_BAD_CONFIG if that folder is unknown. */
 static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *name, tri_yaml **node) {
   char whole[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES], subject[SUBJECT_BYTES];
   if (!tri_home_begins((*node)->text)) return TRI_OK;
@@ -249,7 +250,7 @@ static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *nam
 }
 
 /* Finds the mapping of a section: the section's node, the mapping that its name stands for (which then replaces the
- * node), or an empty mapping. */
+ * node), or an empty mapping. Fails with TRI_BAD_CONFIG if the node is anything else. */
 static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
                                tri_yaml **out) {
   char subject[SUBJECT_BYTES];
@@ -433,7 +434,8 @@ static void list_missing(const tri_config_table *table, const tri_yaml *section,
   }
 }
 
-/* Adds all other missing keys to the message about the first one, so that the user sees all at once. */
+/* Adds all other missing keys to the message about the first one, so that the user sees all at once. Returns
+ * `status`. */
 static tri_status name_others(const tri_config_table *table, const tri_yaml *root, tri_status status) {
   missing_keys all = {0};
   char said[TRI_MESSAGE_BYTES], begins[MAX_PATH + 32];

@@ -350,8 +350,8 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
   return false;
 }
 
-/* Returns whether 0 was written for an `auto` key. The check of the value in memory would accept it, because 0 means
- * `auto` there. */
+/* Returns whether 0 was written for an `auto` key whose range does not have it. The check of the value in memory would
+ * accept it, because 0 means `auto` there. */
 static bool is_zero_for_auto(const tri_config_key *key, const tri_yaml *node, const void *at) {
   int64_t value = 0;
   if (key->type != TRI_CONFIG_AUTO || strcmp(node->text, "auto") == 0) return false;
@@ -368,7 +368,7 @@ static tri_status check_length(const tri_config_key *key, const tri_yaml *node, 
   return tri_yaml_fail(node, subject, " may have at most %zu numbers, not %zu", most, count);
 }
 
-/* Replaces `~` by the home folder in *at if it is a path. */
+/* Replaces `~` by the home folder in *at if it is a path. Fails with TRI_BAD_CONFIG if that folder is unknown. */
 static tri_status go_home(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at) {
   char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
   if (key->type != TRI_CONFIG_PATH || !tri_home_begins(node->text)) return TRI_OK;

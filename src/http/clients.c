@@ -43,7 +43,8 @@ static void turn_to(tri_client *client, client_turn turn, double lasts_s) {
   client->until_s = client->since_s + lasts_s;
 }
 
-/* Shuts a connection's socket down. The mutex must be locked, so that no thread closes the socket meanwhile. */
+/* Shuts a connection's socket down, and counts the connection no longer. The mutex must be locked, so that no thread
+ * closes the socket meanwhile. */
 static void end_client(tri_clients *c, tri_client *client) {
   if (client->ended) return;
   (void)shutdown(client->socket, SHUT_RDWR);

@@ -163,7 +163,8 @@ static void wake(tri_http_request *request) {
   MHD_resume_connection(request->connection);
 }
 
-/* Copies the next bytes of a stream for libmicrohttpd. */
+/* Copies the next bytes of a stream for libmicrohttpd. Returns their number, or one of its codes for the end of the
+ * text. If there are no bytes yet, suspends the connection until there are, and returns 0. */
 static ssize_t read_text(void *context, uint64_t at, char *out, size_t most) {
   tri_http_request *request = context;
   ssize_t taken = 0;
@@ -221,7 +222,7 @@ tri_http_reply tri_http_later(tri_http_request *request) {
   return (tri_http_reply){.code = 0};
 }
 
-/* Copies the text of a reply, so that the service may release it. */
+/* Copies the text of a reply, so that the service may release it. The text is empty if memory is exhausted. */
 static void keep_text(tri_http_reply *reply) {
   if (reply->memory != TRI_HTTP_COPIED) return;
   char *copy = malloc(reply->bytes + 1);

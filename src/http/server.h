@@ -72,8 +72,8 @@ tri_http_reply tri_http_later(tri_http_request *request);
 /* Sends the reply. If the client has left, this function and those below send nothing (but a text that is given to the
  * server is freed). */
 void tri_http_send(tri_http_request *request, const tri_http_reply *reply);
-/* Begins a reply whose text comes in pieces, and consists of any number of bytes. reply->text is the first piece. It is
- * copied, and stays the service's. */
+/* Begins a reply whose text comes in pieces, so that its length is not known beforehand. reply->text is the first
+ * piece; it is copied, and the service keeps it. */
 void tri_http_begin(tri_http_request *request, const tri_http_reply *reply);
 /* Adds a piece to the text, which is sent after tri_http_flush or tri_http_end. Pieces that a client has not received
  * wait in memory. */

@@ -32,7 +32,8 @@ void tri_judge_strip(char *text) {
   while (bytes > 0 && strchr(spaces, text[bytes - 1]) != NULL) text[--bytes] = '\0';
 }
 
-/* Reads a whole file into memory. Files of questions are small compared with a training corpus. */
+/* Reads a whole file into memory. Files of questions are small compared with a training corpus. Release *out with
+ * tri_free. */
 static tri_status read_all(const char *path, char **out, size_t *bytes) {
   tri_text_stream *stream = NULL;
   char *text = NULL;

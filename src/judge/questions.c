@@ -67,7 +67,7 @@ static tri_status add_choice(tri_question *q, const char *key, const char *text)
   return TRI_OK;
 }
 
-/* Sets the choices from an array of strings. */
+/* Sets the choices from an array of strings. Fails with TRI_BAD_FILE if it is not one, or has too few or too many. */
 static tri_status set_choices(tri_question *q, const char *key, const json_t *array) {
   const size_t count = json_array_size(array);
   if (!json_is_array(array)) return tri_fail(TRI_BAD_FILE, "`%s` is %s, not an array", key, tri_json_kind(array));

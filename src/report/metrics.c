@@ -116,8 +116,8 @@ tri_status tri_metrics_close(tri_metrics *metrics) {
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* Formats the shortest decimal that reads back as the same double, so that losses of two runs can be compared to the
- * bit. */
+/* Returns the shortest decimal that reads back as the same double, so that losses of two runs can be compared to the
+ * bit; "null" for a value that is not finite. `buffer` is for the text. */
 static const char *real_text(double value, char *buffer, size_t buffer_bytes) {
   if (!isfinite(value)) return "null"; /* JSON has no NaN or infinity */
   for (int digits = 15; digits <= 17; digits++) {
@@ -224,7 +224,8 @@ static tri_status add_source_scalars(tri_metrics *metrics, const tri_step_metric
   return TRI_OK;
 }
 
-/* Adds scalars with the same names as in metrics.jsonl, at most EVENT_SCALARS in one event. */
+/* Adds the finite named metrics as scalars with the same names as in metrics.jsonl, at most EVENT_SCALARS in one
+ * event. */
 static tri_status add_named_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
   enum { EVENT_SCALARS = 64 };
   tri_scalar scalars[EVENT_SCALARS];

@@ -236,7 +236,8 @@ static tri_status write_files(tri_profile *profile, const tri_profile_table *tab
   return TRI_OK;
 }
 
-/* COLLECTIVE. Sends the list of GEMMs from the first rank to all, measures them, and sets the rates of the rows. */
+/* COLLECTIVE. Sends the list of GEMMs from the first rank to all, measures them, and sets the rates of the rows. The
+ * operands do not count in the device's peak of memory. */
 static tri_status compare(const tri_profile *profile, tri_device *device, const tri_group *world,
                           tri_profile_table *table) {
   rates *r = NULL;

@@ -121,8 +121,8 @@ static int by_share(const void *a, const void *b) {
   return x > y ? -1 : x < y ? 1 : 0;
 }
 
-/* Returns the share of their rates in the loop that the measured GEMMs reached in the steps, as a whole; 0 if no GEMM
- * was measured. */
+/* Returns the rate of the measured GEMMs in the steps, all together, as a fraction of their rate in the loop; 0 if no
+ * GEMM was measured. */
 static double share_of_rates(const tri_profile_table *table) {
   double loop_s = 0, seconds = 0;
   for (int64_t i = 0; i < table->begins[table->ranks]; i++) {

@@ -320,7 +320,7 @@ static tri_status turn(engine *e) {
   return check_queue(e);
 }
 
-/* Replies to all jobs after a failure of the engine. */
+/* Refuses new requests, replies to all jobs with the error, and destroys them, after a failure of the engine. */
 static void give_up(engine *e) {
   char message[512];
   memcpy(message, tri_status_message(), strnlen(tri_status_message(), sizeof message - 1) + 1);

@@ -217,7 +217,7 @@ static int64_t prompt_likeliest(const tri_serve_fields *f) {
   return echoed > f->prompt_logprobs ? echoed : f->prompt_logprobs;
 }
 
-/* Allocates memory for the log-probabilities of the prompt's tokens. */
+/* Allocates memory for the log-probabilities of the prompt's tokens, if the request asks for them. */
 static tri_status request_scores(const tri_serve_fields *f, tri_written *first) {
   const int64_t likeliest = prompt_likeliest(f), scored = first->prompt_tokens - 1;
   if (likeliest < 0) return TRI_OK;

@@ -92,8 +92,8 @@ static void read_round(field *f, const tri_member *rows, int64_t count) {
   }
 }
 
-/* Finds the first round that has not ended, or the last round if all have ended. Sets f->count to 0 if all trials of
- * the previous round have failed. */
+/* Finds the first round that has not ended, or the last round if all have ended, and the trials that take part in it,
+ * f->of[f->count]. Sets f->count to 0 if all trials of the previous round have failed. */
 static void find_round(const tri_rounds *r, const tri_member *rows, int64_t count, field *f) {
   f->count = r->members;
   for (int64_t i = 0; i < f->count; i++) f->of[i].member = i + 1;

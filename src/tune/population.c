@@ -168,7 +168,9 @@ static tri_status check_rounds(const tri_rounds *r, const tri_member *rows, int6
   return TRI_OK;
 }
 
-/* Chooses the member with the least progress among those that are not being trained and need not wait (must_wait). */
+/* Chooses the member with the least progress among those that are not being trained and need not wait (must_wait), and
+ * its next round; sets *member to 0 if there is none. Sets *left to the number of rounds that have not ended. Fails as
+ * check_rounds does. */
 static tri_status population_next(const tri_rounds *r, const tri_member *rows, int64_t count, int64_t *member,
                                   int64_t *round, int64_t *left) {
   TRI_TRY(check_rounds(r, rows, count));

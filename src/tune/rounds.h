@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Limits of a study. */
+/* Largest numbers of members and of rounds in a study. */
 enum { TRI_MOST_MEMBERS = 1000, TRI_MOST_ROUNDS = 1000 };
 
 /* One round of one member. */
@@ -22,7 +22,7 @@ typedef struct tri_member {
   tri_trial_state state;
   double values[TRI_KNOBS]; /* values of the study's parameters; only for pbt */
   tri_point point;          /* point of the study's space; only for halving */
-  double loss;              /* validation loss at the end of the round; only if `state` is TRI_TRIAL_DONE */
+  double loss; /* loss at the end of the round (tri_objective_loss_name); only if `state` is TRI_TRIAL_DONE */
   /* Duration of the round in seconds. */
   double seconds;
   char reason[256]; /* reason of the failure; only if `state` is TRI_TRIAL_FAILED */

@@ -624,7 +624,8 @@ bool tri_store_is_one(const char *path) {
   return is_one;
 }
 
-/* Reads the text in the first row of a query; "" if there is no row. */
+/* Reads the text in the first row of a query; "" if there is no row. Fails with TRI_BAD_FILE if `path` is not a
+ * store. */
 static tri_status text_of(const char *path, const char *sql, char *text, size_t bytes) {
   tri_store s = {0};
   sqlite3_stmt *query = NULL;
@@ -649,7 +650,7 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
 }
 
 /* Reads the steps of a trial from the store's description of its study. `text` is scratch of TRI_STUDY_TEXT_BYTES
- * bytes. */
+ * bytes. Fails with TRI_BAD_FILE if the description lacks them. */
 static tri_status read_steps(const char *path, char *text, tri_study *out) {
   TRI_TRY(text_of(path, "SELECT text FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES));
   const char *line = strstr(text, "\n" STEPS_LINE);

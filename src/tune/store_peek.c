@@ -115,7 +115,7 @@ static tri_status peek_prepare(peek *p, const char *sql, sqlite3_stmt **out) {
   return sqlite3_prepare_v2(p->db, sql, -1, out, NULL) == SQLITE_OK ? TRI_OK : peek_failed(p);
 }
 
-/* Returns the value of a column; for a state its word. */
+/* Returns the value of a column as JSON; for a state its word. */
 static json_t *json_of_value(sqlite3_stmt *row, int column) {
   if (strcmp(sqlite3_column_name(row, column), "state") == 0) {
     int state = sqlite3_column_int(row, column);
@@ -133,7 +133,8 @@ static json_t *json_of_value(sqlite3_stmt *row, int column) {
   return text == NULL ? json_null() : text;
 }
 
-/* Reads one row, whose first column is its number. */
+/* Adds one row, whose first column is its number, to `rows`. Fails with TRI_BAD_FILE if the number is not valid, or if
+ * the rows are too many or too long. */
 static tri_status peek_row(peek *p, sqlite3_stmt *query, json_t *rows) {
   const char *what = sqlite3_column_name(query, 0);
   if (strcmp(what, "number") == 0) what = "trial";
@@ -163,7 +164,7 @@ static tri_status peek_rows(peek *p, const char *sql, json_t *document, const ch
 }
 
 /* Returns the rest of the line that begins with KEY in a store's description of its study; with `one_word` only up to
- * the first space. */
+ * the first space. Returns JSON null if there is no such line. */
 static json_t *json_of_line(const char *text, const char *key, bool one_word) {
   size_t bytes = strlen(key);
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {

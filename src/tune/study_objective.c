@@ -209,8 +209,8 @@ static tri_status check_target(const tri_study *study) {
                   "example `target_loss: 3.2`");
 }
 
-/* Sets the defaults of a trial of a validation loss: it is a whole run, with the steps of the run file and without a
- * time limit. */
+/* Sets the defaults of a trial of a validation loss or accuracy: it is a whole run, with the steps of the run file and
+ * without a time limit. */
 static void complete_trial(tri_study *study, const tri_yaml *root) {
   const tri_yaml *trial = find(root, "trial");
   if (!tri_objective_is_last_loss(study->objective) || study->search.method == TRI_METHOD_POPULATION) return;

@@ -38,7 +38,7 @@ bool tri_objective_is_setting(const char *name);
 
 /* Checks the objective, the trials and the space of a study file against the needs of the objective. `root` is the
  * file's tree, which is used for lines in messages and to find missing keys. Completes the defaults of `trial`. For a
- * validation loss, trial.steps is 0 afterwards if the file does not set it. Fails with TRI_BAD_CONFIG. */
+ * validation loss or accuracy, trial.steps is 0 afterwards if the file does not set it. Fails with TRI_BAD_CONFIG. */
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root);
 
 /* Fails with TRI_BAD_CONFIG if a study of a loss has no space. Call it before the table of keys is applied, because the

@@ -84,7 +84,7 @@ static void read_model(const char *folder, char model[128]) {
   tri_free(text);
 }
 
-/* Sets the members of a run that follow from its history, which has at least one step. */
+/* Sets the members of a run that follow from its history, which has at least one step, and its name and model. */
 static tri_status fill_run(const char *folder, compared_run *run) {
   const tri_metrics_history *h = &run->history;
   TRI_TRY(tri_run_summary_fill(h, &run->summary));
@@ -250,7 +250,7 @@ static const char *short_value(const json_t *value, char out[MOST_VALUE_BYTES + 
   return out;
 }
 
-/* Prints the keys that differ: a line for each value, with the runs that have it. */
+/* Prints the keys that differ, at most MOST_PRINTED_KEYS: a line for each value, with the runs that have it. */
 static void print_keys(const comparison *c) {
   const char *key = NULL;
   json_t *values = NULL;

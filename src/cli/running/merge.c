@@ -40,7 +40,7 @@ typedef struct merging {
   tri_merged weights[TRI_COMBINE_MODELS + 1];
   tri_model model; /* configuration of the first model */
   float *values[TRI_COMBINE_MODELS + 1],
-      *out;         /* values of one tensor in each model, and of the result; each has room for the largest tensor */
+      *out; /* values of one tensor in each model; out: in the result; each array has room for the largest tensor */
   uint16_t *narrow; /* result in bf16; NULL if `type` is fp32 */
   tri_checkpoint_saving *saving;
   tri_run_notes notes; /* notes in which all models agree */
