@@ -20,7 +20,7 @@ typedef enum tri_yaml_kind { TRI_YAML_SCALAR, TRI_YAML_LIST, TRI_YAML_MAPPING } 
 typedef struct tri_yaml tri_yaml;
 struct tri_yaml {
   tri_yaml_kind kind;
-  bool quoted;        /* whether a scalar is in quotes, and so is a text even if it looks like a number */
+  bool quoted;        /* whether a scalar is in quotes; it is then a text even if it looks like a number */
   bool root;          /* whether this is the outermost node of its source */
   const char *text;   /* text of a scalar */
   const char *key;    /* key of an entry of a mapping; NULL elsewhere */

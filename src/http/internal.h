@@ -22,7 +22,7 @@ struct tri_http_server {
                     checked */
   bool is_local; /* whether the server listens at a socket of the file system */
   char token[2 * TRI_HTTP_TOKEN_BYTES + 1]; /* the drawn key; "" if none was drawn */
-  const char *own_key;                      /* token, as a list of one key */
+  const char *own_key;                      /* `token`: `keys` points to this member if the key was drawn */
   const char *const *keys;                  /* [num_keys]; num_keys 0: no key is required */
   int num_keys;
   const char *origin;

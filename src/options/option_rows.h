@@ -82,7 +82,7 @@ enum { TRI_MOST_OPTIONS = 96 };
 /* An option of a command or of one of the command's groups. */
 typedef struct tri_option_place {
   const tri_option *row;
-  size_t base; /* offset of the struct whose member gets the value */
+  size_t base; /* offset, in the struct of the command, of the struct whose member gets the value */
 } tri_option_place;
 
 /* Lists the options of a table and of its groups, in order, with hidden options at the end. Returns the number of

@@ -21,8 +21,8 @@ typedef struct tri_run_summary {
                                          preferences; NaN: none */
   int64_t tokens;
   double tokens_per_s; /* median over the steps except the first tenth, at most ten */
-  double mfu;          /* median over the steps of tokens_per_s */
-  double step_s;       /* duration of a step in seconds: median over the steps of tokens_per_s */
+  double mfu;          /* median over the same steps as tokens_per_s */
+  double step_s;       /* duration of a step in seconds: median over the same steps as tokens_per_s */
   int64_t bad_steps;
   /* Set by the caller. */
   double seconds; /* seconds of training, summed over all processes of a resumed run if known */

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Limits of a request. */
+/* Limits of a request, and of all requests together. */
 typedef struct tri_serve_limits {
   int64_t body_bytes;     /* largest size of a request's body */
   int64_t texts;          /* texts of a request: prompts times n, or times best_of */

@@ -10,7 +10,7 @@ enum { TRI_MOST_CHAT_SETS = 64 };
 
 typedef struct tri_chat_choice {
   const char *file;                     /* --chat-template, a name or a file; NULL: the folder's */
-  const char *sets[TRI_MOST_CHAT_SETS]; /* --chat-set, NAME=VALUE [num_sets] */
+  const char *sets[TRI_MOST_CHAT_SETS]; /* [num_sets]: the values of --chat-set, NAME=VALUE */
   int num_sets;
 } tri_chat_choice;
 

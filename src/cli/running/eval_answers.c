@@ -24,7 +24,7 @@ typedef struct session {
   tri_eval_chat chat;
   tri_prompt *prompts; /* [questions.count] */
   tri_texts texts;
-  /* a list with an object for each question */
+  /* A list with an object for each question. */
   json_t *results;
   json_t *written;        /* answers to the current question */
   int64_t right;          /* number of right answers */
