@@ -516,7 +516,8 @@ static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, c
   return tri_yaml_make(tree, label, text, out);
 }
 
-/* Follows a path such as "model.num_layers" from the root and sets the value; creates missing sections on the way. */
+/* Follows a path such as "model.num_layers" from the root and sets the value; creates missing sections on the way.
+ * Fails with TRI_BAD_CONFIG if the path is not that of a key. */
 static tri_status set_path(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, char *path,
                            const char *text, const tri_yaml *label) {
   char walked[MAX_PATH] = "";

@@ -222,7 +222,8 @@ tri_http_reply tri_http_later(tri_http_request *request) {
   return (tri_http_reply){.code = 0};
 }
 
-/* Copies the text of a reply, so that the service may release it. The text is empty if memory is exhausted. */
+/* Copies the text of a reply if it is TRI_HTTP_COPIED, so that the service may release it. The text is empty if memory
+ * is exhausted. */
 static void keep_text(tri_http_reply *reply) {
   if (reply->memory != TRI_HTTP_COPIED) return;
   char *copy = malloc(reply->bytes + 1);
