@@ -141,8 +141,8 @@ typedef struct tri_http_options {
  * without libmicrohttpd. */
 tri_status tri_http_server_start(const tri_http_options *options, const tri_http_service *service,
                                  tri_http_server **out);
-/* Waits until the clients have the replies to all requests that the service has kept, but no longer than this. Requests
- * that are still being read, and those that were replied to at once, are not waited for. */
+/* Waits until the clients have the replies to all requests that the service has kept, but for at most `seconds`
+ * seconds. Requests that are still being read, and those that were replied to at once, are not waited for. */
 void tri_http_server_drain(tri_http_server *server, double seconds);
 /* Replies with tri_http_service.of_end to all requests that the service keeps, and ends their texts in pieces; then
  * waits as tri_http_server_drain does. Any thread may call this at any time. */

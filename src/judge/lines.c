@@ -77,7 +77,8 @@ static tri_status parse_line(const char *path, int64_t line, const char *text, s
   return name_line(path, line, status);
 }
 
-/* Passes the elements of a JSON array to `take`, as tri_judge_lines does with the lines of a file. */
+/* Passes the elements of a JSON array to `take`, as tri_judge_lines does with the lines of a file. Adds their number to
+ * *taken. */
 static tri_status parse_array(const char *path, const char *text, size_t bytes, int64_t limit, tri_judge_read_line take,
                               void *context, int64_t *taken) {
   tri_json_array array = {.path = path};

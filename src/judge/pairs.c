@@ -83,7 +83,7 @@ static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
 
 /* Encodes a continuation without a context, after the tokens that texts begin with. If the tokenizer has no such
  * tokens, the continuation follows the token of find_start. If the continuation itself begins with that token, it is
- * not repeated. */
+ * not repeated. Sets *count as tri_pair_encode does. */
 static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out,
                                int64_t *count) {
   int32_t start = -1;

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Metrics of a task that the progress line has. */
+/* Number of the metrics of a task that the progress line shows (shown_names). */
 enum { NUM_SHOWN = 6 };
 static const char *const shown_names[NUM_SHOWN] = {
     TRI_ACCURACY, "reward", TRI_HELD_OUT_REWARD, "completions/mean_length", "rollout_s", "train_s"};

@@ -53,7 +53,7 @@ static void copy_name(char to[TRI_PROFILE_NAME_BYTES], const char *from) {
   snprintf(to, TRI_PROFILE_NAME_BYTES, "%s", from == NULL ? "" : from);
 }
 
-/* Makes the rows of this rank. Release with tri_free. */
+/* Makes the rows of this rank, (*out)[*count]. Release *out with tri_free. */
 static tri_status own_rows(const tri_profile *profile, tri_profile_row **out, int64_t *count) {
   const tri_kernel_time *list = tri_kernel_times_list(profile->times, count);
   TRI_TRY(tri_alloc("rows of a profile", (size_t)*count, sizeof **out, out));

@@ -220,7 +220,7 @@ enum { OPERATION, KERNEL, SHAPE, CALLS, MILLISECONDS, SHARE, SLOWEST, RATE, OF_R
 
 static const struct {
   const char *title;
-  int at; /* position in pixels: of the begin of a text, of the end of a number */
+  int at; /* position in pixels, of the beginning of a text or of the end of a number */
   bool number;
 } columns[NUM_COLUMNS] = {
     [OPERATION] = {"operation", MARGIN, false},

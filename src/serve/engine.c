@@ -99,7 +99,7 @@ static void note_token(tri_serve_job *job) {
 
 static tri_status text_grew(void *context, tri_written *text) {
   tri_serve_job *job = context;
-  if (text->finish != TRI_FINISH_NONE) return TRI_OK; /* text_done follows */
+  if (text->finish != TRI_FINISH_NONE) return TRI_OK; /* text_done is called next, for the whole text */
   note_token(job);
   return job->fields.stream ? tri_serve_stream_text(job, text, false) : TRI_OK;
 }

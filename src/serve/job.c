@@ -23,7 +23,8 @@ static tri_status encode_text(tri_serve_front *front, const char *text, size_t b
   pthread_mutex_unlock(&front->encoding);
   if (status != TRI_OK || out->count > 0) return status;
   if (end < 0) return tri_fail(TRI_BAD_USAGE, "the prompt is empty, and the tokenizer has no token that begins a text");
-  return tri_token_list_append(out, end); /* as if another text had ended before */
+  return tri_token_list_append(out,
+                               end); /* an empty prompt becomes this one token, as if another text had ended before */
 }
 
 static tri_status add_ids(const char *field, const json_t *list, int64_t vocab_size, tri_token_list *out) {

@@ -1,7 +1,8 @@
-/* Successive halving (Jamieson and Talwalkar 2016) of a validation loss. All trials are trained for an eighth of their
- * steps. Then, three times, the better half of the remaining trials goes on: to a quarter of the steps, to a half, and
- * to the end. All trials follow the learning-rate schedule of the whole run, and each round resumes the trial's own
- * checkpoint. So a trial that is trained to the end is equal, to the bit, to a plain run with its settings. */
+/* Successive halving (Jamieson and Talwalkar 2016) of a loss (tri_objective_loss_name). All trials are trained for
+ * an eighth of their steps. Then, three times, the better half of the remaining trials goes on: to a quarter of the
+ * steps, to a half, and to the end. All trials follow the learning-rate schedule of the whole run, and each round
+ * resumes the trial's own checkpoint. So a trial that is trained to the end is equal, to the bit, to a plain run
+ * with its settings. */
 #include "tune/halving.h"
 
 #include "base/format.h"

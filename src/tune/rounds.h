@@ -1,7 +1,7 @@
 /* Methods that train a study's members in rounds: population-based training and successive halving. Each round is a run
  * of its own (`trireme train`) that resumes from a checkpoint. A method is one file with a table of functions. rounds.c
  * has the part that is common to all methods: it claims rounds in the store, runs them as subprocesses, and stores them
- * with their validation losses. A tuner may be killed at any moment, and several tuners may share a study. */
+ * with their losses. A tuner may be killed at any moment, and several tuners may share a study. */
 #ifndef TRI_TUNE_ROUNDS_H
 #define TRI_TUNE_ROUNDS_H
 

@@ -100,8 +100,8 @@ static uint64_t sum_of_file(const char *path) {
   return sum;
 }
 
-/* Prefix of the line with the steps of a study of validation losses. The study's file may leave these steps to the run
- * file. */
+/* Prefix of the line with the steps of a study of validation losses or accuracies. The study's file may leave these
+ * steps to the run file. */
 #define STEPS_LINE "steps "
 
 /* Writes the facts of a study that must be equal for trials to be comparable. */

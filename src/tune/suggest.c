@@ -463,8 +463,8 @@ static int better_first(const void *left, const void *right) {
 }
 
 /* Chooses the trials to model if there are very many, because the cost grows with the cube of their number. The chosen
- * trials are the newest ones, which include the running ones, and the best of the others. Release *out with
- * tri_free. */
+ * trials are the newest ones, which include the running ones, and the best of the others. Sets *kept to their number.
+ * Release *out with tri_free. */
 static tri_status pick_modelled(const tri_trial *trials, int64_t count, tri_trial **out, int64_t *kept) {
   const tri_trial **before = NULL;
   const int64_t newest = MOST_LEARNT_FROM / 2, older = count - newest;
