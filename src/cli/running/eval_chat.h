@@ -24,7 +24,8 @@ tri_status tri_eval_chat_apply(tri_eval_chat *chat, const tri_judge_text *descri
 /* Logs a line if the model has a chat template, because `eval` does not apply it without --chat. */
 void tri_eval_chat_warn_unused(const char *tokenizer_file, const char *model);
 
-/* Logs the form of the questions, unless it is NULL, and the first prompt as the model reads it. */
+/* Logs the form of the questions, unless it is NULL, and the first prompt as the model reads it; of a long prompt only
+ * the end. */
 void tri_eval_log_prompt(const char *form, const tri_judge_text *prompt);
 
 #endif
