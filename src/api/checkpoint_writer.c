@@ -14,9 +14,11 @@
 
 struct trireme_checkpoint_writer {
   char folder[TRI_PATH_BYTES];
+  /* Text of config.json. */
   char *config;
   tri_safetensors_tensor *tensors; /* [count], tensors to write; their names are copies */
   const void **data;               /* [count], values of the tensors, borrowed from the caller until the commit */
+  /* Number of tensors, and number for which the lists have room. */
   int64_t count, room;
 };
 

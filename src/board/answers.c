@@ -197,7 +197,8 @@ static void list_metrics(const tri_series *s, json_t *out) {
   json_object_set_new(out, "unread_bytes", json_integer(s->bytes - s->offset));
 }
 
-/* Returns the share of time in the summary; that of the metrics if the summary has none, or if there is no summary. */
+/* Returns the share of time in the summary; that of the metrics if the summary has none, or if there is no summary;
+ * null if neither has one. */
 static json_t *share_of(const tri_board_item *item) {
   json_t *of_summary = json_object_get(item->summary, "share");
   if (json_is_object(of_summary)) return json_incref(of_summary);
@@ -451,7 +452,8 @@ tri_status tri_board_answer_timeline(tri_board *board, int64_t number, tri_answe
   return answer_json(found, out);
 }
 
-/* Reads a file at its present size. One allocation has this size, because a picture may be large. */
+/* Reads a file at its present size. One allocation has this size, because a picture may be large. Fails with
+ * TRI_BAD_FILE if the file is larger than MOST_PICTURE_BYTES. */
 static tri_status read_picture(int file, const char *path, tri_answer *out) {
   struct stat about;
   tri_answer read = {0};

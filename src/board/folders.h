@@ -31,9 +31,9 @@ typedef struct tri_found_list {
 
 enum { TRI_FOUND_MOST_NAMES = 200000, TRI_FOUND_MOST_DEPTH = 12 };
 
-/* LOCAL. Adds the items in a folder and in the folders below it. The text `folder` must outlive the list. Does not
- * follow links. Skips names that begin with a dot, checkpoints, trials of studies, and everything that cannot be read
- * now. */
+/* LOCAL. Adds the items in a folder and in the folders below it, at most TRI_FOUND_MOST_DEPTH levels deep. The text
+ * `folder` must outlive the list. Does not follow links. Skips names that begin with a dot, checkpoints, trials of
+ * studies, and everything that cannot be read now. */
 tri_status tri_found_below(const char *folder, tri_found_list *out);
 void tri_found_release(tri_found_list *list);
 

@@ -12,6 +12,7 @@ enum { TRI_BOARD_REASON_BYTES = 600, TRI_BOARD_OBJECTIVE_BYTES = 32 };
 
 typedef struct tri_board_checkpoint {
   int64_t step;
+  /* Whether the checkpoint has the marks TRI_FILE_BEST and TRI_FILE_PROVEN. */
   bool best, proven;
 } tri_board_checkpoint;
 
@@ -26,7 +27,7 @@ typedef struct tri_board_item {
   /* Only runs have the members below. */
   tri_series series;
   bool said_full;  /* whether the board has warned that the series has reached its limit */
-  json_t *summary; /* NULL: the run has not ended */
+  json_t *summary; /* NULL: the run has no summary, or it cannot be read now */
   struct timespec summary_changed;
   int64_t samples, config,
       failures; /* numbers that change with the run's files of samples, configuration and failures; 0: no such file */
@@ -37,6 +38,7 @@ typedef struct tri_board_item {
   bool locked;             /* whether the run has a lock: the run is in progress, or its process has died */
   struct timespec touched; /* time when the lock was touched */
   double quiet_s;          /* seconds since metrics were written or the lock was touched, whichever was later */
+  /* Complete checkpoints [num_checkpoints], the newest first. */
   tri_board_checkpoint *checkpoints;
   int64_t num_checkpoints;
 } tri_board_item;
@@ -74,7 +76,7 @@ const char *tri_board_state_name(tri_board_state state);
 /* ---- words.c ----------------------------------------------------------------------------------------------------- */
 
 /* Reads at most `most_bytes` bytes from the end of a file below `root`. Sets *cut to whether the file has more bytes.
- * Release *out with tri_free. */
+ * Release *out with tri_free. A file that cannot be read to the end gives a shorter text. */
 tri_status tri_board_read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut);
 /* Reads from a config.yaml the number of steps of the whole run (0 if the file does not have it) and the objective (""
  * if it is cross_entropy or not given). */

@@ -12,7 +12,8 @@ const char *tri_board_column_name(tri_board_column column) { return names[column
 
 bool tri_board_column_is_noisy(tri_board_column column) { return noisy_ones[column]; }
 
-/* The part of a line that is not read yet. */
+/* The part of a line that is not read yet. The functions that read from it return false if the line is not valid JSON
+ * there. */
 typedef struct rest {
   const char *at, *end;
 } rest;
@@ -28,7 +29,8 @@ static bool is_next(rest *r, char wanted) {
   return true;
 }
 
-/* Reads a string from after its opening quote to after its closing quote. Escapes are not decoded. */
+/* Reads a string from after its opening quote to after its closing quote. Escapes are not decoded. Returns false if the
+ * line ends before. */
 static bool read_string(rest *r, const char **text, size_t *bytes) {
   *text = r->at;
   for (; r->at < r->end && *r->at != '"'; r->at++) {
@@ -39,8 +41,8 @@ static bool read_string(rest *r, const char **text, size_t *bytes) {
   return true;
 }
 
-/* Skips from after an opening bracket to after the matching closing bracket. Brackets and braces are counted
- * together. */
+/* Skips from after an opening bracket to after the matching closing bracket. Brackets and braces are counted together.
+ * Returns false if the line ends before. */
 static bool pass_nested(rest *r) {
   const char *text = NULL;
   size_t bytes = 0;
@@ -138,7 +140,8 @@ static bool pass_word(rest *r) {
   return false;
 }
 
-/* Reads a value of any kind. Sets *is_number to whether it is a number; only then is *out set. */
+/* Reads a value of any kind. Sets *is_number to whether it is a number; only then is *out set. Returns false if the
+ * value is not valid. */
 static bool read_value(rest *r, number *out, bool *is_number) {
   const char *text = NULL;
   size_t bytes = 0;
@@ -157,10 +160,12 @@ static bool is_key(const char *text, size_t bytes, const char *key) {
 
 /* ---- lists of objects -------------------------------------------------------------------------------------------- */
 
-/* Takes one number of one object in a list. Called for each of them. */
+/* Takes a number of an object in a list, the member `key` of the object with the index `object`. Called for each such
+ * number. */
 typedef void (*read_member)(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value);
 
-/* Reads the members of an object from after its opening brace. */
+/* Reads the members of an object from after its opening brace, and passes each member with a number to `take`. Returns
+ * false if the object is not valid. */
 static bool read_members(rest *r, tri_board_line *out, int64_t object, read_member take) {
   if (is_next(r, '}')) return true;
   do {
@@ -175,7 +180,8 @@ static bool read_members(rest *r, tri_board_line *out, int64_t object, read_memb
   return is_next(r, '}');
 }
 
-/* Reads a list from after its opening bracket. Skips elements that are not objects. */
+/* Reads a list from after its opening bracket. Skips elements that are not objects. Returns false if the list is not
+ * valid. */
 static bool read_list(rest *r, tri_board_line *out, read_member take) {
   int64_t object = 0;
   if (is_next(r, ']')) return true;

@@ -46,6 +46,7 @@ enum {
 
 /* Returns the name of a column in the file and on the page. */
 const char *tri_board_column_name(tri_board_column column);
+/* Returns whether a mean over many steps of a column is more useful than its single values. */
 bool tri_board_column_is_noisy(tri_board_column column);
 
 /* A number under a name of its own, such as "rewards/chosen" or "reward". The name is valid (run/named_metrics.h), and

@@ -199,7 +199,8 @@ int64_t tri_series_size(const tri_series *s) { return s->count * (1 + s->num_nam
 
 bool tri_series_is_full(const tri_series *s) { return s->most > 0 && tri_series_size(s) >= s->most; }
 
-/* Adds the complete lines at the beginning of the buffer. Sets *used to the number of bytes of these lines. */
+/* Adds the complete lines at the beginning of the buffer, until the series is full, and counts those that are not
+ * valid. Sets *used to the number of bytes of these lines. */
 static tri_status add_lines(tri_series *s, const char *text, size_t bytes, size_t *used) {
   *used = 0;
   for (;;) {

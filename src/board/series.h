@@ -1,5 +1,5 @@
-/* Metrics of a run, which may be in progress, in columns. The file is read once; later only what has been appended is
- * read. */
+/* Metrics of a run, which may be in progress, in columns. The file is read once; later only the bytes that were
+ * appended are read. */
 #ifndef TRI_BOARD_SERIES_H
 #define TRI_BOARD_SERIES_H
 
@@ -40,6 +40,7 @@ typedef struct tri_series {
   int64_t bytes;   /* size of the file */
   int64_t offset;  /* position up to which the file is read; it is after a newline, unless `passing` */
   bool passing;    /* whether `offset` is inside a line that is too long; the rest of that line is skipped */
+  /* Time of the last change, device and inode of the file when it was read last. */
   struct timespec changed;
   dev_t device;
   ino_t inode;
@@ -77,7 +78,7 @@ typedef struct tri_bucket_request {
   double smoothing; /* approximate number of steps over which noisy columns are averaged; 1: no smoothing */
 } tri_bucket_request;
 
-/* The steps in one column of pixels. */
+/* The values of one column of a series in one column of pixels. */
 typedef struct tri_bucket {
   int64_t count;    /* number of finite values */
   double low, high; /* lowest and highest measured value of the steps */

@@ -13,12 +13,13 @@
 #include <unistd.h>
 
 enum { MOST_RANKS = 4096, COMPUTE_THREAD = 0, LONGEST_LINE_BYTES = 1 << 20, MOST_BYTES = 1 << 30 };
-static const double most_us = 1e15; /* thirty years */
+static const double most_us = 1e15; /* largest time in microseconds that is read: thirty years */
 
 /* Waiting times of one rank's compute thread, by axis, in seconds. */
 typedef struct rank_waits {
   double wait_s[TRI_EVENT_AXES];
   char label[TRI_TIMELINE_LABEL_BYTES];
+  /* Whether the file has a name for the rank. */
   bool is_there;
 } rank_waits;
 

@@ -14,7 +14,8 @@ typedef struct tri_command {
   /* The help of the command: first usage and description, then the help of the options, then the examples after an
    * empty line. */
   const char *usage;
-  const tri_option *options; /* options without --help; NULL: the command has no others */
+  const tri_option
+      *options; /* rows of its options, ended by an empty row, without --help; NULL: --help is its only option */
   const char *examples;
   bool holds_signals; /* whether the command starts with signals blocked (base/stop.h) and handles them itself */
   /* Runs the command. arguments[0] is the name of the command. Results go to standard output; all other output is

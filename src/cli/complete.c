@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* begun: beginning of the word as typed; before: text to print before each candidate. */
+/* The word to complete. begun: its beginning, as typed; before: text to print before each candidate. */
 typedef struct wanted {
   const char *begun, *before;
 } wanted;
@@ -35,7 +35,8 @@ static void offer_words(const wanted *w, const tri_config_word *words) {
 
 /* ---- KEY=VALUE --------------------------------------------------------------------------------------------------- */
 
-/* Offers a key of a table, such as "tensor="; or the key's values, if the typed word begins with "tensor=". */
+/* Offers a key of a table, such as "tensor=". If the typed word begins with "tensor=", offers the key's values instead,
+ * which are known for a bool and for a choice of words. Ignores sections. */
 static void offer_key(void *context, const tri_config_described *described) {
   static const tri_config_word answers[] = {{"true", 1}, {"false", 0}, {NULL, 0}};
   const wanted *w = context;

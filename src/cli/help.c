@@ -47,7 +47,8 @@ tri_status tri_command_unknown(const tri_commands *commands, const char *name) {
   return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
 }
 
-/* Fails because a page is unknown. The message suggests a command, a topic or a key with a similar name. */
+/* Fails with TRI_BAD_USAGE because a page is unknown. The message suggests a command, a topic or a key with a similar
+ * name; for a name that only other programs have, it describes what to use instead. */
 static tri_status page_unknown(const tri_commands *commands, const char *name) {
   const char *names[MOST_NAMES];
   const tri_topic *topic;
@@ -88,7 +89,8 @@ static bool print_page(const tri_commands *commands, const char *name, FILE *to)
   return strcmp(name, "trireme") == 0 || command != NULL || topic != NULL;
 }
 
-/* Writes a page to FOLDER/trireme-NAME.SECTION. Writes the page of the program to FOLDER/trireme.1. */
+/* Writes a page to FOLDER/trireme-NAME.SECTION. The name of the page of the program, "trireme", gives
+ * FOLDER/trireme.SECTION. */
 static tri_status write_page(const tri_commands *commands, const char *folder, const char *name, int section) {
   char path[TRI_PATH_BYTES], file[96];
   bool program = strcmp(name, "trireme") == 0;

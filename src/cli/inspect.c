@@ -213,7 +213,7 @@ static tri_status inspect_open(const tri_checkpoint *checkpoint, bool verify, bo
 }
 
 /* Prints a checkpoint. Without --verify the tensors are not read, so their checksums are not compared; all other
- * checksums are compared, unless --no-verify is given. */
+ * checksums are compared, unless --no-verify is given. Fails with TRI_BAD_USAGE if both options are given. */
 static tri_status inspect_checkpoint(const char *given, bool verify, bool no_verify, bool json) {
   char path[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;
@@ -244,9 +244,10 @@ static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safeten
   return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 
-/* Compares the values of a tensor in two checkpoints, and the checksums of what was read. values[2 * PIECE_ELEMENTS] is
- * scratch memory. Two NaNs are equal. Adds the number of values that differ to *differing, and raises *largest to the
- * largest difference; to NaN if only one of two values is NaN. */
+/* Compares the values of a tensor in two checkpoints. Checks the bytes that it reads from each checkpoint against the
+ * tensor's checksum in that checkpoint, too (tri_checkpoint_compare). values[2 * PIECE_ELEMENTS] is scratch memory. Two
+ * NaNs are equal. Adds the number of values that differ to *differing, and raises *largest to the largest difference;
+ * to NaN if only one of two values is NaN. */
 static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
                                  double *values, double *largest, int64_t *differing) {
   int64_t count = 1;

@@ -48,7 +48,7 @@ static tri_status help_run(int count, char **arguments) { return tri_help_run(&a
 /* Sets OMP_NUM_THREADS to the number of cores if it is larger, or if it is not a number of threads. OpenMP does not
  * check the number: with 100000 threads the program ends at its first loop, before it reads `threads` of a run file. A
  * value that is not a number of threads would make OpenMP print a line about it in each child process, too. Child
- * processes inherit the new value. */
+ * processes inherit the new value. Warns if it sets the value. */
 static void limit_threads(void) {
   const char *asked = getenv("OMP_NUM_THREADS");
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -73,7 +73,8 @@ static void limit_threads(void) {
   omp_set_num_threads((int)cores);
 }
 
-/* Fails if a command that succeeded has not released all memory that it allocated with tri_alloc. For tests only. */
+/* Fails with TRI_INTERNAL if a command that succeeded has not released all memory that it allocated with tri_alloc.
+ * Checks this only if TRIREME_CHECK_MEMORY is set, which tests do. */
 static tri_status check_memory(void) {
   if (getenv("TRIREME_CHECK_MEMORY") == NULL || tri_memory_bytes() == 0) return TRI_OK;
   return tri_fail_internal("%zu bytes of counted memory were not released", tri_memory_bytes());
@@ -140,8 +141,9 @@ static tri_status run_any(int count, char **arguments) {
 /* Time, in seconds, within which a launcher ends the other ranks after one rank has failed. */
 static const double launcher_s = 3;
 
-/* Lets only the first rank print an error that all ranks find, such as a wrong key. This matters if the user's own
- * launcher has started the ranks: it ends the other ranks after the first exit. A rank that is still running after
+/* Lets only the first rank print an error that all ranks find, such as a wrong key: waits in all others. This matters
+ * if the user's own launcher has started the ranks: the launcher ends the other ranks after the first exit. `launched`:
+ * whether a process of trireme has started this rank; then there is no wait. A rank that is still running after
  * launcher_s prints its own message, since the fault may be on its node alone. */
 static void let_first_rank_print(tri_status status, bool launched) {
   if (!launched && status != TRI_INTERRUPTED && tri_parent_rank() > 0) tri_pause_s(launcher_s);

@@ -130,7 +130,8 @@ static void write_verbatim(line *l, source *from, size_t cut, FILE *to) {
   fputs(".fi\n", to);
 }
 
-/* Writes paragraphs and options. */
+/* Writes the rest of a help, with a heading for each part: paragraphs, options, and the examples from a line "example:
+ * ..." on. */
 static void write_body(source *from, FILE *to) {
   bool described = false, in_options = false, new_paragraph = false;
   line l;

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The words of a command line, and the options that they are compared with. */
 typedef struct walk {
   const tri_command *command;
   tri_option_place options[TRI_MOST_OPTIONS];
   int num_options;
   char **words;
-  char *room; /* next free byte of the memory for changed words */
+  char *room; /* next free byte of the memory for changed words, which follows `words` */
 } walk;
 
 /* Finds the option that word[length], without dashes, names. An unambiguous prefix names an option, too. Returns NULL
@@ -29,8 +30,9 @@ static const tri_option *find_option(const walk *w, const char *word, size_t len
   return begin_so == 1 ? found : NULL;
 }
 
-/* Replaces `~` by the home folder in words[i]. `at`: the path in words[i]. `option`: name of the option for messages;
- * NULL: the word is not the value of an option. */
+/* Replaces `~` at the beginning of a path by the home folder in words[i]. Fails with TRI_BAD_USAGE if that folder is
+ * unknown. `at`: the path in words[i]. `option`: name of the option for messages; NULL: the word is not the value of an
+ * option. */
 static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
   if (!tri_home_begins(at)) return TRI_OK;
@@ -47,7 +49,8 @@ static tri_status go_home(walk *w, int i, const char *at, const char *option) {
   return TRI_OK;
 }
 
-/* Handles a word that begins with a dash. Moves *i to the last word that the option uses. */
+/* Handles a word that begins with a dash: replaces `~` in the value if the option takes a path. Moves *i to the last
+ * word that the option uses. */
 static tri_status read_option(walk *w, int count, int *i) {
   const char *word = w->words[*i];
   bool is_long = word[1] == '-';

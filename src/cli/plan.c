@@ -57,7 +57,7 @@ static const tri_option plan_options[] = {
     {TRI_FLAG("pareto", pareto),
      .help = "  --pareto            print the fastest layout for each amount of memory instead\n"},
     {TRI_PATH("html", html),
-     .help = "  --html FILE         also write a page: the answer, what it rests on, memory and time as pictures, "
+     .help = "  --html FILE         also write a page: the answer, assumptions, accuracy, memory and time as pictures, "
              "alternatives\n"},
     {TRI_PATH("csv", csv), .help = "  --csv FILE          also write a table of all layouts that were simulated\n"},
     {TRI_FLAG("exhaustive", exhaustive),
@@ -102,11 +102,12 @@ static tri_status best_of(void *context, int64_t devices, tri_answer *out) {
   return TRI_OK;
 }
 
-static tri_status check_range_options(const arguments *given, const char *option) {
-  if (given->pareto)
-    return tri_fail(TRI_BAD_USAGE, "plan: --pareto is for one number of devices; %s is for several", option);
+/* Refuses options that are for one number of devices. several: why there are several, such as "--devices is a range".
+ */
+static tri_status check_range_options(const arguments *given, const char *several) {
+  if (given->pareto) return tri_fail(TRI_BAD_USAGE, "plan: --pareto is for one number of devices; %s", several);
   if (given->html == NULL || given->days > 0) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "plan: --html is for one number of devices; %s is for several", option);
+  return tri_fail(TRI_BAD_USAGE, "plan: --html is for one number of devices; %s", several);
 }
 
 static tri_status plan_range(const arguments *given, tri_search_request *request) {
@@ -114,7 +115,7 @@ static tri_status plan_range(const arguments *given, tri_search_request *request
                                   .nothing = "no layout is valid and fits",
                                   .answer = best_of,
                                   .context = request};
-  TRI_TRY(check_range_options(given, "--devices A..B"));
+  TRI_TRY(check_range_options(given, "--devices is a range"));
   return tri_device_range_print(&given->plan, &range);
 }
 
@@ -147,7 +148,7 @@ static tri_status plan_days(arguments *given, tri_search_request *request) {
   tri_search_result result = {0};
   int64_t needed = 0;
   char devices[32];
-  TRI_TRY(check_range_options(given, "--days"));
+  TRI_TRY(check_range_options(given, "--days tries several"));
   TRI_TRY(tri_device_need(o, &range, given->days, &needed));
   o->devices = request->devices = needed;
   o->devices_to = 0;

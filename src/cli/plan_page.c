@@ -1,7 +1,6 @@
 #include "cli/plan_page.h"
 
 #include "base/format.h"
-#include "base/memory.h"
 #include "cli/plan_report.h"
 #include "page/chart.h"
 #include "plan/cost.h"
@@ -142,7 +141,7 @@ static void write_answer(const plan_page *p) {
 static tri_status write_grounds(const plan_page *p) {
   text t;
   char attention[TRI_REPORT_ATTENTION_BYTES];
-  write_heading("What the answer rests on", p->to);
+  write_heading("Assumptions and accuracy", p->to);
   TRI_TRY(text_open(&t));
   tri_report_accuracy(p->request->cluster, p->request->system, p->options->devices, t.to);
   fprintf(t.to, "%s\n", tri_report_attention(p->request, attention));
@@ -157,7 +156,7 @@ typedef struct bars {
   double values[MOST_BARS];     /* [count], in `unit` */
   int64_t count;
   const char *unit;
-  double whole; /* value of which each label has the share */
+  double whole; /* value that counts as 100 % in the labels */
   double limit; /* a vertical line at this value; 0: none */
 } bars;
 

@@ -36,7 +36,8 @@ static const tri_option simulate_options[] = {
          "side;\n"
          "                      with --timeline, or a timeline.json in the folder, also of each kind of instruction\n"},
     {TRI_PATH("html", html),
-     .help = "  --html FILE         also write a page: the answer, what it rests on, memory and time as pictures\n"},
+     .help =
+         "  --html FILE         also write a page: the answer, assumptions, accuracy, memory and time as pictures\n"},
     {TRI_FLAG("stages", stages), .help = "  --stages            also print the memory of a rank of each stage\n"},
     {TRI_PATH("timeline", timeline),
      .help = "  --timeline FILE     draw one rank of every stage: FILE.svg, or FILE.json for Perfetto\n"},

@@ -17,7 +17,7 @@ typedef struct tri_topic {
 /* Topics of every build, and the further topics of a build that runs models. */
 extern const tri_topic tri_topics[], tri_topics_of_running[];
 
-/* Returns the topic with an index in both lists together; NULL after the last topic. */
+/* Returns the topic with an index in both lists together, tri_topics_of_running first; NULL after the last topic. */
 const tri_topic *tri_topic_at(int index);
 /* Returns the topic with a name; NULL if there is none. */
 const tri_topic *tri_topic_find(const char *name);

@@ -69,7 +69,7 @@ static bool is_wanted(const arguments *given, const tri_published_set *set) {
   return given->num_sets == 0;
 }
 
-/* Checks that every given name is the name of a set. */
+/* Checks that every given name is the name of a set; fails with TRI_BAD_USAGE otherwise. */
 static tri_status check_wanted(const arguments *given, const char *path, const tri_published *published) {
   for (int i = 0; i < given->num_sets; i++) {
     for (const char *at = given->sets[i];;) {
@@ -92,7 +92,8 @@ static tri_status check_wanted(const arguments *given, const char *path, const t
 
 /* ---- the fit ----------------------------------------------------------------------------------------------------- */
 
-/* Reads a list of constants such as "matmul,memory" to *out, as the bits 1 << i of constants i. */
+/* Reads a list of constants such as "matmul,memory" to *out, as the bits 1 << i of constants i. Fails with
+ * TRI_BAD_USAGE if there is no constant of a name. */
 static tri_status constants_of(const char *text, unsigned *out) {
   *out = 0;
   while (*text != '\0') {
@@ -204,7 +205,7 @@ static void print_memory(const tri_published_set *set, const tri_published_summa
 }
 
 /* Relative errors of the step time over the rows that show an effect: the number of rows, the mean error with its sign,
- * the mean absolute error and the largest absolute error. */
+ * the mean absolute error and the largest absolute error. While rows are added, `bias` and `mean` are sums. */
 typedef struct effect_errors {
   int64_t rows;
   double bias, mean, worst;
@@ -248,7 +249,7 @@ static void print_effects(const arguments *given, const tri_published *published
   }
 }
 
-/* Effects are reported only for a set with at least this many judged rows. */
+/* Effects are reported only for a set with at least this many judged rows (tri_published_is_judged). */
 enum { FEWEST_FOR_EFFECTS = 20 };
 
 static tri_status print_set(const arguments *given, const tri_published *published, const tri_published_set *set,
@@ -296,7 +297,8 @@ static tri_status print_summary(const arguments *given, const tri_published *pub
   return TRI_OK;
 }
 
-/* Prints the interval of errors over the judged rows of all sets together; a single set has too few rows. */
+/* Prints the interval of nine in ten errors over the judged rows (tri_published_is_judged) of all sets together; a
+ * single set has too few rows. Prints nothing if there are no such rows. */
 static tri_status print_interval(const tri_published *published, FILE *to) {
   double *errors = NULL;
   int64_t count = 0, room = 0;

@@ -1,6 +1,6 @@
 /* Replaces the commands that run something in a program that was built without MPI or oneDNN. Each of these commands
  * fails with a message about the build. This file is linked in place of the commands' own files (CMakeLists.txt). Such
- * a program still has plan, simulate, validate and inspect. */
+ * a program still has help, plan, simulate, validate, and inspect of models and checkpoints. */
 #include "cli/cli.h"
 #include "cli/running/compare_measured.h"
 #include "cli/topics.h"

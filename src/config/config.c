@@ -25,7 +25,7 @@ static void join(char out[MAX_PATH], const char *path, const char *name) {
   snprintf(out, MAX_PATH, "%s%s%s", path, path[0] == '\0' ? "" : ".", name);
 }
 
-/* Formats the subject of a message: "`lr` under `optimizer:`", or "`seed`". */
+/* Formats the subject of a message to `buffer`, and returns it: "`lr` under `optimizer:`", or "`seed`". */
 static char *subject_of(char buffer[SUBJECT_BYTES], const char *path, const char *name) {
   char excerpt[TRI_YAML_EXCERPT_BYTES];
   tri_yaml_excerpt(name, excerpt);
@@ -101,7 +101,8 @@ static bool has_word(const key_list *list, size_t i, const char *name) {
   return strlen(name) >= 3 && strstr(list->names[i], name) != NULL;
 }
 
-/* Returns the key of a section that is nearest in spelling; NULL if none is near. */
+/* Returns the path of the key that is nearest to `name` in spelling, among those for which is_in(`path`, `own`) is
+ * true; NULL if none is near. */
 static const char *nearest_in(const key_list *list, const char *path, bool own, const char *name) {
   const char *paths[MAX_KEYS], *names[MAX_KEYS] = {NULL};
   size_t count = 0;
@@ -214,7 +215,8 @@ static const char *path_in_source(const tri_yaml *section, const char *path) {
   return section->root && section->line != 0 ? "" : path;
 }
 
-/* Checks all names before any value is read, because a key that seems to be missing may only be misspelt. */
+/* Fails if a name in a section or below is not a key. Called before any value is read, because a key that seems to be
+ * missing may only be misspelt. */
 static tri_status check_names(const tri_config_table *root, const tri_config_table *table, const tri_yaml *section,
                               const char *path) {
   char inner[MAX_PATH];
@@ -237,7 +239,8 @@ static tri_status check_names(const tri_config_table *root, const tri_config_tab
   return TRI_OK;
 }
 
-/* Replaces `~` by the home folder in a name that stands for a section; the name may be a path. */
+/* Replaces `~` by the home folder in a name that stands for a section; the name may be a path. Fails with
+ * TRI_BAD_CONFIG if that folder is unknown. */
 static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *name, tri_yaml **node) {
   char whole[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES], subject[SUBJECT_BYTES];
   if (!tri_home_begins((*node)->text)) return TRI_OK;
@@ -247,7 +250,7 @@ static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *nam
 }
 
 /* Finds the mapping of a section: the section's node, the mapping that its name stands for (which then replaces the
- * node), or an empty mapping. */
+ * node), or an empty mapping. Fails with TRI_BAD_CONFIG if the node is anything else. */
 static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
                                tri_yaml **out) {
   char subject[SUBJECT_BYTES];
@@ -431,7 +434,8 @@ static void list_missing(const tri_config_table *table, const tri_yaml *section,
   }
 }
 
-/* Adds all other missing keys to the message about the first one, so that the user sees all at once. */
+/* Adds all other missing keys to the message about the first one, so that the user sees all at once. Returns
+ * `status`. */
 static tri_status name_others(const tri_config_table *table, const tri_yaml *root, tri_status status) {
   missing_keys all = {0};
   char said[TRI_MESSAGE_BYTES], begins[MAX_PATH + 32];
@@ -501,8 +505,8 @@ static tri_status unknown_option(const tri_config_table *root, const tri_config_
   return tri_yaml_fail(label, subject, "; the keys are %s", names);
 }
 
-/* Makes the node of an option's value. Only sections, pairs and lists are parsed as YAML, so that a path such as `*` or
- * `a: b` needs no quotes in addition to the shell's. */
+/* Makes the node of an option's value. Only values of sections, of lists and of numbers in brackets are parsed as YAML,
+ * if they begin with a bracket, so that a path such as `*` or `a: b` needs no quotes in addition to the shell's. */
 static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *label, const char *text,
                                tri_yaml **out) {
   bool may_nest = key->type == TRI_CONFIG_SECTION || key->type == TRI_CONFIG_LIST || tri_config_is_numbers(key);
@@ -512,7 +516,8 @@ static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, c
   return tri_yaml_make(tree, label, text, out);
 }
 
-/* Follows a path such as "model.num_layers" from the root and sets the value; creates missing sections on the way. */
+/* Follows a path such as "model.num_layers" from the root and sets the value; creates missing sections on the way.
+ * Fails with TRI_BAD_CONFIG if the path is not that of a key. */
 static tri_status set_path(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, char *path,
                            const char *text, const tri_yaml *label) {
   char walked[MAX_PATH] = "";

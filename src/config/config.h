@@ -66,6 +66,7 @@ typedef struct tri_config_word {
 #define TRI_CONFIG_WORD_CASE_(WORD, VALUE)                                                                             \
   case VALUE: return WORD;
 
+/* Sets *out to the value of the word `name`. Returns false if the list has no such word. */
 bool tri_config_find_word(const tri_config_word *words, const char *name, int *out);
 
 typedef struct tri_config_table tri_config_table;
@@ -98,14 +99,14 @@ typedef enum tri_config_change {
 typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
-  unsigned change;  /* TRI_CHANGE bits; 0: the bits of its section */
-  bool in_line;     /* LIST: each entry is printed in one line, without the help of its keys */
-  bool is_length;   /* INT: a number of tokens, which may have a unit (4k is 4096) */
-  bool breaks;      /* STRING: it may have line breaks and tabs */
-  bool commas;      /* LIST with `plain`: a text in place of the list is split at commas */
-  bool optional;    /* INT, DOUBLE with `derived`: the value 0, which is outside of the range, means that the key is not
-                       given; such a key is not printed */
-  size_t offset;    /* offset of the value in the struct */
+  unsigned change; /* TRI_CHANGE bits; 0: the bits of its section */
+  bool in_line;    /* LIST: whether each entry is printed in one line, without the help of its keys */
+  bool is_length;  /* INT: whether it is a number of tokens, which may have a unit (4k is 4096) */
+  bool breaks;     /* STRING: whether it may have line breaks and tabs */
+  bool commas;     /* LIST with `plain`: whether a text in place of the list is split at commas */
+  bool optional;   /* INT, DOUBLE with `derived`: whether the value 0, which is outside of the range, means that the key
+                      is not given; such a key is not printed */
+  size_t offset;   /* offset of the value in the struct */
   const char *help; /* one line */
 
   /* Exactly one of the next three members is set; a section without required keys has none of them. */
@@ -159,7 +160,8 @@ const tri_config_key *tri_config_find_key(const tri_config_table *table, const c
 
 /* Applies one `--set` to the tree. `option` is "layout.tensor=2". The value of a section, a list or numbers may be YAML
  * in one line ("{...}", "[...]"); every other value is used as it is. Fails with TRI_BAD_USAGE if `option` has no `=`
- * or is too long, and with TRI_BAD_CONFIG if it names no key. */
+ * or is too long, and with TRI_BAD_CONFIG if it names no key or its value is not valid YAML. Does nothing if `root` is
+ * not a mapping, which tri_config_read reports. */
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
 /* Finds the full name ("optimizer.lr") of the key that a word on a command line means. The word may be the key's name,
@@ -176,7 +178,8 @@ tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, t
 tri_status tri_config_check(const tri_config_table *table, const void *values);
 
 /* Prints all values as YAML after `heading`, with each key's help as a comment. `heading` consists of whole comment
- * lines, or is "". tri_config_read reads back the same bits. Release *out with tri_free. */
+ * lines, or is "". tri_config_read reads back the same bits. Fails as tri_config_check does if a value is not valid.
+ * Release *out with tri_free. */
 tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out);
 
 /* A key whose values differ between two structs. */
@@ -187,11 +190,12 @@ typedef struct tri_config_difference {
 } tri_config_difference;
 
 /* Calls `visit` for each key whose values differ between the structs. For a list, `left` and `right` show the first
- * difference; lists that are written as mappings are not compared. */
+ * difference; lists that are written as mappings, and lists without a key `plain`, are not compared. The difference is
+ * valid during the call only. */
 void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
                             void (*visit)(void *context, const tri_config_difference *difference), void *context);
 /* Calls `visit` for each row that has TRI_CHANGE bits of its own or of its section, with the row's full name and the
- * bits. Sections are rows, too. */
+ * bits. Sections are rows, too. The keys of a section with TRI_CHANGE_CONTENT do not inherit its bits. */
 void tri_config_changes(const tri_config_table *table, void (*visit)(void *context, const char *key, unsigned change),
                         void *context);
 

@@ -275,7 +275,8 @@ static bool format_entries(const tri_config_key *list, const char *a, const char
   return false;
 }
 
-/* Compares two lists whose entries have a key `plain`. Compares the values of this key first, and then the entries. */
+/* Visits the differences of two lists whose entries have a key `plain`: that of the values of this key as a whole or,
+ * if these are equal, those of the entries. Does nothing for other lists. */
 static void compare_lists(const tri_config_key *list, const char *left, const char *right, const char *name,
                           unsigned change, const comparison *to) {
   char before[LINE_BYTES], after[LINE_BYTES];

@@ -82,14 +82,14 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
   return buffer;
 }
 
-/* Formats a bound of a range: whole numbers in full, others as short as possible. */
+/* Formats a bound of a range to `buffer`, and returns it: whole numbers in full, others as short as possible. */
 static char *format_bound(double bound, char buffer[32]) {
   snprintf(buffer, 32, bound == floor(bound) && fabs(bound) <= TRI_CONFIG_MOST ? "%.0f" : "%g", bound);
   return buffer;
 }
 
 /* Formats a range: "at least 1", "between 0 and 3", "at least 0 and below 1". A high end of TRI_CONFIG_MOST or more is
- * left out, unless the value exceeds it. */
+ * left out, unless `too_high` says that the value exceeds it. Returns `buffer`. */
 static char *format_range(const tri_config_range *range, bool too_high, char buffer[96]) {
   char low[32];
   char high[32];
@@ -260,8 +260,8 @@ static bool scan_seed(const char *text, uint64_t *out) {
   return errno == 0;
 }
 
-/* Parses a double like strtod, but without hexadecimal numbers, infinities and leading blanks. A number that is too
- * large becomes infinite, which is outside of every range. */
+/* Parses a double like strtod, but without hexadecimal numbers, infinities and leading blanks. Returns false if the
+ * text is not a number. A number that is too large becomes infinite, which is outside of every range. */
 static bool scan_double(const char *text, double *out) {
   if (text[0] == '\0' || text[strspn(text, "+-.0123456789eE")] != '\0') return false;
   char *end = NULL;
@@ -350,8 +350,8 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
   return false;
 }
 
-/* Returns whether 0 was written for an `auto` key. The check of the value in memory would accept it, because 0 means
- * `auto` there. */
+/* Returns whether 0 was written for an `auto` key whose range does not have it. The check of the value in memory would
+ * accept it, because 0 means `auto` there. */
 static bool is_zero_for_auto(const tri_config_key *key, const tri_yaml *node, const void *at) {
   int64_t value = 0;
   if (key->type != TRI_CONFIG_AUTO || strcmp(node->text, "auto") == 0) return false;
@@ -368,7 +368,7 @@ static tri_status check_length(const tri_config_key *key, const tri_yaml *node, 
   return tri_yaml_fail(node, subject, " may have at most %zu numbers, not %zu", most, count);
 }
 
-/* Replaces `~` by the home folder in *at if it is a path. */
+/* Replaces `~` by the home folder in *at if it is a path. Fails with TRI_BAD_CONFIG if that folder is unknown. */
 static tri_status go_home(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at) {
   char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
   if (key->type != TRI_CONFIG_PATH || !tri_home_begins(node->text)) return TRI_OK;

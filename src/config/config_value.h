@@ -5,7 +5,7 @@
 #include "config/config.h"
 
 /* Reads a node into *at by the key's type and checks it. Fails with TRI_BAD_CONFIG if the node has another type or the
- * value is not valid. `subject` names the key in messages: "`lr` under `optimizer:`". Not for sections. */
+ * value is not valid. `subject` names the key in messages: "`lr` under `optimizer:`". Not for sections and lists. */
 tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at);
 
 /* Returns a description of the fault of the value at *at, as the rest of a sentence ("must be at least 1, not 0"); NULL
@@ -27,7 +27,8 @@ static inline bool tri_config_is_text(const tri_config_key *key) {
 /* Describes the valid values: "a number", "`true` or `false`", "one of gpt2, llama". Returns buffer. */
 char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FAULT_BYTES]);
 
-/* Fails with TRI_BAD_CONFIG because the node is of the wrong kind: "must be ..., not ...". */
+/* Fails with TRI_BAD_CONFIG because the node is of the wrong kind: "must be ..., not ...". For a choice the message
+ * suggests the nearest word. */
 tri_status tri_config_value_wrong(const tri_config_key *key, const tri_yaml *node, const char *subject);
 
 #endif

@@ -6,7 +6,7 @@
 
 typedef struct other_name_row {
   const char *name;   /* our name, with its section if the name alone is ambiguous */
-  const char *others; /* separated by spaces */
+  const char *others; /* names in other programs, separated by spaces */
 } other_name_row;
 
 static const other_name_row rows[] = {
@@ -42,8 +42,8 @@ static const other_name_row rows[] = {
     {"data.train", "data_path train_path train_data train_data_path train_file train_files dataset dataset_path"},
     {"data.validation", "val valid val_data valid_data eval_data validation_data validation_path eval_dataset"},
     {"sequence", "seq_length seq_len sequence_length max_length max_seq_length max_seq_len block_size context_length"},
-    {"data.sequence",
-     "block_size max_seq_len context_length"}, /* at the top of a run file; below model: max_sequence */
+    {"data.sequence", "block_size max_seq_len context_length"}, /* at the top of a run file; below `model:` these words
+                                                                   mean max_sequence */
     {"ignore_token", "ignore_index label_pad_token_id"},
     {"max_samples", "max_train_samples"},
     {"data.preferences", "preference_data preference_path preference_dataset"},

@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct answer_row {
-  const char *words; /* separated by spaces */
+  const char *words; /* words that the answer is for, separated by spaces */
   const char *answer;
 } answer_row;
 

@@ -23,7 +23,7 @@ static size_t change_cost(char letter, char other, bool is_short) {
 }
 
 /* Returns the number of changes, insertions, removals and exchanges of neighbours that turn one word into the other
- * (optimal string alignment); MOST_LETTERS if a word is longer than that. */
+ * (optimal string alignment), with the changes weighted by change_cost; MOST_LETTERS if a word is longer than that. */
 static size_t edit_distance(const char *a, const char *b) {
   size_t rows[3][MOST_LETTERS + 1];
   size_t *before = rows[0], *above = rows[1], *row = rows[2];

@@ -34,7 +34,7 @@ void tri_template_markers(const char *source, size_t bytes, char out[TRI_MARKERS
   snprintf(out, TRI_MARKERS_BYTES, "%.*s", (int)(end - begin), begin);
 }
 
-/* Prints the first line of a template's comment. */
+/* Prints a line with the name of a template and, if its file begins with a comment, the first line of that. */
 static tri_status print_models(const char *name, const char *path, FILE *to) {
   tri_lines *lines = NULL;
   tri_line line = {.text = ""};

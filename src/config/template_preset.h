@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 /* Finds the file of --chat-template. `given` is a path if it has a slash or ends in .jinja; otherwise it is the name of
- * a preset, or else of a file. Sets *is_preset. Fails with TRI_BAD_FILE if `given` is a name of neither. Does not check
- * that a path with a slash or with .jinja exists. */
+ * a preset, or else of a file. Sets *is_preset. Fails with TRI_BAD_FILE if `given` is a name of neither, and with
+ * TRI_BAD_USAGE if it is too long. Does not check that a path with a slash or with .jinja exists. */
 tri_status tri_template_preset_find(const char *given, char path[TRI_PATH_BYTES], bool *is_preset);
 
 /* Sets `out` to the markers of the template source[bytes], separated by spaces; to "" if it has none. */

@@ -35,7 +35,7 @@ struct tri_yaml_tree {
 typedef struct builder {
   tri_yaml_tree *tree;
   const char *source;
-  const char *text; /* for hints about a line; not NUL-terminated */
+  const char *text; /* [bytes], the text that is parsed, for hints about a line; not NUL-terminated */
   size_t bytes;
   bool is_option;
   tri_yaml *root;
@@ -272,7 +272,7 @@ tri_status tri_yaml_fail(const tri_yaml *node, const char *subject, const char *
   return tri_fail(TRI_BAD_CONFIG, "%s at line %d of %s%s", subject, node->line, node->source, rest);
 }
 
-/* Fails with a message that consists of the place and the clause `what`. */
+/* Fails with TRI_BAD_CONFIG and a message that consists of the place and the clause `what`. */
 static tri_status fail_at(const builder *b, size_t line, const char *what) {
   if (b->is_option) return tri_fail(TRI_BAD_CONFIG, "%.200s: %s", b->source, what);
   return tri_fail(TRI_BAD_CONFIG, "line %zu of %s: %s", line, b->source, what);
@@ -340,7 +340,8 @@ static tri_status fail_repeated(const builder *b, const tri_yaml *first, int lin
                   b->source, first->line);
 }
 
-/* Adds a node to the innermost open mapping or list. */
+/* Adds a node to the innermost open mapping or list. In a mapping, every other node is a scalar that becomes the key of
+ * the node after it. Fails with TRI_BAD_CONFIG if a key is not a scalar or is repeated. */
 static tri_status place(builder *b, tri_yaml *node) {
   if (b->depth == 0) {
     node->root = true;

@@ -20,8 +20,8 @@ typedef enum tri_yaml_kind { TRI_YAML_SCALAR, TRI_YAML_LIST, TRI_YAML_MAPPING } 
 typedef struct tri_yaml tri_yaml;
 struct tri_yaml {
   tri_yaml_kind kind;
-  bool quoted;        /* a scalar in quotes: text even if it looks like a number */
-  bool root;          /* the outermost node of its source */
+  bool quoted;        /* whether a scalar is in quotes; it is then a text even if it looks like a number */
+  bool root;          /* whether this is the outermost node of its source */
   const char *text;   /* text of a scalar */
   const char *key;    /* key of an entry of a mapping; NULL elsewhere */
   const char *source; /* the file, or the text on the command line */
@@ -36,8 +36,8 @@ tri_status tri_yaml_create(tri_yaml_tree **out);
 void tri_yaml_destroy(tri_yaml_tree *tree);
 
 /* Parses a document from text[bytes] to *out, its outermost node, which the tree owns. Fails with TRI_BAD_CONFIG, with
- * the line, for bad syntax and for a text without any content. `source` is copied. is_option: the text comes from the
- * command line and has no line numbers. */
+ * the line, for bad or unsupported syntax, a text without any content, and a text or a tree above the limits. `source`
+ * is copied. is_option: the text comes from the command line and has no line numbers. */
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out);
 /* Fails with TRI_BAD_FILE if the file does not exist and its folder has a file with a similar name, which the message
@@ -49,12 +49,12 @@ tri_status tri_yaml_look_for(const char *path);
  * out. */
 enum { TRI_NEAREST_FILE_BYTES = TRI_PATH_BYTES + 32 };
 const char *tri_yaml_nearest_file(const char *path, const char *ending, char out[TRI_NEAREST_FILE_BYTES]);
-/* Reads a file of at most TRI_YAML_MAX_BYTES bytes and parses it as tri_yaml_parse does. The message about a missing
- * file suggests a file with a similar name (tri_yaml_look_for). */
+/* Reads a file of at most TRI_YAML_MAX_BYTES bytes and parses it as tri_yaml_parse does. The tree owns *out. The
+ * message about a missing file suggests a file with a similar name (tri_yaml_look_for). */
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
 
-/* Makes a scalar with a copy of `text`, or an empty mapping if `text` is NULL. The node gets the source and line of
- * `like`. */
+/* Makes a scalar with a copy of `text`, or an empty mapping if `text` is NULL. The tree owns it. The node gets the
+ * source and line of `like`. */
 tri_status tri_yaml_make(tri_yaml_tree *tree, const tri_yaml *like, const char *text, tri_yaml **out);
 
 /* Returns mapping[key]; NULL if the mapping does not have the key, or if the node is not a mapping. */

@@ -17,6 +17,7 @@ typedef enum client_turn { TURN_REQUEST, TURN_OURS, TURN_ANSWER } client_turn;
 
 struct tri_client {
   tri_clients *of;
+  /* Neighbours in the list of all connections. */
   tri_client *before, *behind;
   int socket;
   client_turn turn;
@@ -28,9 +29,11 @@ struct tri_clients {
   pthread_mutex_t mutex;
   pthread_cond_t wake;
   pthread_t thread;
+  /* List of all connections; the newest is the first. */
   tri_client *first;
   tri_clients_limits limits;
   int count; /* number of connections whose socket was not shut down */
+  /* Whether the thread has to end. */
   bool ends;
 };
 
@@ -40,7 +43,8 @@ static void turn_to(tri_client *client, client_turn turn, double lasts_s) {
   client->until_s = client->since_s + lasts_s;
 }
 
-/* Shuts a connection's socket down. The mutex must be locked, so that no thread closes the socket meanwhile. */
+/* Shuts a connection's socket down, and counts the connection no longer. The mutex must be locked, so that no thread
+ * closes the socket meanwhile. */
 static void end_client(tri_clients *c, tri_client *client) {
   if (client->ended) return;
   (void)shutdown(client->socket, SHUT_RDWR);

@@ -26,13 +26,14 @@ tri_status tri_clients_create(const tri_clients_limits *limits, tri_clients **ou
 /* Ends the thread. Call it after all connections are removed. Ignores NULL. */
 void tri_clients_destroy(tri_clients *clients);
 
-/* Adds a new connection; may be called from any thread. Returns NULL if memory is exhausted; the connection then has no
- * time limit. */
+/* Adds a new connection; may be called from any thread. If there are limits.most connections, shuts down the socket of
+ * the one that the server has waited for longest. Returns NULL if memory is exhausted; the connection then has no time
+ * limit. */
 tri_client *tri_clients_add(tri_clients *clients, int socket);
 /* Removes a connection. Call it before the socket is closed. This function and those below ignore NULL. */
 void tri_client_remove(tri_client *client);
 
-/* Notes that `bytes` bytes of a request's body have come. */
+/* Notes that `bytes` bytes of a request's body have come, which extends the time for the request. */
 void tri_client_receive(tri_client *client, size_t bytes);
 /* Notes that the server begins to work on a complete request; this work has no time limit. */
 void tri_client_think(tri_client *client);

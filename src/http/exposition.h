@@ -21,8 +21,8 @@ enum { TRI_METRIC_LABELS = 2 };
 /* Writes the lines with the help and the kind of a family. The family's values follow directly. */
 void tri_exposition_family(FILE *to, const tri_metric_family *family);
 
-/* Writes a line with a value of a family. `ending`: added to the family's name ("_bucket" of a histogram), "" for
- * none. Labels NULL: none. */
+/* Writes a line with a value of a family. `ending`: added to the family's name ("_bucket" of a histogram), "" for none.
+ * `labels` NULL: the line has no labels. */
 void tri_exposition_value(FILE *to, const tri_metric_family *family, const char *ending,
                           const tri_metric_label labels[TRI_METRIC_LABELS], double value);
 

@@ -74,7 +74,7 @@ static void drop_reply(tri_http_request *request) {
     free((void *)(uintptr_t)request->reply.text);
 }
 
-/* Removes one holder; the mutex must be locked, and is unlocked. */
+/* Removes one holder, and frees the request if it was the last one; the mutex must be locked, and is unlocked. */
 static void let_go(tri_http_request *request) {
   tri_http_server *server = request->server;
   const bool last = --request->holders == 0;
@@ -163,7 +163,8 @@ static void wake(tri_http_request *request) {
   MHD_resume_connection(request->connection);
 }
 
-/* Copies the next bytes of a stream for libmicrohttpd. */
+/* Copies the next bytes of a stream for libmicrohttpd. Returns their number, or one of its codes for the end of the
+ * text. If there are no bytes yet, suspends the connection until there are, and returns 0. */
 static ssize_t read_text(void *context, uint64_t at, char *out, size_t most) {
   tri_http_request *request = context;
   ssize_t taken = 0;
@@ -221,7 +222,8 @@ tri_http_reply tri_http_later(tri_http_request *request) {
   return (tri_http_reply){.code = 0};
 }
 
-/* Copies the text of a reply, so that the service may release it. */
+/* Copies the text of a reply if it is TRI_HTTP_COPIED, so that the service may release it. The text is empty if memory
+ * is exhausted. */
 static void keep_text(tri_http_reply *reply) {
   if (reply->memory != TRI_HTTP_COPIED) return;
   char *copy = malloc(reply->bytes + 1);
@@ -296,9 +298,9 @@ bool tri_http_has_left(tri_http_request *request) {
   return left;
 }
 
-/* Ends the reply of a request that the service releases. If the service has not answered it in full, for example
- * because the client has left, the connection is closed. It is resumed for that, since a suspended connection stays
- * open for ever. The mutex must be locked. */
+/* Ends the reply of a request that the service releases. If the service has not sent all of the reply, for example
+ * because the client has left, the connection is closed. The connection is resumed for that, since a suspended
+ * connection stays open for ever. The mutex must be locked. */
 static void abandon(tri_http_request *request) {
   if (request->stage == TRI_HTTP_KEPT_BACK) request->stage = TRI_HTTP_DROPPED;
   if (!request->ended) request->broken = true;
@@ -313,7 +315,8 @@ void tri_http_release(tri_http_request *request) {
   let_go(request);
 }
 
-/* Ends a text in pieces before its end. The mutex must be locked. */
+/* Cuts off a text in pieces: appends service.of_broken_text or, if that is NULL, lets the connection end with an error.
+ * The mutex must be locked. */
 static void break_off(tri_http_request *request) {
   const char *last = request->server->service.of_broken_text;
   if (request->ended) return;

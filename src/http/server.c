@@ -221,8 +221,9 @@ static void allow_files(int connections) {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Starts libmicrohttpd's threads. They use poll: with epoll, libmicrohttpd misses the end of a connection that is
- * closed before the bytes ahead of it are read, and such connections stay open until their time is over. */
+/* Raises the process's limit of open files if necessary, and starts libmicrohttpd's threads. Closes the listener on
+ * failure. They use poll: with epoll, libmicrohttpd misses the end of a connection that is closed before the bytes
+ * ahead of it are read, and such connections stay open until their time is over. */
 static tri_status begin_daemon(tri_http_server *server, int listener) {
   const tri_http_limits *limits = &server->service.limits;
   allow_files(limits->connections);

@@ -49,9 +49,10 @@ enum { TRI_HTTP_OWN_HEADERS = 2, TRI_HTTP_HEADER_BYTES = 256 };
 
 typedef struct tri_http_reply {
   int code;         /* status of HTTP: 200, 404, ... */
-  const char *type; /* Content-Type; valid until the server stops */
+  const char *type; /* Content-Type, valid until the server stops; NULL: no such header */
   const void *text;
   size_t bytes;
+  /* Owner of text[bytes]. */
   tri_http_memory memory;
   struct {
     const char *name;                  /* NULL: unused */
@@ -71,8 +72,8 @@ tri_http_reply tri_http_later(tri_http_request *request);
 /* Sends the reply. If the client has left, this function and those below send nothing (but a text that is given to the
  * server is freed). */
 void tri_http_send(tri_http_request *request, const tri_http_reply *reply);
-/* Begins a reply whose text comes in pieces, and consists of any number of bytes. reply->text is the first piece. It is
- * copied, and stays the service's. */
+/* Begins a reply whose text comes in pieces, so that its length is not known beforehand. reply->text is the first
+ * piece; it is copied, and the service keeps it. */
 void tri_http_begin(tri_http_request *request, const tri_http_reply *reply);
 /* Adds a piece to the text, which is sent after tri_http_flush or tri_http_end. Pieces that a client has not received
  * wait in memory. */
@@ -85,6 +86,8 @@ void tri_http_end(tri_http_request *request);
 /* Returns whether the client has left: its connection has ended, or it sends no more (a client that only closes its
  * sending side counts as gone). */
 bool tri_http_has_left(tri_http_request *request);
+/* Releases a request that the service keeps. Closes the connection if the service has not sent all of the reply.
+ * Ignores NULL. */
 void tri_http_release(tri_http_request *request);
 
 /* ---- the server -------------------------------------------------------------------------------------------------- */
@@ -115,8 +118,8 @@ typedef struct tri_http_service {
   tri_http_reply of_end; /* reply of tri_http_server_refuse and tri_http_server_stop to the requests that the service
                             keeps; its text stays valid until the server has stopped (TRI_HTTP_KEPT); code 0: plain
                             text, with status 503 */
-  const char *of_broken_text; /* what these functions add to a text in pieces that has not ended; NULL: the connection
-                                 ends with an error */
+  const char *of_broken_text; /* text that tri_http_server_refuse and tri_http_server_stop add to a text in pieces that
+                                 has not ended; NULL: the connection ends with an error */
   tri_http_limits limits;
 } tri_http_service;
 
@@ -138,14 +141,14 @@ typedef struct tri_http_options {
  * without libmicrohttpd. */
 tri_status tri_http_server_start(const tri_http_options *options, const tri_http_service *service,
                                  tri_http_server **out);
-/* Waits until the clients have the replies to all requests that the service has kept, but no longer than this. Requests
- * that are still being read, and those that were replied to at once, are not waited for. */
+/* Waits until the clients have the replies to all requests that the service has kept, but for at most `seconds`
+ * seconds. Requests that are still being read, and those that were replied to at once, are not waited for. */
 void tri_http_server_drain(tri_http_server *server, double seconds);
 /* Replies with tri_http_service.of_end to all requests that the service keeps, and ends their texts in pieces; then
  * waits as tri_http_server_drain does. Any thread may call this at any time. */
 void tri_http_server_refuse(tri_http_server *server, double seconds);
-/* Refuses like tri_http_server_refuse, waits for a second at most, and ends all connections and threads. The service
- * must have released all requests. Ignores NULL. */
+/* Refuses like tri_http_server_refuse, waits for a second at most, ends all connections and threads, and removes the
+ * socket of a server that listens at a path. The service must have released all requests. Ignores NULL. */
 void tri_http_server_stop(tri_http_server *server);
 
 /* Returns the address to open in a browser, such as "http://127.0.0.1:8650/", with the key if one was drawn; or

@@ -17,7 +17,8 @@ const char *tri_choice_measure_name(tri_choice_measure measure) {
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* Encodes a choice after its question. A space separates the two, except after a text that a chat template rendered. */
+/* Encodes a choice after its question; sets *count as tri_pair_encode does. A space separates the two, except after a
+ * text that a chat template rendered. */
 static tri_status encode_choice(tri_pair_encoder *encoder, const tri_question *q, int64_t choice, tri_token_list *out,
                                 int64_t *count) {
   const tri_judge_text *given = &q->choices[choice];

@@ -16,6 +16,7 @@
 #define TRI_CHOICE_MEASURE_VALUE(VALUE, name) TRI_CHOICE_##VALUE,
 typedef enum tri_choice_measure { TRI_CHOICE_MEASURES(TRI_CHOICE_MEASURE_VALUE) } tri_choice_measure;
 enum { TRI_NUM_CHOICE_MEASURES = TRI_CHOICE_ACC_BYTES + 1 };
+/* Returns "acc", "acc_norm" or "acc_bytes". */
 const char *tri_choice_measure_name(tri_choice_measure measure);
 
 /* Tokens of all choices of all questions. */
@@ -25,9 +26,10 @@ typedef struct tri_choice_set {
   tri_scored_text *texts; /* [num_texts]; the choices of a question are adjacent; the member `out` of each text points
                              into `scores` */
   int64_t num_texts;
-  double *scores;          /* log-likelihood of each token of each choice */
-  int64_t longest;         /* length of the longest text that is read, in tokens: the length of a sequence */
-  int64_t shortened;       /* number of texts that are longer than the model's positions; their beginning is left out */
+  double *scores;    /* log-likelihood of each token of each choice */
+  int64_t longest;   /* length of sequences: the largest number of tokens that the model reads of a text, which are all
+                        but its last token */
+  int64_t shortened; /* number of texts that are longer than the model's positions; their beginning is left out */
   int64_t first_shortened; /* line of the first shortened text */
 } tri_choice_set;
 

@@ -32,7 +32,8 @@ void tri_judge_strip(char *text) {
   while (bytes > 0 && strchr(spaces, text[bytes - 1]) != NULL) text[--bytes] = '\0';
 }
 
-/* Reads a whole file into memory. Files of questions are small compared with a training corpus. */
+/* Reads a whole file into memory. Files of questions are small compared with a training corpus. Release *out with
+ * tri_free. */
 static tri_status read_all(const char *path, char **out, size_t *bytes) {
   tri_text_stream *stream = NULL;
   char *text = NULL;
@@ -76,7 +77,8 @@ static tri_status parse_line(const char *path, int64_t line, const char *text, s
   return name_line(path, line, status);
 }
 
-/* Passes the elements of a JSON array to `take`, as tri_judge_lines does with the lines of a file. */
+/* Passes the elements of a JSON array to `take`, as tri_judge_lines does with the lines of a file. Adds their number to
+ * *taken. */
 static tri_status parse_array(const char *path, const char *text, size_t bytes, int64_t limit, tri_judge_read_line take,
                               void *context, int64_t *taken) {
   tri_json_array array = {.path = path};

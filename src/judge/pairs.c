@@ -10,8 +10,8 @@ struct tri_pair_encoder {
   tri_encoder *encoder;
   const int32_t *beginning; /* tokens that the tokenizer puts at the beginning of every text */
   int num_beginning;
-  bool rendered;          /* contexts are rendered by a chat template */
-  tri_token_list context; /* scratch */
+  bool rendered;          /* whether contexts are rendered by a chat template */
+  tri_token_list context; /* scratch memory for the tokens of a context alone */
 };
 
 tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, tri_pair_encoder **out) {
@@ -72,7 +72,7 @@ int64_t tri_judge_characters(const tri_judge_text *text) {
 }
 
 /* Finds the token that replaces an empty context: the last token that texts begin with, or else the token that
- * separates texts. */
+ * separates texts. Fails with TRI_BAD_FILE if the tokenizer has neither. */
 static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
   *out = encoder->num_beginning > 0 ? encoder->beginning[encoder->num_beginning - 1]
                                     : tri_tokenizer_end_of_text(encoder->tokenizer);
@@ -83,7 +83,7 @@ static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
 
 /* Encodes a continuation without a context, after the tokens that texts begin with. If the tokenizer has no such
  * tokens, the continuation follows the token of find_start. If the continuation itself begins with that token, it is
- * not repeated. */
+ * not repeated. Sets *count as tri_pair_encode does. */
 static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out,
                                int64_t *count) {
   int32_t start = -1;

@@ -24,7 +24,8 @@ static int compare_values(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-/* Computes ranks, from 1 on, minus their mean. Equal values share the mean of their ranks. */
+/* Sets ranks[count] to the ranks of the values, from 1 on, minus their mean. Equal values share the mean of their
+ * ranks. */
 static tri_status ranks_of(const double *values, int64_t count, double *ranks) {
   ranked *order = NULL;
   TRI_TRY(tri_alloc("ranks", (size_t)count, sizeof *order, &order));

@@ -67,7 +67,7 @@ static tri_status add_choice(tri_question *q, const char *key, const char *text)
   return TRI_OK;
 }
 
-/* Sets the choices from an array of strings. */
+/* Sets the choices from an array of strings. Fails with TRI_BAD_FILE if it is not one, or has too few or too many. */
 static tri_status set_choices(tri_question *q, const char *key, const json_t *array) {
   const size_t count = json_array_size(array);
   if (!json_is_array(array)) return tri_fail(TRI_BAD_FILE, "`%s` is %s, not an array", key, tri_json_kind(array));
@@ -120,7 +120,8 @@ static int64_t number_of(const char *text) {
   return *end == '\0' ? number : -1;
 }
 
-/* Sets the right choice from a text: the choice itself, its letter or its number. */
+/* Sets the right choice from a text: the choice itself, its letter or its number. Fails with TRI_BAD_FILE if the text
+ * is none of these, or names two choices. */
 static tri_status answer_by_text(tri_question *q, const char *key, const char *text) {
   const int64_t by_text = choice_with_text(q, text), number = number_of(text);
   if (by_text >= 0 && number >= 0 && number < q->num_choices && by_text != number) {
@@ -144,7 +145,8 @@ static tri_status set_answer(tri_question *q, const char *key, const json_t *val
                   tri_json_kind(value));
 }
 
-/* Sets the right choice from the keys that may hold it. If several keys are given, they must name the same choice. */
+/* Sets the right choice from the keys that may hold it. If several keys are given, they must name the same choice.
+ * Fails with TRI_BAD_FILE if they do not, or if there is none. */
 static tri_status find_answer(tri_question *q, const json_t *object) {
   const char *found = NULL;
   for (int64_t i = 0; i < COUNT_OF(answer_keys); i++) {
@@ -201,7 +203,8 @@ static void clean(tri_judge_text *text) {
   text->bytes = strlen(text->text);
 }
 
-/* Capitalises a text like Python's capitalize: the first letter in title case, all others in lower case. */
+/* Capitalises a text like Python's capitalize: the first letter in title case, all others in lower case. Release *out
+ * with tri_free. */
 static tri_status capitalise(const char *text, char **out) {
   const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text;
   char *to = NULL;
@@ -348,6 +351,7 @@ static tri_status read_plain(const json_t *object, tri_question *q) {
 /* Required type of `choices` in a form. */
 typedef enum choices_kind { CHOICES_ANY, CHOICES_NONE, CHOICES_OBJECT, CHOICES_ARRAY } choices_kind;
 
+/* A form of lines: a line has this form if it has all keys, and `choices` of this kind. */
 typedef struct form {
   const char *name;
   const char *keys[5];

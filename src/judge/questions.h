@@ -20,7 +20,7 @@ typedef struct tri_questions {
   int64_t count, capacity;
 } tri_questions;
 
-/* Puts the question's description before its context. */
+/* Puts the question's description before its context, and leaves the description empty. */
 tri_status tri_question_join(tri_question *question);
 
 /* LOCAL. Reads a file of JSON lines with one question each, up to its first `limit` questions (0: all). Release *out

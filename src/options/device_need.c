@@ -2,7 +2,6 @@
 
 #include "base/format.h"
 #include "base/memory.h"
-#include "plan/cost.h"
 
 #include <math.h>
 #include <stdio.h>

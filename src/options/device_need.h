@@ -1,4 +1,4 @@
-/* `plan --days 30 --tokens 1T`: the fewest devices that train so many tokens in so many days. */
+/* `plan --days 30 --tokens 1T`: the fewest devices that train these tokens in these days. */
 #ifndef TRI_OPTIONS_DEVICE_NEED_H
 #define TRI_OPTIONS_DEVICE_NEED_H
 

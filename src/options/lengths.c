@@ -19,7 +19,7 @@ static const json_t *find_sequence(const json_t *document, int64_t sequence) {
   return NULL;
 }
 
-/* Reads the finest histogram that the file has; some files have only the coarser `lengths`. */
+/* Reads and checks the finest histogram that the file has; some files have only the coarser `lengths`. */
 static tri_status read_lengths(const json_t *document, const char *path, tri_length_ranges *out) {
   const json_t *list = json_object_get(document, "finer_lengths");
   if (list == NULL) list = json_object_get(document, "lengths");

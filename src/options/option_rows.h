@@ -47,7 +47,8 @@ typedef struct tri_option {
   size_t given;  /* 1 + offset of a bool that becomes true if the option is given (TRI_GIVEN); 0: none */
   int64_t least, most;
   double low, high;
-  tri_status (*read)(void *values, const char *text); /* READ and CALL; `values` is the struct itself, not the member */
+  tri_status (*read)(void *values, const char *text); /* READ and CALL: parses and stores the value; `values` is the
+                                                         struct of the row's table, not a member of it */
   const struct tri_option *rows;                      /* GROUP only: rows of the other table */
   const char *help; /* whole lines, such as " --top-k K ...\n"; NULL: the help of another row has the lines of this
                        option, too */
@@ -81,7 +82,7 @@ enum { TRI_MOST_OPTIONS = 96 };
 /* An option of a command or of one of the command's groups. */
 typedef struct tri_option_place {
   const tri_option *row;
-  size_t base; /* offset of the struct whose member gets the value */
+  size_t base; /* offset, in the struct of the command, of the struct whose member gets the value */
 } tri_option_place;
 
 /* Lists the options of a table and of its groups, in order, with hidden options at the end. Returns the number of

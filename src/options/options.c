@@ -156,8 +156,8 @@ static tri_status fault_of_long(const char *command, const char *word, const str
   return unknown(command, word, nearest_option(name, options));
 }
 
-/* Fails because of an unknown letter. getopt_long reads "-top-k 5" as the letter t and further letters, so a word of
- * several letters was probably meant as a long option. */
+/* Fails with TRI_BAD_USAGE because of an unknown letter. getopt_long reads "-top-k 5" as the letter t and further
+ * letters, so a word of several letters was probably meant as a long option. */
 static tri_status fault_of_letter(const char *command, int letter, char **arguments, const struct option *options) {
   const char *word = arguments[optind - 1], *meant = NULL;
   const char shown[3] = {'-', (char)letter, '\0'};

@@ -36,7 +36,8 @@ static tri_status read_packing(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Parses an optimizer's name, and an optional rank after a colon. All other settings of *out stay as they are. */
+/* Parses an optimizer's name, and an optional rank after a colon. All other settings of *out stay as they are. Fails
+ * with TRI_BAD_USAGE also if the optimizer needs a rank that is not given. */
 static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
   char given[32];
   const char *colon = strchr(text, ':');
@@ -68,7 +69,7 @@ static tri_status add_set(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Applies the settings that decide which parameters are trained, and the optimizer. */
+/* Parses the settings of --set and the optimizer to o->trained, and applies them to the model. */
 static tri_status find_trained(tri_plan_options *o) {
   TRI_TRY(tri_training_options_parse(o->sets, o->num_sets, &o->trained));
   if (o->optimizer != NULL) TRI_TRY(optimizer_of(o->optimizer, &o->trained.optimizer));
@@ -77,7 +78,8 @@ static tri_status find_trained(tri_plan_options *o) {
 
 enum { MOST = 1 << 24 };
 
-/* Parses a list such as "64,128,512", and sorts it. Refuses a number that occurs twice. */
+/* Parses a list of numbers of devices such as "64,128,512" to o->listed, sorted, and sets o->devices and o->devices_to
+ * to its ends. Fails with TRI_BAD_USAGE if a number occurs twice or there are more than TRI_PLAN_DEVICES. */
 static tri_status list_of(const char *text, tri_plan_options *o) {
   for (const char *at = text; at != NULL;) {
     char word[32];
@@ -166,7 +168,8 @@ static tri_status read_tokens(void *values, const char *text) {
   return TRI_OK;
 }
 
-/* Computes the batch from its number of tokens, rounded to whole sequences. */
+/* Computes and logs the number of sequences of a batch that was given in tokens, rounded to whole sequences. Fails with
+ * TRI_BAD_USAGE if there are too many. Does nothing for a batch that was given in sequences. */
 static tri_status complete_batch(tri_plan_options *o) {
   char tokens[32], length[32];
   if (o->batch_tokens == 0) return TRI_OK;
@@ -259,7 +262,8 @@ tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t dev
                   (long)devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
 }
 
-/* Applies the options for the cost of running the machine and for its failures. */
+/* Replaces the cluster's price, node power and time between failures by the given options. Fails with TRI_BAD_USAGE if
+ * the cluster's file lacks a number that such an option needs. */
 static tri_status apply_operation(tri_plan_options *o) {
   tri_failures *failures = &o->cluster.failures;
   if (o->price > 0) o->cluster.cost.price = o->price;

@@ -31,7 +31,7 @@ typedef struct tri_plan_options {
   const char *fixed;   /* keys that all layouts of a search have; NULL if there are none */
   const char *lengths; /* source of document lengths for masked attention: a corpus, or output of `inspect`; NULL if
                           there is none */
-  bool packed;         /* whether documents are packed whole; otherwise they are cut into windows */
+  bool packed;         /* whether the documents of `lengths` are packed whole; otherwise they are cut into windows */
   double masked_attention_fraction; /* fraction of attention that masks leave for the documents of `lengths` */
   tri_length_draws drawn;           /* sampled micro-batches of these documents */
   double expert_imbalance;          /* expert_imbalance of tri_simulation_request; 0: not given */
@@ -53,16 +53,19 @@ extern const tri_option tri_plan_machine_rows[], tri_plan_batch_rows[], tri_plan
 /* Returns options that are not given, with their defaults. */
 tri_plan_options tri_plan_options_default(void);
 
-/* Checks that the required options are given, and reads the files that they name. Call it after the last option.
- * `command` begins messages about missing options. Release the options with tri_plan_options_release, also after a
- * failure. */
+/* Checks that the required options are given, reads the files that the options name, and completes the other members:
+ * the length of sequences, the batch, the model with its trained parameters, and the facts about document lengths. Logs
+ * the number of sequences of a batch that was given in tokens. Fails with TRI_BAD_USAGE if an option is missing or does
+ * not fit the model or the cluster. Call it after the last option. `command` begins messages about missing options.
+ * Release the options with tri_plan_options_release, also after a failure. */
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
 
 /* Checks that `devices` is at most the number of devices of a node, or a number of whole nodes, and that the cluster
  * has as many devices. Fails with TRI_BAD_USAGE. */
 tri_status tri_plan_options_check_devices(const tri_plan_options *options, int64_t devices);
 
-/* Returns the request of a search. The options must outlive the request. */
+/* Returns the request of a search for the best layout on `devices` devices, which shows its progress. The options must
+ * outlive the request. */
 tri_search_request tri_plan_options_search(const tri_plan_options *options);
 
 void tri_plan_options_release(tri_plan_options *options);

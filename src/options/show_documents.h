@@ -17,7 +17,7 @@ typedef struct tri_show_request {
 } tri_show_request;
 
 /* Prints the documents to standard output. On a terminal the learnt tokens are green, else they are in [[ ]]. Fails
- * with TRI_BAD_FILE if there is no tokenizer. */
+ * with TRI_BAD_FILE if there is no tokenizer, or if the corpus was made with another one. */
 tri_status tri_show_documents(const tri_show_request *request);
 
 #endif

@@ -16,7 +16,8 @@ static int lower_edge(const tri_chart *c) { return c->form.height - c->form.bott
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
-/* Begins the SVG element. `xmlns`: the namespace attribute, which a file needs; "" in a page. */
+/* Begins the SVG element, with a white ground and the title. `xmlns`: the namespace attribute, which a file needs; ""
+ * in a page. */
 static void begin(tri_chart *c, const char *xmlns, const char *title) {
   const tri_chart_form *f = &c->form;
   fprintf(c->svg, "<svg");

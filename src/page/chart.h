@@ -41,7 +41,8 @@ typedef struct tri_chart {
   tri_page file; /* output of `svg`, unless the chart is in a page */
 } tri_chart;
 
-/* LOCAL. Begins a chart in its own file; tri_chart_close writes the file. */
+/* LOCAL. Begins a chart of the form tri_chart_large in its own file; tri_chart_close writes the file. Call
+ * tri_chart_close after each successful tri_chart_open. */
 tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path);
 tri_status tri_chart_close(tri_chart *chart, const char *path);
 
@@ -66,7 +67,7 @@ bool tri_chart_is_wide(tri_chart_span span);
 void tri_chart_set_across(tri_chart *chart, const char *name, tri_chart_span span, bool whole);
 /* Sets a logarithmic x axis with margins on both sides: 0 < span.low. */
 void tri_chart_set_across_logarithmic(tri_chart *chart, const char *name, tri_chart_span span);
-/* Sets the y axis with margins; from 0 to 1 if the span is empty. */
+/* Sets the y axis with margins; from 0 to 1 if the span is empty. `logarithmic` needs span.low > 0. */
 void tri_chart_set_values(tri_chart *chart, const char *name, tri_chart_span span, bool logarithmic);
 /* Set an axis with a label for each of 0, 1, ..., count - 1: from left to right, or from top to bottom. */
 void tri_chart_set_words_across(tri_chart *chart, const char *const *words, int64_t count);
@@ -88,8 +89,9 @@ double tri_chart_y(const tri_chart *chart, double value);
 /* A curve through points, with gaps at points that are not finite. */
 typedef struct tri_chart_line {
   const tri_chart *chart;
-  bool down; /* the previous point was drawn */
+  bool down; /* whether the previous point was drawn */
 } tri_chart_line;
+/* Call order: begin, any number of points, end. */
 tri_chart_line tri_chart_line_begin(const tri_chart *chart, const char *look);
 void tri_chart_line_to(tri_chart_line *line, double x, double y);
 void tri_chart_line_end(tri_chart_line *line);

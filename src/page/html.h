@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* LOCAL. A page or picture that is written to memory and then replaces the file at `path`. Close it in any case after a
- * successful open. */
+/* LOCAL. A page or picture that is written to memory and then replaces the file at `path`. After a successful
+ * tri_page_open, call tri_page_close in any case: it writes the file and releases the memory. */
 typedef struct tri_page {
   FILE *to;
   char *text; /* [bytes] */

@@ -57,7 +57,7 @@ typedef struct scale {
   tri_course course;
   double unit;
   char name[48];
-  bool whole; /* ticks only at integers */
+  bool whole; /* whether ticks are only at integers */
 } scale;
 
 static double course_position(const tri_compared *run, tri_course course, int64_t i) {
@@ -113,7 +113,7 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
   }
 }
 
-/* Keeps the end of a long name, which is more specific than its beginning. */
+/* Returns a name, or in `out` the end of a long name, which is more specific than its beginning. */
 static const char *short_name(const char *name, char out[NAME_BYTES]) {
   const size_t length = strlen(name);
   if (length < NAME_BYTES) return name;
@@ -142,7 +142,7 @@ static void draw_runs(tri_chart *chart, const tri_compared *runs, int64_t count,
   tri_chart_set_values(chart, "loss", loss, tri_chart_is_wide(loss));
   tri_chart_draw_axes(chart);
   for (int64_t r = 0; r < count; r++) draw_run(chart, &runs[r], r, &s);
-  /* At the top, where falling curves leave room. */
+  /* The legend is at the top, where falling curves leave room. */
   tri_chart_draw_legend(chart, false, count, (int)letters);
   for (int64_t r = 0; r < count; r++) {
     tri_chart_draw_key(chart, line_look(r), NULL, short_name(runs[r].name, name));

@@ -20,7 +20,7 @@ typedef struct tri_compared {
   const char *name;                   /* path of its folder as given by the user */
   const char *model;                  /* name of its model, or "" */
   const tri_metrics_history *history; /* metrics with at least one step */
-  const double *seconds;              /* [count]: seconds of training up to and including each step */
+  const double *seconds;              /* [history->count]: seconds of training up to and including each step */
   const tri_run_summary *summary;     /* from tri_run_summary_fill */
 } tri_compared;
 
@@ -32,7 +32,7 @@ tri_status tri_comparison_draw(const tri_compared *runs, int64_t count, tri_cour
  * differ (`keys` of tri_differing_keys); replaces the file at `path`. */
 tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, json_t *keys, const char *path);
 
-/* Returns whether any run trains on preference pairs and has accuracies. */
+/* Returns whether the summary of any run has an accuracy, of training or of held-out preferences. */
 bool tri_comparison_has_accuracies(const tri_compared *runs, int64_t count);
 
 #endif

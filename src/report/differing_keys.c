@@ -39,7 +39,8 @@ static void flatten(const tri_yaml *mapping, const char *name, json_t *out) {
   }
 }
 
-/* Returns a new object with the values of a run by their full names; without any if the file cannot be read. */
+/* Returns a new object with the values of a run by their full names; an empty one if the file cannot be read, and NULL
+ * if memory is exhausted. */
 static json_t *read_values(const char *folder) {
   char path[TRI_PATH_BYTES];
   tri_yaml_tree *tree = NULL;

@@ -97,7 +97,8 @@ static void append_block(message *m, unsigned field, const void *data, size_t by
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-/* Computes the checksum bit by bit: a step has a few hundred bytes, too few for a table to pay off. */
+/* Returns the checksum of a part of a record, CRC-32C in the masked form of event files. It is computed bit by bit: a
+ * step has a few hundred bytes, too few for a table to pay off. */
 static uint32_t masked_crc32c(const uint8_t *data, size_t bytes) {
   uint32_t crc = 0xffffffffu;
   for (size_t i = 0; i < bytes; i++) {

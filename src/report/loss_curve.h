@@ -5,7 +5,8 @@
 #include "base/status.h"
 #include "report/metrics.h"
 
-/* Returns the running mean at entry i: the centred mean of the finite losses around it. NaN: no finite loss. */
+/* Returns the running mean at entry i: the mean of the finite losses of a fortieth of all entries around it; NaN if
+ * these have no finite loss. */
 double tri_loss_smoothed(const tri_metrics_history *history, int64_t i);
 /* Returns the next entry after i whose running mean is drawn; `count` or more: no further entry. Some hundred entries
  * are drawn, and always the last one. */

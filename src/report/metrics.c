@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Metrics of a task that the progress line has. */
+/* Number of the metrics of a task that the progress line shows (shown_names). */
 enum { NUM_SHOWN = 6 };
 static const char *const shown_names[NUM_SHOWN] = {
     TRI_ACCURACY, "reward", TRI_HELD_OUT_REWARD, "completions/mean_length", "rollout_s", "train_s"};
@@ -41,7 +41,7 @@ static double last_validation_loss(const tri_metrics_history *history) {
   return NAN;
 }
 
-/* Logs which lines were removed or are invalid, and missing steps. */
+/* Logs which lines were removed, and warns of lines that are not valid and of missing steps. */
 static void report_lines(const char *path, int64_t first_step, const tri_metrics_history *history) {
   int64_t held = history->count > 0 ? history->steps[history->count - 1].step : 0;
   if (history->num_later > 0) {
@@ -60,7 +60,8 @@ static void report_lines(const char *path, int64_t first_step, const tri_metrics
   }
 }
 
-/* Removes the lines of first_step and later. */
+/* Removes the lines of first_step and later, if the file exists, and logs this. Keeps the last validation loss before
+ * them for progress lines. */
 static tri_status cut_lines(tri_metrics *metrics, int64_t first_step) {
   tri_metrics_history history = {0};
   if (!tri_path_exists(metrics->path)) return TRI_OK;
@@ -115,8 +116,8 @@ tri_status tri_metrics_close(tri_metrics *metrics) {
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* Formats the shortest decimal that reads back as the same double, so that losses of two runs can be compared to the
- * bit. */
+/* Returns the shortest decimal that reads back as the same double, so that losses of two runs can be compared to the
+ * bit; "null" for a value that is not finite. `buffer` is for the text. */
 static const char *real_text(double value, char *buffer, size_t buffer_bytes) {
   if (!isfinite(value)) return "null"; /* JSON has no NaN or infinity */
   for (int digits = 15; digits <= 17; digits++) {
@@ -223,7 +224,8 @@ static tri_status add_source_scalars(tri_metrics *metrics, const tri_step_metric
   return TRI_OK;
 }
 
-/* Adds scalars with the same names as in metrics.jsonl, at most EVENT_SCALARS in one event. */
+/* Adds the finite named metrics as scalars with the same names as in metrics.jsonl, at most EVENT_SCALARS in one
+ * event. */
 static tri_status add_named_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
   enum { EVENT_SCALARS = 64 };
   tri_scalar scalars[EVENT_SCALARS];
@@ -312,7 +314,7 @@ static double named_value(const tri_step_metrics *step, const char *name) {
   return metric == NULL ? NAN : metric->value;
 }
 
-/* Formats the progress of a step that began with rollouts. */
+/* Formats the progress of a step that began with rollouts to `buffer`, and returns it. */
 static char *rollout_progress(const tri_step_metrics *step, int64_t steps, double left_s, char *buffer,
                               size_t buffer_bytes) {
   const double held_out = named_value(step, TRI_HELD_OUT_REWARD);
@@ -347,8 +349,8 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
   return buffer;
 }
 
-/* Estimates the remaining seconds by the clock and not by step_s, since evaluations and saves take time, too. The first
- * step of a process is left out, since it touches all memory for the first time. */
+/* Returns an estimate of the remaining seconds, by the clock and not by step_s, since evaluations and saves take time,
+ * too. The first step of a process is left out, since it touches all memory for the first time. */
 static double seconds_left(const tri_metrics *metrics, int64_t steps) {
   double each_s = metrics->last.step_s;
   if (metrics->steps_here > 1) each_s = (tri_clock_s() - metrics->first_end_s) / (double)(metrics->steps_here - 1);

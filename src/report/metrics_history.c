@@ -68,6 +68,7 @@ static tri_status metrics_history_append(tri_metrics_history *history, int64_t *
 
 /* Kinds of lines, for a reader of the steps before end_step. */
 typedef enum line_kind {
+  /* A valid line of a step before end_step. */
   LINE_COUNTS,
   LINE_IS_LATER, /* a line of step end_step or later */
   LINE_IS_ODD,   /* a line without a step, or whose step is not after those before it */

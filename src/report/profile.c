@@ -53,7 +53,7 @@ static void copy_name(char to[TRI_PROFILE_NAME_BYTES], const char *from) {
   snprintf(to, TRI_PROFILE_NAME_BYTES, "%s", from == NULL ? "" : from);
 }
 
-/* Makes the rows of this rank. Release with tri_free. */
+/* Makes the rows of this rank, (*out)[*count]. Release *out with tri_free. */
 static tri_status own_rows(const tri_profile *profile, tri_profile_row **out, int64_t *count) {
   const tri_kernel_time *list = tri_kernel_times_list(profile->times, count);
   TRI_TRY(tri_alloc("rows of a profile", (size_t)*count, sizeof **out, out));
@@ -73,7 +73,7 @@ static tri_status own_rows(const tri_profile *profile, tri_profile_row **out, in
   return TRI_OK;
 }
 
-/* COLLECTIVE. Collects the rows of all ranks on the first rank. */
+/* COLLECTIVE. Collects the rows of all ranks on the first rank. Release *table with `release`, also after a failure. */
 static tri_status collect(const tri_profile *profile, const tri_group *world, tri_profile_table *table) {
   const int64_t row = (int64_t)sizeof *table->rows;
   tri_profile_row *own = NULL;
@@ -161,7 +161,7 @@ static tri_status choose_gemms(const tri_profile_table *table, rates *out) {
   return TRI_OK;
 }
 
-/* COLLECTIVE. Measures the rates. */
+/* COLLECTIVE. Sets the rates of *r and the loop_s of its GEMMs. */
 static tri_status measure_all(tri_measure *m, tri_dtype precision, rates *r) {
   const tri_measure_elements copy = {.work = TRI_WORK_COPY, .pass = TRI_PASS_FORWARD, .elements = COPIED};
   double copy_s = 0;
@@ -175,7 +175,8 @@ static tri_status measure_all(tri_measure *m, tri_dtype precision, rates *r) {
   return TRI_OK;
 }
 
-/* COLLECTIVE. Sets *enough to whether all ranks have memory for the measurements' operands. */
+/* COLLECTIVE. Sets *enough to whether the nodes of all ranks have memory for the measurements' operands. Only devices
+ * that use the memory of the host are checked. */
 static tri_status check_memory(const tri_device *device, const tri_group *world, bool *enough) {
   const size_t available = tri_system_memory_available();
   int64_t lacking = 0, on_node = 1;
@@ -187,7 +188,8 @@ static tri_status check_memory(const tri_device *device, const tri_group *world,
   return TRI_OK;
 }
 
-/* COLLECTIVE. Measures the rates on all ranks at the same time, if there is enough memory. */
+/* COLLECTIVE. Measures the rates on all ranks at the same time. If there is not enough memory, logs a warning on the
+ * first rank, and leaves the rates 0. */
 static tri_status measure_rates(const tri_profile *profile, tri_device *device, const tri_group *world, rates *r) {
   const tri_measure_request request = {
       .device = device, .precision = profile->precision, .world = world, .each_s = EACH_S};
@@ -221,7 +223,7 @@ static void set_rates(const rates *r, tri_profile_table *table) {
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* LOCAL, on the first rank. Writes both files, and sets profile->summary. */
+/* LOCAL, on the first rank. Writes both files, sets profile->summary, and logs the files' names. */
 static tri_status write_files(tri_profile *profile, const tri_profile_table *table) {
   char path[TRI_PATH_BYTES];
   tri_profile_describe(table, profile->summary, sizeof profile->summary);
@@ -234,7 +236,8 @@ static tri_status write_files(tri_profile *profile, const tri_profile_table *tab
   return TRI_OK;
 }
 
-/* COLLECTIVE. Sends the list of GEMMs from the first rank to all, measures them, and sets the rates of the rows. */
+/* COLLECTIVE. Sends the list of GEMMs from the first rank to all, measures them, and sets the rates of the rows. The
+ * operands do not count in the device's peak of memory. */
 static tri_status compare(const tri_profile *profile, tri_device *device, const tri_group *world,
                           tri_profile_table *table) {
   rates *r = NULL;

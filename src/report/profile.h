@@ -45,8 +45,9 @@ void tri_profile_step_begins(tri_profile *profile);
 void tri_profile_step_ended(tri_profile *profile);
 
 /* COLLECTIVE. Merges the rows of all ranks, measures the GEMMs in a loop if `compares`, writes the files on the first
- * rank, and sets profile->summary there. `shares`: those of the same steps, on the first rank. Closes the profile; does
- * nothing without one. */
+ * rank, and sets profile->summary there. `shares`: those of the same steps, on the first rank. Logs the names of the
+ * files; warns, on the first rank, if GEMMs are not measured, because `compares` is false or too little memory is free.
+ * Closes the profile, also after a failure; does nothing without a profile. */
 tri_status tri_profile_write(tri_profile *profile, tri_device *device, const tri_mesh *mesh,
                              const tri_timeline_shares *shares, bool compares);
 

@@ -20,8 +20,8 @@ double tri_profile_loop_s(const tri_profile_row *row) {
 /* A row of the drawing: the same kernel, operation, pass and shape on all ranks. */
 typedef struct line {
   tri_profile_row row; /* sums over the ranks */
-  double slowest_s;    /* most seconds of a rank */
-  int slowest;         /* that rank */
+  double slowest_s;    /* most seconds on a single rank */
+  int slowest;         /* the rank with slowest_s */
 } line;
 
 /* Compares lines by kernel, operation, pass, groups and shape. Returns 0 if all are the same. */
@@ -98,7 +98,8 @@ typedef struct part {
  * own operation. */
 static const char *part_of(const tri_profile_row *row) {
   const bool multiplies = strcmp(row->kernel, "matmul") == 0 || strcmp(row->kernel, "grouped_matmul") == 0;
-  if (multiplies) return "products"; /* also for the row of further shapes, which has no shape of its own */
+  if (multiplies)
+    return "products"; /* also the calls of further shapes (device/kernel_times.h), whose row has no shape */
   if (strncmp(row->kernel, "attention", strlen("attention")) == 0) return "attention";
   if (strcmp(row->kernel, "matmul_pack") == 0) return "packing of weights";
   if (row->operation[0] == '\0') return row->kernel;
@@ -120,8 +121,8 @@ static int by_share(const void *a, const void *b) {
   return x > y ? -1 : x < y ? 1 : 0;
 }
 
-/* Returns the share of their rates in the loop that the measured GEMMs reached in the steps, as a whole; 0 if no GEMM
- * was measured. */
+/* Returns the rate of the measured GEMMs in the steps, all together, as a fraction of their rate in the loop; 0 if no
+ * GEMM was measured. */
 static double share_of_rates(const tri_profile_table *table) {
   double loop_s = 0, seconds = 0;
   for (int64_t i = 0; i < table->begins[table->ranks]; i++) {
@@ -219,7 +220,7 @@ enum { OPERATION, KERNEL, SHAPE, CALLS, MILLISECONDS, SHARE, SLOWEST, RATE, OF_R
 
 static const struct {
   const char *title;
-  int at; /* position in pixels: of the begin of a text, of the end of a number */
+  int at; /* position in pixels, of the beginning of a text or of the end of a number */
   bool number;
 } columns[NUM_COLUMNS] = {
     [OPERATION] = {"operation", MARGIN, false},

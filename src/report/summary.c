@@ -73,7 +73,7 @@ static json_t *text_or_null(const char *text) {
   return string == NULL ? json_null() : string; /* a host name need not be UTF-8 */
 }
 
-/* Returns the sources in the order of data.train. */
+/* Returns a list with the sources in the order of data.train. */
 static json_t *sources_json(const tri_run_summary *s) {
   json_t *list = json_array();
   for (int64_t k = 0; k < s->num_sources; k++) {

@@ -9,20 +9,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A number that is not finite is written as null, and so is a NULL text. */
+/* A number that is not finite is written as null, and so is a NULL text; an accuracy that is not finite is left out. */
 typedef struct tri_run_summary {
   /* Set by tri_run_summary_fill from the run's metrics. */
   int64_t steps;               /* number of the last step */
   double loss;                 /* loss of the last good step */
   double validation_loss;      /* last validation loss that was measured */
-  double best_validation_loss; /* the lowest one; best_validation_step: its step, 0 if none was measured */
+  double best_validation_loss; /* the lowest validation loss; best_validation_step: its step, 0 if none was measured */
   int64_t best_validation_step;
-  double accuracy,
-      held_out_accuracy; /* last accuracies of a run on preferences, of training and of held-out pairs; NaN: none */
+  double accuracy, held_out_accuracy; /* last accuracies of a run on preferences, of training and of held-out
+                                         preferences; NaN: none */
   int64_t tokens;
   double tokens_per_s; /* median over the steps except the first tenth, at most ten */
-  double mfu;          /* median over the same steps */
-  double step_s;       /* median over the same steps, in seconds */
+  double mfu;          /* median over the same steps as tokens_per_s */
+  double step_s;       /* duration of a step in seconds: median over the same steps as tokens_per_s */
   int64_t bad_steps;
   /* Set by the caller. */
   double seconds; /* seconds of training, summed over all processes of a resumed run if known */
@@ -35,9 +35,10 @@ typedef struct tri_run_summary {
   double result_waits, staging_waits; /* waits of the host for the device, per step: for results, and for collectives */
   const tri_source_metrics *sources;  /* [num_sources], if there are several */
   int64_t num_sources;
-  bool ended_early;         /* the run ended before its last step, because the validation loss stopped improving */
+  bool ended_early; /* whether the run ended before its last step, because the validation loss stopped improving */
   tri_timeline_shares time; /* shares of time in some steps; no steps: not measured */
-  /* Set by tri_run_summary_fill for this process and this machine. */
+  /* Set by tri_run_summary_fill for this process and this machine. peak_rss_bytes: largest resident size of this
+   * process. */
   size_t peak_rss_bytes;
   int64_t cores; /* cores of this node; 0: unknown */
   const char *version;

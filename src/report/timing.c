@@ -23,7 +23,7 @@ enum { MOST_RANKS = 64 };
 
 static tri_meeting meeting_of(const tri_mesh *mesh, const tri_record *record) {
   if (record->kind == TRI_RECORD_COLLECTIVE) {
-    /* The group of a tied pair is a part of the pipeline's, with numbers of its own. */
+    /* The group of a tied pair has the domain of the pipeline group, but numbers its collectives separately. */
     bool tied = strcmp(record->group, mesh->tied.name) == 0;
     return (tri_meeting){.kind = TRI_MEETING_COLLECTIVE,
                          .first = tri_mesh_world_rank(mesh, record->group, 0),
@@ -129,7 +129,7 @@ static tri_status answer_clock(const tri_group *world, double *ahead_s) {
 
 /* ---- merging ----------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE. Collects the events of all ranks on the first rank, by its clock. */
+/* COLLECTIVE. Collects the events of all ranks on the first rank, with times of the first rank's clock. */
 static tri_status collect_events(const tri_mesh *mesh, tri_collected *out) {
   const tri_group *world = &mesh->world;
   tri_event_list own = {0};
@@ -160,7 +160,8 @@ static tri_status fill_timeline(const tri_mesh *mesh, const tri_collected *colle
 
 /* ---- timed steps ------------------------------------------------------------------------------------------------- */
 
-/* Checks that the requested files can be written, before the steps are run. */
+/* Fails if the requested files cannot be written, before the steps are run. Fails with TRI_BAD_USAGE if two of them
+ * would have the same path. */
 static tri_status check_paths(const tri_timing *timing) {
   const char *timeline = timing->path, *profile = timing->profile.path;
   if (timeline != NULL) TRI_TRY(tri_drawing_check("--timeline", timeline));

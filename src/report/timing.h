@@ -15,8 +15,8 @@ typedef struct tri_timing {
   const tri_mesh *mesh;
   tri_device *device;
   int64_t first, end;         /* steps [first, end) are timed; both -1: none */
-  bool inside;                /* a timed step has begun and has not ended */
-  bool merged;                /* the records of the timed steps were merged; no further step is timed */
+  bool inside;                /* whether a timed step has begun and has not ended */
+  bool merged;                /* whether the records of the timed steps were merged; no further step is timed then */
   tri_timeline_shares shares; /* set on the first rank after the timed steps */
 } tri_timing;
 
@@ -30,13 +30,14 @@ tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, tri_device 
 /* LOCAL. Must be called before each step, with its number, from 0. */
 void tri_timing_step_begins(tri_timing *timing, int64_t step);
 
-/* COLLECTIVE. Must be called after each step, with the number of steps so far. After the last timed step, merges all
- * ranks' records, adds them up and draws them. */
+/* COLLECTIVE. Must be called after each step, with the number of steps so far. After the last timed step, merges the
+ * records of all ranks, sets timing->shares on the first rank and, if timing->path is set, writes and logs the files of
+ * the timeline there. */
 tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps);
 
 /* COLLECTIVE. Must be called after the last step, with the number of steps. If the run has ended before the end of the
- * timed steps, merges the records of the steps that were made. If a step was given up before its end, merges
- * nothing. */
+ * timed steps, merges the records of the steps that were made, as tri_timing_step_ended does. If a step was given up
+ * before its end, merges nothing. */
 tri_status tri_timing_end(tri_timing *timing, int64_t steps);
 
 /* COLLECTIVE. Writes the profile, once, after the records were merged. It measures GEMMs for some seconds, unless the

@@ -163,7 +163,8 @@ static json_t *chat_log_probs(const tri_serve_job *job, const tri_written *text,
   return json_pack("{s:o}", "content", content);
 }
 
-/* Returns `logprobs` of what is new in a text; JSON null if they were not asked for. */
+/* Returns `logprobs` of a text's sampled tokens from `from` on, in a completion after those of the prompt if `echo`;
+ * JSON null if the request did not ask for log-probabilities. */
 static json_t *log_probs_of(const tri_serve_job *job, const tri_written *text, int64_t from, bool echo) {
   if (job->fields.logprobs < 0) return json_null();
   return job->fields.chat ? chat_log_probs(job, text, from) : completion_log_probs(job, text, from, echo);
@@ -268,7 +269,8 @@ static json_t *usage_of(const tri_serve_job *job) {
                    prompt + sampled);
 }
 
-/* Returns the members that every answer and every event of a stream has; takes the reference to the choices. */
+/* Returns the members that every answer and every event of a stream has; takes the reference to the choices. `part`:
+ * whether it is an event of a stream. */
 static json_t *envelope(const tri_serve_job *job, bool part, json_t *choices) {
   const char *kind = job->fields.chat ? (part ? "chat.completion.chunk" : "chat.completion") : "text_completion";
   const tri_generation *g = job->front->generation;
@@ -281,7 +283,7 @@ static json_t *envelope(const tri_serve_job *job, bool part, json_t *choices) {
   return out;
 }
 
-/* Returns the mean log-probability of a text's sampled tokens. */
+/* Returns the mean log-probability of a text's sampled tokens; 0 if it has none. */
 static double mean_of(const tri_written *text) {
   const int64_t count = text->tokens.count - text->prompt_tokens;
   double sum = 0;

@@ -21,7 +21,7 @@ typedef struct engine {
   tri_serve_front *front;
   tri_serve_job *running; /* list of the jobs that run */
   int64_t texts;          /* texts in progress */
-  bool closes;            /* this process was asked to stop */
+  bool closes;            /* whether this process was asked to stop */
 } engine;
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
@@ -99,7 +99,7 @@ static void note_token(tri_serve_job *job) {
 
 static tri_status text_grew(void *context, tri_written *text) {
   tri_serve_job *job = context;
-  if (text->finish != TRI_FINISH_NONE) return TRI_OK; /* text_done follows */
+  if (text->finish != TRI_FINISH_NONE) return TRI_OK; /* text_done is called next, for the whole text */
   note_token(job);
   return job->fields.stream ? tri_serve_stream_text(job, text, false) : TRI_OK;
 }
@@ -134,7 +134,8 @@ static tri_status text_failed(void *context, tri_written *text) {
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
-/* Starts the texts of a job. The job fails, and the server goes on, if the generator refuses a text. */
+/* Starts the texts of a job, adds the job to those that run, and counts it. The job fails, and the server goes on, if
+ * the generator refuses a text. */
 static tri_status start_job(engine *e, tri_serve_job *job) {
   const int64_t samples = job->fields.best_of;
   for (int64_t i = 0; i < job->num_texts; i++) {
@@ -201,8 +202,9 @@ static void send_failure(tri_serve_job *job) {
   fail_job(job, tri_serve_code(job->failed), job->failure == NULL ? "the request failed" : job->failure);
 }
 
-/* Ends a job whose texts have all ended, and removes it from the list. The job is counted before the client has its
- * answer, so that a client sees it in /metrics. */
+/* Ends a job whose texts have all ended: removes it from the list, sends the answer, the end of the stream or the
+ * failure, unless the client has left (`left`), and destroys it. The job is counted before the client has its answer,
+ * so that a client sees it in /metrics. */
 static tri_status finish_job(engine *e, tri_serve_job **at, bool left) {
   tri_serve_job *job = *at;
   tri_serve_counters *counters = &e->front->counters;
@@ -232,7 +234,7 @@ static tri_status ping(tri_serve_job *job) {
   return TRI_OK;
 }
 
-/* Checks all jobs that run: sends the events that the step has added to streams, and ends the jobs that are done or
+/* Goes over all jobs that run: sends the events that the step has added to streams, and ends the jobs that are done or
  * have failed, or whose client has left. */
 static tri_status check_jobs(engine *e) {
   for (tri_serve_job *job = e->running; job != NULL; job = job->next) {
@@ -294,6 +296,9 @@ static tri_status follow_run(engine *e) {
   return tri_serve_follow_load(follow, e->front->generation);
 }
 
+/* One turn of the loop: starts jobs that wait, and makes one step of the jobs that run. If no job runs, waits for one.
+ * Once a stop is requested, new requests are refused, and the jobs that wait fail. Also loads a newer checkpoint of the
+ * run that the server follows. */
 static tri_status turn(engine *e) {
   bool more = false;
   if (!e->closes && tri_stop_asked()) {
@@ -315,7 +320,7 @@ static tri_status turn(engine *e) {
   return check_queue(e);
 }
 
-/* Replies to all jobs after a failure of the engine. */
+/* Refuses new requests, replies to all jobs with the error, and destroys them, after a failure of the engine. */
 static void give_up(engine *e) {
   char message[512];
   memcpy(message, tri_status_message(), strnlen(tri_status_message(), sizeof message - 1) + 1);

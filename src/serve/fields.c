@@ -264,7 +264,8 @@ static tri_status read_stream(tri_serve_fields *f) {
   return TRI_OK;
 }
 
-/* In a chat `logprobs` is a boolean, and `top_logprobs` a number. */
+/* Reads the fields of log-probabilities. In a chat `logprobs` is a boolean, and `top_logprobs` a number, which needs
+ * the boolean. */
 static tri_status read_log_probs(tri_serve_fields *f) {
   bool wanted = false;
   int64_t top = -1;

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Limits of a request. */
+/* Limits of a request, and of all requests together. */
 typedef struct tri_serve_limits {
   int64_t body_bytes;     /* largest size of a request's body */
   int64_t texts;          /* texts of a request: prompts times n, or times best_of */
@@ -37,15 +37,16 @@ typedef struct tri_serve_defaults {
 
 typedef struct tri_serve_fields {
   json_t *root; /* the body; the other members refer to it */
+  /* Whether this is a request for a chat completion. */
   bool chat;
-  const json_t *prompt, *messages; /* one of them; `messages` is a list; nothing else is checked */
+  const json_t *prompt, *messages; /* one of the two is set; `messages` is a list, whose elements are not checked, nor
+                                      is the type of `prompt` */
   const json_t *template_variables;
   int64_t n, best_of;
   int64_t max_tokens;                /* -1: not given */
   int64_t logprobs, prompt_logprobs; /* number of likeliest tokens; -1: no log-probabilities */
   bool echo, stream, include_usage, ignore_eos, return_token_ids, parse_special;
-  bool generation_prompt, continues;       /* fields of a chat: add_generation_prompt and
-                                        continue_final_message */
+  bool generation_prompt, continues;       /* add_generation_prompt and continue_final_message of a chat */
   tri_sampling sampling;                   /* seed, and settings of sampling; without prompt and sample */
   const char *stops[TRI_SERVE_MOST_STOPS]; /* [num_stops] */
   int num_stops;
@@ -55,9 +56,9 @@ typedef struct tri_serve_fields {
 } tri_serve_fields;
 
 /* Parses the body of a request for completions, or with `chat` for chat completions. Fails with TRI_BAD_USAGE if the
- * body is not a JSON object or a field is wrong, with TRI_UNSUPPORTED if a field is not supported, and with
- * TRI_BAD_FILE if the request is for another model; out->param is then the field's name, NULL if the body is not an
- * object. Release with tri_serve_fields_release, also after a failure. */
+ * body is not a JSON object or a field is wrong, with TRI_UNSUPPORTED if a field is not supported, with TRI_IO_FAILED
+ * if no seed can be drawn, and with TRI_BAD_FILE if the request is for another model; out->param is then the field's
+ * name, NULL if the body is not an object. Release with tri_serve_fields_release, also after a failure. */
 tri_status tri_serve_fields_read(const char *body, size_t bytes, bool chat, const tri_serve_defaults *defaults,
                                  tri_serve_fields *out);
 void tri_serve_fields_release(tri_serve_fields *fields);

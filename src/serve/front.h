@@ -19,9 +19,10 @@ enum { TRI_SERVE_DELAYS = 12, TRI_SERVE_NAME_BYTES = 256 };
 typedef struct tri_serve_counters {
   int64_t accepted, completed, cancelled, failed, refused; /* numbers of requests; refused: those not accepted */
   int64_t running, waiting;                                /* requests at present */
-  int64_t prompt_tokens, sampled_tokens;                   /* sampled_tokens: without tokens that end a text */
-  int64_t pages, free_pages, found_tokens; /* pages: those of the first replica; the others: tri_dispatcher_count;
-                                              found_tokens: tokens of prompts whose pages were cached */
+  int64_t prompt_tokens, sampled_tokens;                   /* sampled_tokens: tokens that end a text count, too */
+  int64_t pages, free_pages,
+      found_tokens; /* pages: all pages of keys and values of the first replica; free_pages: those that no text in
+                       progress uses; found_tokens: tokens of prompts whose pages were cached */
   int64_t delays[TRI_SERVE_DELAYS + 1]; /* requests by the time to their first token: more than tri_serve_delays[i - 1]
                                            and at most tri_serve_delays[i] seconds (metrics.h); the last element
                                            counts those above all limits */
@@ -48,7 +49,7 @@ typedef struct tri_serve_front {
   pthread_mutex_t mutex;
   pthread_cond_t wake;         /* signalled when a job is appended */
   tri_serve_job *first, *last; /* jobs that wait */
-  bool closing;                /* new requests are refused */
+  bool closing;                /* whether new requests are refused */
   tri_serve_counters counters;
 } tri_serve_front;
 

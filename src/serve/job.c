@@ -23,7 +23,8 @@ static tri_status encode_text(tri_serve_front *front, const char *text, size_t b
   pthread_mutex_unlock(&front->encoding);
   if (status != TRI_OK || out->count > 0) return status;
   if (end < 0) return tri_fail(TRI_BAD_USAGE, "the prompt is empty, and the tokenizer has no token that begins a text");
-  return tri_token_list_append(out, end); /* as if another text had ended before */
+  return tri_token_list_append(out,
+                               end); /* an empty prompt becomes this one token, as if another text had ended before */
 }
 
 static tri_status add_ids(const char *field, const json_t *list, int64_t vocab_size, tri_token_list *out) {
@@ -108,7 +109,7 @@ static tri_status read_prompts(tri_serve_job *job) {
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
 
 /* If a message's content is a list of text parts, replaces it by one string: their texts, separated by newlines. Fails
- * with TRI_UNSUPPORTED if a part is not a text. */
+ * with TRI_UNSUPPORTED if a part is not a text, and with TRI_BAD_USAGE if the text of a part is not a string. */
 static tri_status join_parts(json_t *message, size_t number) {
   json_t *content = json_object_get(message, "content"), *part = NULL;
   char *text = NULL;
@@ -187,7 +188,7 @@ static tri_status read_chat(tri_serve_job *job) {
 enum { USUAL_TOKENS = 16 }; /* default of max_tokens for a completion, as in OpenAI's API */
 
 /* Computes the number of tokens to sample after a prompt. Fails with TRI_BAD_USAGE if the prompt and these tokens
- * exceed the positions or the pages, so that a text never slides. */
+ * exceed the positions or the pages, so that no text has to continue without its first tokens. */
 static tri_status count_tokens(const tri_serve_job *job, const tri_serve_prompt *prompt, int64_t *out) {
   const tri_serve_front *front = job->front;
   const tri_serve_fields *f = &job->fields;
@@ -217,7 +218,7 @@ static int64_t prompt_likeliest(const tri_serve_fields *f) {
   return echoed > f->prompt_logprobs ? echoed : f->prompt_logprobs;
 }
 
-/* Allocates memory for the log-probabilities of the prompt's tokens. */
+/* Allocates memory for the log-probabilities of the prompt's tokens, if the request asks for them. */
 static tri_status request_scores(const tri_serve_fields *f, tri_written *first) {
   const int64_t likeliest = prompt_likeliest(f), scored = first->prompt_tokens - 1;
   if (likeliest < 0) return TRI_OK;

@@ -26,8 +26,9 @@ static tri_status encode_messages(tri_serve_front *front, const json_t *root, tr
   return tri_serve_encode_chat(front, &fields, out);
 }
 
-/* vLLM names the text `prompt` and adds the tokens that begin a text, llama-server names it `content` and does not;
- * `add_special_tokens` (vLLM) or `add_special` (llama-server) overrides either. */
+/* Encodes the messages or the text of a request to /tokenize. vLLM names the text `prompt` and adds the tokens that
+ * begin a text, llama-server names it `content` and does not; `add_special_tokens` (vLLM) or `add_special`
+ * (llama-server) overrides either. */
 static tri_status encode(tri_serve_front *front, const json_t *root, tri_serve_prompt *out) {
   const json_t *prompt = json_object_get(root, "prompt"), *content = json_object_get(root, "content");
   const json_t *text = prompt != NULL ? prompt : content;

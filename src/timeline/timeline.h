@@ -28,7 +28,7 @@ typedef enum tri_event_kind {
   TRI_EVENT_BACKWARD_INPUT,
   TRI_EVENT_BACKWARD_WEIGHT,
   TRI_EVENT_OPTIMIZER,
-  TRI_EVENT_LOAD,   /* includes all other preparation of a step */
+  TRI_EVENT_LOAD,   /* reads data; includes all other preparation of a step */
   TRI_EVENT_SAMPLE, /* samples and scores completions, in reinforcement learning */
   TRI_EVENT_COMMUNICATION,
 } tri_event_kind;
@@ -102,6 +102,7 @@ typedef struct tri_timeline {
                             events first */
   char (*labels)[TRI_TIMELINE_LABEL_BYTES]; /* [num_ranks], such as "rank 3: tensor 1, pipeline 2"; the caller may
                                                change them */
+  /* Whether tri_timeline_finish was called after the last tri_timeline_add. */
   bool finished;
 } tri_timeline;
 
@@ -160,7 +161,8 @@ double tri_timeline_exposed(const tri_timeline_shares *shares); /* returns the s
 
 /* ---- files (timeline_json.c, timeline_svg.c) --------------------------------------------------------------------- */
 
-/* Both files number steps from 1 and micro-batches from 0, as all other output does. */
+/* Both files number steps from 1 and micro-batches from 0, as all other output does. Both functions fail with
+ * TRI_INTERNAL if the timeline is not finished. */
 
 /* Replaces the file at `path` by the timeline in the trace event format, which Perfetto (ui.perfetto.dev) and Chrome
  * read. Each rank is a process, and each lane is a thread. Overlapping events of the communication lane get further

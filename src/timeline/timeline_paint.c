@@ -81,6 +81,8 @@ static tri_status paint(painter *p, int colour, double begin_s, double end_s) {
 
 /* ---- the innermost event ----------------------------------------------------------------------------------------- */
 
+/* The events of a lane that have begun, stack[depth] with the innermost last, and the time up to which the lane is
+ * painted. */
 typedef struct walk {
   const tri_event **stack;
   int64_t depth;

@@ -65,8 +65,8 @@ static bool is_utf8(const char *text) {
   return string != NULL;
 }
 
-/* Writes a text without control characters, because XML does not allow them. If a letter was truncated, writes only the
- * ASCII characters of the text. */
+/* Writes a text with <, > and & escaped, and without control characters, because XML does not allow them. If a letter
+ * was truncated, writes only the ASCII characters of the text. */
 static void write_text(drawing *d, const char *text) {
   bool whole = is_utf8(text);
   for (const char *c = text; *c != '\0'; c++) {
@@ -225,7 +225,7 @@ static double height_of_lane(const drawing *d, tri_event_lane lane) {
   return 0;
 }
 
-/* Draws the hatched background of all drawn steps. */
+/* Draws the hatched background of all drawn steps, and the plain one of the communication lane. */
 static void draw_ground(drawing *d, int row) {
   double end = 0;
   tri_file_writer_put(d->to, "<path fill=\"url(#idle)\" d=\"");
@@ -276,9 +276,9 @@ static double width_of(const drawing *d, const tri_event *event) {
   return tri_view_place(&d->view, event->end_s) - tri_view_place(&d->view, event->begin_s);
 }
 
-/* Draws an event as an invisible rectangle with a title. A wide event gets an outline, except communication in the
- * compute lane: it is usually nested in another event, where the outline would look like a pause. The chunks have
- * different shades. */
+/* Draws an event as an invisible rectangle with a title; nothing if it is narrower than d->narrowest. A wide event gets
+ * an outline, except communication in the compute lane: it is usually nested in another event, where the outline would
+ * look like a pause. The chunks have different shades. */
 static void draw_event(drawing *d, int row, const tri_event *event) {
   static const double shades[] = {0, 0.28, 0.14, 0.4};
   double width = width_of(d, event);

@@ -13,6 +13,7 @@ enum { TRI_REASON_KINDS = 8 };
 typedef struct tri_explanation {
   const tri_study *study;
   const tri_trial *trials;
+  /* Numbers of all trials, of finished trials and of failed trials. */
   int64_t count, done, failed;
   const tri_trial
       *known;   /* [study->num_known]: results of the known recipes; state RUNNING: the recipe was not tried */
@@ -24,6 +25,7 @@ typedef struct tri_explanation {
   int32_t order[TRI_KNOBS];        /* parameters by importance, the most important first */
   double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* [i][v]: mean shown value of the trials in which parameter i has its
                                                 value v; NaN if there are none */
+  /* [i][v]: number of failed trials in which parameter i has its value v. */
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
 } tri_explanation;
 
@@ -47,6 +49,8 @@ bool tri_explain_is_pareto(const tri_explanation *e, int64_t i);
 /* Returns the rank that a value would have among the finished trials; the best has rank 1. */
 int64_t tri_explain_rank(const tri_explanation *e, double value);
 
+/* tri_explain_text prints the report as text. tri_explain_json returns it as a new object; NULL if memory is
+ * exhausted. */
 void tri_explain_text(const tri_explanation *e, FILE *to);
 json_t *tri_explain_json(const tri_explanation *e);
 /* Prints a self-contained page: it has no scripts and needs no other files (explain_html.c). */

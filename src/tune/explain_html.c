@@ -120,7 +120,7 @@ static void print_importance(const tri_explanation *e, FILE *to) {
           e->failed > 0 ? ", <b class=\"key failing\"></b> of all, those that failed counted as worth nothing" : "");
 }
 
-/* Draws the validation loss over each parameter. */
+/* Draws the loss over each parameter, in a study of losses or accuracies at the end of the runs. */
 static void print_losses(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   tri_loss_mark *marks = NULL;

@@ -1,7 +1,8 @@
-/* Successive halving (Jamieson and Talwalkar 2016) of a validation loss. All trials are trained for an eighth of their
- * steps. Then, three times, the better half of the remaining trials goes on: to a quarter of the steps, to a half, and
- * to the end. All trials follow the learning-rate schedule of the whole run, and each round resumes the trial's own
- * checkpoint. So a trial that is trained to the end is equal, to the bit, to a plain run with its settings. */
+/* Successive halving (Jamieson and Talwalkar 2016) of a loss (tri_objective_loss_name). All trials are trained for
+ * an eighth of their steps. Then, three times, the better half of the remaining trials goes on: to a quarter of the
+ * steps, to a half, and to the end. All trials follow the learning-rate schedule of the whole run, and each round
+ * resumes the trial's own checkpoint. So a trial that is trained to the end is equal, to the bit, to a plain run
+ * with its settings. */
 #include "tune/halving.h"
 
 #include "base/format.h"
@@ -92,8 +93,8 @@ static void read_round(field *f, const tri_member *rows, int64_t count) {
   }
 }
 
-/* Finds the first round that has not ended, or the last round if all have ended. Sets f->count to 0 if all trials of
- * the previous round have failed. */
+/* Finds the first round that has not ended, or the last round if all have ended, and the trials that take part in it,
+ * f->of[f->count]. Sets f->count to 0 if all trials of the previous round have failed. */
 static void find_round(const tri_rounds *r, const tri_member *rows, int64_t count, field *f) {
   f->count = r->members;
   for (int64_t i = 0; i < f->count; i++) f->of[i].member = i + 1;
@@ -149,7 +150,7 @@ static tri_status halving_command(const tri_rounds *r, const tri_member *row, co
   tri_short_run *run = NULL;
   TRI_TRY(tri_point_plan(study, &row->point, &plan));
   if (row->round == 1 && tri_path_exists(folder))
-    TRI_TRY(tri_directory_remove(folder)); /* a killed process has left it */
+    TRI_TRY(tri_directory_remove(folder)); /* a killed process has left the folder */
   TRI_TRY(tri_short_run_create(study, plan.devices, folder, row->round == 1 ? "never" : "auto", &run));
   tri_short_run_plan(run, study, &plan);
   tri_short_run_learn(run, &plan);

@@ -1,4 +1,4 @@
-/* A plot of the validation loss over one parameter, for the page of a study. */
+/* A plot of the loss (tri_objective_loss_name) over one parameter, for the page of a study. */
 #ifndef TRI_TUNE_LOSS_PLOT_H
 #define TRI_TUNE_LOSS_PLOT_H
 

@@ -98,7 +98,8 @@ static tri_status population_command(const tri_rounds *r, const tri_member *row,
     snprintf(name, sizeof name, "checkpoints/step-%08ld", (long)population_last_step(study, row->round - 1));
     TRI_TRY(tri_path_join(from, parent, name));
   }
-  if (tri_path_exists(folder)) TRI_TRY(tri_directory_remove(folder)); /* a process that was killed has left it */
+  if (tri_path_exists(folder))
+    TRI_TRY(tri_directory_remove(folder)); /* a process that was killed has left the folder */
   TRI_TRY(tri_short_run_create(study, study->devices, folder, from, &run));
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     char key[64];
@@ -150,7 +151,7 @@ static bool must_wait(const tri_member *rows, int64_t count, int64_t member, int
   return true;
 }
 
-/* Fails if all members have failed in the same round, because no member can continue. */
+/* Fails with TRI_BAD_CONFIG if all members have failed in the same round, because no member can continue. */
 static tri_status check_rounds(const tri_rounds *r, const tri_member *rows, int64_t count) {
   for (int64_t round = 1; round <= r->rounds; round++) {
     int64_t failed = 0;
@@ -167,7 +168,9 @@ static tri_status check_rounds(const tri_rounds *r, const tri_member *rows, int6
   return TRI_OK;
 }
 
-/* Chooses the member with the least progress among those that are not being trained. */
+/* Chooses the member with the least progress among those that are not being trained and need not wait (must_wait), and
+ * its next round; sets *member to 0 if there is none. Sets *left to the number of rounds that have not ended. Fails as
+ * check_rounds does. */
 static tri_status population_next(const tri_rounds *r, const tri_member *rows, int64_t count, int64_t *member,
                                   int64_t *round, int64_t *left) {
   TRI_TRY(check_rounds(r, rows, count));

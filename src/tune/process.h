@@ -11,7 +11,7 @@ typedef struct tri_process_limits {
 } tri_process_limits;
 
 /* Starts the program line[0] with the arguments line[1], line[2], ..., which NULL ends. Its standard output and error
- * go to the file `log`. The subprocess ends when this process ends. */
+ * go to the file `log`. The subprocess ends when this process ends, and gets the limits. */
 tri_status tri_process_start(char *const *line, const char *log, const tri_process_limits *limits, tri_child *out);
 
 #endif

@@ -17,7 +17,7 @@ enum { MOST_AT_ONCE = 256 };
 static const double PAUSE_S = 0.1;
 
 typedef struct trial_slot {
-  tri_child process; /* id 0: the place is not in use */
+  tri_child process; /* id 0: the slot is not in use */
   tri_member row;
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   double begin_s;
@@ -67,7 +67,8 @@ static tri_status clear_away(const trainer *t) {
   return t->rounds.method->clear(&t->rounds, rows, count, t->folder);
 }
 
-/* Fails if no trial has succeeded. Call it after a trial that lacks a file: the other trials lack the file, too. */
+/* Fails with TRI_BAD_FILE if no trial has succeeded. Call it after a trial that lacks a file: the other trials lack the
+ * file, too. */
 static tri_status check_any_done(const trainer *t, const tri_member *row) {
   const tri_member *rows = NULL;
   int64_t count = 0;

@@ -1,7 +1,7 @@
 /* Methods that train a study's members in rounds: population-based training and successive halving. Each round is a run
  * of its own (`trireme train`) that resumes from a checkpoint. A method is one file with a table of functions. rounds.c
  * has the part that is common to all methods: it claims rounds in the store, runs them as subprocesses, and stores them
- * with their validation losses. A tuner may be killed at any moment, and several tuners may share a study. */
+ * with their losses. A tuner may be killed at any moment, and several tuners may share a study. */
 #ifndef TRI_TUNE_ROUNDS_H
 #define TRI_TUNE_ROUNDS_H
 
@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Limits of a study. */
+/* Largest numbers of members and of rounds in a study. */
 enum { TRI_MOST_MEMBERS = 1000, TRI_MOST_ROUNDS = 1000 };
 
 /* One round of one member. */
@@ -22,7 +22,8 @@ typedef struct tri_member {
   tri_trial_state state;
   double values[TRI_KNOBS]; /* values of the study's parameters; only for pbt */
   tri_point point;          /* point of the study's space; only for halving */
-  double loss;              /* validation loss at the end of the round; only if `state` is TRI_TRIAL_DONE */
+  double loss; /* loss at the end of the round (tri_objective_loss_name); only if `state` is TRI_TRIAL_DONE */
+  /* Duration of the round in seconds. */
   double seconds;
   char reason[256]; /* reason of the failure; only if `state` is TRI_TRIAL_FAILED */
 } tri_member;
@@ -33,13 +34,14 @@ typedef struct tri_rounds_method tri_rounds_method;
 typedef struct tri_rounds {
   const tri_rounds_method *method;
   const tri_study *study;
+  /* Number of members, and number of rounds of each. */
   int64_t members, rounds;
   tri_point *points; /* [members] or longer: point of each member; only for halving */
 } tri_rounds;
 
 /* Functions of a method. In all of them rows[count] are all rounds that have begun, sorted by round and member. */
 struct tri_rounds_method {
-  const char *member; /* what messages call a member: "member" or "trial" */
+  const char *member; /* word for a member in messages: "member" or "trial" */
   bool of_points; /* whether members are points of the study's space; otherwise they have values of its parameters */
   /* Sets the members `members`, `rounds` and `points` of *r. */
   tri_status (*prepare)(tri_rounds *r);
@@ -74,7 +76,8 @@ extern const tri_rounds_method tri_method_population, tri_method_halving;
 const tri_rounds_method *tri_rounds_method_of(const tri_study *study);
 
 /* Trains until all rounds have ended; other tuners may train rounds of the study, too. Checkpoints are below `folder`,
- * and are removed when no member needs them. Fails with TRI_INTERRUPTED as tri_tune does. */
+ * and are removed when no member needs them. Logs the result of each round. Fails with TRI_INTERRUPTED as tri_tune
+ * does, with TRI_BAD_CONFIG if no member can continue, and with TRI_BAD_FILE if the first rounds lack a file. */
 tri_status tri_rounds_train(const tri_rounds_method *method, const tri_study *study, tri_store *store,
                             const char *folder);
 
@@ -91,7 +94,8 @@ tri_status tri_rounds_folder(const tri_rounds *r, const tri_member *row, const c
 
 /* ---- in the store (store_members.c) ------------------------------------------------------------------------------ */
 
-/* Reads all rows, by round and member. The store owns (*out)[*count], which are valid until the next call. */
+/* Reads all rows, by round and member. The store owns (*out)[*count], which are valid until the next call. Fails with
+ * TRI_BAD_FILE if a row has numbers that no tuner writes. */
 tri_status tri_store_members(tri_store *store, const tri_member **out, int64_t *count);
 /* Claims a round of a member. Sets *claimed to false if another tuner has claimed it. */
 tri_status tri_store_begin_member(tri_store *store, const tri_member *row, bool *claimed);

@@ -99,7 +99,7 @@ tri_process_limits tri_short_run_limits(const tri_study *study, int part) {
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the next line. An error counts as the end of the file. */
+/* Reads the next line. Returns false at the end of the file. An error counts as the end. */
 static bool next_line(tri_lines *lines, tri_line *line) {
   bool there = false;
   return lines != NULL && tri_lines_next_any(lines, line, &there) == TRI_OK && there;

@@ -11,6 +11,7 @@ enum { TRI_RUN_WORDS = 256, TRI_RUN_WORD_BYTES = TRI_PATH_BYTES + 64 };
 
 typedef struct tri_short_run {
   char words[TRI_RUN_WORDS][TRI_RUN_WORD_BYTES];
+  /* [count], with a NULL after the last: pointers to the words, for tri_process_start. */
   char *line[TRI_RUN_WORDS + 1];
   int count;
 } tri_short_run;
@@ -19,7 +20,8 @@ typedef struct tri_short_run {
  * value of --resume. Release *out with tri_free. */
 tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const char *folder, const char *resume,
                                 tri_short_run **out);
-/* tri_short_run_add appends an option and its value. tri_short_run_set appends --set key=value. */
+/* tri_short_run_add appends an option and its value. tri_short_run_set appends --set key=value. Words beyond
+ * TRI_RUN_WORDS are dropped. */
 void tri_short_run_add(tri_short_run *run, const char *option, const char *value);
 void tri_short_run_set(tri_short_run *run, const char *key, const char *format, ...) TRI_PRINTF(3, 4);
 
@@ -33,8 +35,8 @@ void tri_short_run_learn(tri_short_run *run, const tri_trial_plan *plan);
  * parallel, from 0. */
 tri_process_limits tri_short_run_limits(const tri_study *study, int part);
 
-/* Returns the median duration of a step in seconds, without the first `skip` steps; 0 if there are no other steps. Sets
- * *count to the number of steps that were used. */
+/* Returns the median duration of a step in seconds over at most 4096 steps, without the first `skip` steps; 0 if there
+ * are no other steps. Sets *count to the number of steps that were used. */
 double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count);
 /* Returns the loss after a step that the objective means, the validation loss or 1 - the accuracy on held-out pairs;
  * NaN if the step has none. */

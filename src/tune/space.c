@@ -53,7 +53,8 @@ static tri_status add_value(tri_knob *knob, const char *word, size_t length) {
   return TRI_OK;
 }
 
-/* Adds the values of a logarithmic range, rounded to three digits; the first and the last are low and high. */
+/* Adds the values of a logarithmic range, rounded to three digits, without repetitions; the first and the last are low
+ * and high. Fails with TRI_BAD_CONFIG unless 0 < low < high, and if the range also has `powers`. */
 static tri_status add_logarithmic(tri_knob *knob) {
   if (knob->low <= 0 || knob->high <= knob->low || knob->powers) {
     return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has `log: true`, which needs 0 < low < high%s", knob->name,

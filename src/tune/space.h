@@ -24,6 +24,7 @@ typedef struct tri_knob {
   char words[TRI_KNOB_VALUES][24];
   double numbers[TRI_KNOB_VALUES]; /* [count]: each value as a number; for a word its index */
   int64_t count;
+  /* Whether a value is a word, not a number. */
   bool is_category;
 } tri_knob;
 
@@ -55,8 +56,9 @@ tri_status tri_space_complete(tri_space *space);
 /* Returns the index of the parameter with the name name[length]; -1 if there is none. */
 int64_t tri_space_find(const tri_space *space, const char *name, size_t length);
 
-/* Lists all points that obey the rules, in order. Release *out with tri_free. Fails with TRI_UNSUPPORTED if the values
- * have more than a million combinations; combinations that break a rule count, too. */
+/* Lists all points that obey the rules and that tri_point_settle does not change, in order. Release *out with tri_free.
+ * Fails with TRI_UNSUPPORTED if the values have more than a million combinations; combinations that break a rule count,
+ * too. */
 tri_status tri_space_points(const tri_space *space, tri_point **out, int64_t *count);
 
 /* Sets each parameter whose condition does not hold to its first value. */

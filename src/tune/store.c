@@ -100,8 +100,8 @@ static uint64_t sum_of_file(const char *path) {
   return sum;
 }
 
-/* Prefix of the line with the steps of a study of validation losses. The study's file may leave these steps to the run
- * file. */
+/* Prefix of the line with the steps of a study of validation losses or accuracies. The study's file may leave these
+ * steps to the run file. */
 #define STEPS_LINE "steps "
 
 /* Writes the facts of a study that must be equal for trials to be comparable. */
@@ -295,7 +295,8 @@ static bool is_local(const char *path) {
   return false;
 }
 
-/* Checks that the file has the number FORMAT. A new file, which has no tables, gets this number. */
+/* Fails with TRI_BAD_FILE if the file has tables and another number than FORMAT. A new file, which has no tables, gets
+ * this number. */
 static tri_status check_format(tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
@@ -332,8 +333,8 @@ static const struct {
      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round)"},
 };
 
-/* Creates a table if it is missing. Checks that an existing table has the same definition: if a table had other keys, a
- * tuner would not find its own trials, and would never end. */
+/* Creates a table if it is missing. Fails with TRI_BAD_FILE if an existing table has another definition: if a table had
+ * other keys, a tuner would not find its own trials, and would never end. */
 static tri_status make_table(tri_store *s, const char *name, const char *columns) {
   char sql[1024];
   sqlite3_stmt *query = NULL;
@@ -623,7 +624,8 @@ bool tri_store_is_one(const char *path) {
   return is_one;
 }
 
-/* Reads the text in the first row of a query; "" if there is no row. */
+/* Reads the text in the first row of a query; "" if there is no row. Fails with TRI_BAD_FILE if `path` is not a
+ * store. */
 static tri_status text_of(const char *path, const char *sql, char *text, size_t bytes) {
   tri_store s = {0};
   sqlite3_stmt *query = NULL;
@@ -648,7 +650,7 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
 }
 
 /* Reads the steps of a trial from the store's description of its study. `text` is scratch of TRI_STUDY_TEXT_BYTES
- * bytes. */
+ * bytes. Fails with TRI_BAD_FILE if the description lacks them. */
 static tri_status read_steps(const char *path, char *text, tri_study *out) {
   TRI_TRY(text_of(path, "SELECT text FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES));
   const char *line = strstr(text, "\n" STEPS_LINE);

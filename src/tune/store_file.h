@@ -18,11 +18,14 @@ struct tri_store {
   double beat_s;       /* time of the last write by tri_store_beat */
 };
 
-/* Fails with SQLite's message about the last call. `what` is the action that failed, for the message. */
+/* Fails with SQLite's message about the last call: with TRI_BAD_FILE if the file is damaged or a statement took too
+ * long, otherwise with TRI_IO_FAILED. `what` is the action that failed, for the message. */
 tri_status tri_store_failed(const tri_store *s, const char *what);
+/* Prepares a statement, and starts its deadline. Release *out with sqlite3_finalize. */
 tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out);
 
 enum { TRI_HOST_BYTES = 64 };
+/* Sets `host` to the name of this machine; to "" if it is not known. */
 void tri_store_host(char host[TRI_HOST_BYTES]);
 
 #endif

@@ -53,8 +53,8 @@ void tri_store_guard_begin(tri_store_guard *guard, sqlite3 *db, double most_s) {
   sqlite3_progress_handler(db, ASK_EVERY, is_late, guard);
 }
 
-/* Checks the types and the texts of the schema. SQLite uses the text: a row of sqlite_schema may have the type `table`
- * and define a view. */
+/* Fails with TRI_BAD_FILE if the schema has more than plain tables and indexes, judged by both their types and their
+ * texts. SQLite uses the text: a row of sqlite_schema may have the type `table` and define a view. */
 tri_status tri_store_check_schema(sqlite3 *db, const char *path, int *code) {
   static const char sql[] =
       "SELECT CASE WHEN type IN ('table', 'index') THEN 'view or virtual table' ELSE type END, name"

@@ -45,7 +45,8 @@ static tri_status read_params(const tri_study *study, const char *text, tri_memb
   return TRI_OK;
 }
 
-/* Checks the numbers of a row. `before` is the row before it; NULL for the first row. */
+/* Fails with TRI_BAD_FILE if a number of a row is not valid, or if it is the same row as `before`, the one before it;
+ * NULL for the first row. */
 static tri_status check_member(const tri_store *s, int64_t state, const tri_member *row, const tri_member *before) {
   TRI_TRY(tri_store_check_number(s->path, "member", row->member, TRI_MOST_MEMBERS));
   TRI_TRY(tri_store_check_number(s->path, "round", row->round, TRI_MOST_ROUNDS));

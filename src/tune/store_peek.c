@@ -33,8 +33,9 @@ typedef struct peek {
   int64_t bytes; /* number of bytes of the texts read so far */
 } peek;
 
-/* Opens a file for SQLite in place of open(2), without following links. SQLite checks and opens a file by its whole
- * path, so a folder of this path could be replaced by a link between the check and the opening. */
+/* Opens a regular file for SQLite in place of open(2), without following links. Returns -1 and sets errno on failure.
+ * SQLite checks and opens a file by its whole path, so a folder of this path could be replaced by a link between the
+ * check and the opening. */
 static int open_plain(const char *path, int flags, int mode) {
   const char *name = NULL;
   struct stat about;
@@ -64,9 +65,9 @@ tri_status tri_store_peek_prepare(void) {
   return tri_fail(TRI_UNSUPPORTED, "this SQLite has no hook for opening files");
 }
 
-/* Checks the file before SQLite opens it. Sets *at_rest to whether the store uses a write-ahead log, and the log does
- * not exist: then no process writes, and the file alone is complete. SQLite itself would create such a log, and remove
- * it afterwards. */
+/* Fails with TRI_BAD_FILE if the file is not a store or is too large. Called before SQLite opens it. Sets *at_rest to
+ * whether the store uses a write-ahead log, and the log does not exist: then no process writes, and the file alone is
+ * complete. SQLite itself would create such a log, and remove it afterwards. */
 static tri_status check_store(const char *root, const char *relative, bool *at_rest) {
   char log[TRI_PATH_BYTES], kind = 0;
   struct stat about;
@@ -87,7 +88,8 @@ static tri_status check_store(const char *root, const char *relative, bool *at_r
                   relative, MOST_FILE_BYTES >> 20);
 }
 
-/* Writes a path as a URI with its special characters escaped. */
+/* Writes a path as a URI that is opened only for reading, with its special characters escaped. `at_rest`: whether
+ * SQLite may take the file as unchanging. */
 static void uri_of(const char *path, bool at_rest, char uri[URI_BYTES]) {
   size_t at = (size_t)snprintf(uri, URI_BYTES, "file:");
   for (const char *c = path; *c != '\0' && at + 40 < URI_BYTES; c++) {
@@ -113,7 +115,7 @@ static tri_status peek_prepare(peek *p, const char *sql, sqlite3_stmt **out) {
   return sqlite3_prepare_v2(p->db, sql, -1, out, NULL) == SQLITE_OK ? TRI_OK : peek_failed(p);
 }
 
-/* Returns the value of a column; for a state its word. */
+/* Returns the value of a column as JSON; for a state its word. */
 static json_t *json_of_value(sqlite3_stmt *row, int column) {
   if (strcmp(sqlite3_column_name(row, column), "state") == 0) {
     int state = sqlite3_column_int(row, column);
@@ -131,7 +133,8 @@ static json_t *json_of_value(sqlite3_stmt *row, int column) {
   return text == NULL ? json_null() : text;
 }
 
-/* Reads one row, whose first column is its number. */
+/* Adds one row, whose first column is its number, to `rows`. Fails with TRI_BAD_FILE if the number is not valid, or if
+ * the rows are too many or too long. */
 static tri_status peek_row(peek *p, sqlite3_stmt *query, json_t *rows) {
   const char *what = sqlite3_column_name(query, 0);
   if (strcmp(what, "number") == 0) what = "trial";
@@ -161,7 +164,7 @@ static tri_status peek_rows(peek *p, const char *sql, json_t *document, const ch
 }
 
 /* Returns the rest of the line that begins with KEY in a store's description of its study; with `one_word` only up to
- * the first space. */
+ * the first space. Returns JSON null if there is no such line. */
 static json_t *json_of_line(const char *text, const char *key, bool one_word) {
   size_t bytes = strlen(key);
   for (const char *line = text; line != NULL; line = strchr(line, '\n')) {

@@ -17,7 +17,7 @@
 tri_status tri_store_peek(const char *root, const char *relative, json_t **out);
 
 /* LOCAL. Call it once, before any thread calls tri_store_peek. After the call SQLite opens only plain files in this
- * process, and follows no links on the way to them. */
+ * process, and follows no links on the way to them. Fails with TRI_UNSUPPORTED if this SQLite does not allow that. */
 tri_status tri_store_peek_prepare(void);
 
 #endif

@@ -379,7 +379,7 @@ static tri_status check_names(const tri_study *study) {
   return TRI_OK;
 }
 
-/* Checks whether a value is possible by itself. The message lists the possible values. */
+/* Fails if a value is not possible by itself. The message says which values are possible. */
 static tri_status check_value(const tri_study *study, const tri_knob *knob, int64_t v) {
   char text[80];
   tri_layout layout;
@@ -472,7 +472,8 @@ static tri_status read_run_file(tri_study *study) {
   return status;
 }
 
-/* Checks that every point has a number of devices and a batch, which the study or a parameter sets. */
+/* Fails with TRI_BAD_CONFIG unless every point and every known recipe has a number of devices and a batch, which the
+ * study, a parameter or the recipe sets. A parameter `nodes` needs a cluster. */
 static tri_status check_given(const tri_study *study) {
   if (study->search.method == TRI_METHOD_POPULATION) return TRI_OK;
   bool nodes = tri_space_find(&study->space, "nodes", 5) >= 0;
@@ -577,7 +578,7 @@ static tri_status check_space(tri_study *study, const tri_yaml *root) {
   return status == TRI_OK ? TRI_OK : tri_objective_add_line(status, root);
 }
 
-/* Refuses a run file that was given in place of a study file. */
+/* Fails with TRI_BAD_CONFIG if a run file was given in place of a study file. */
 static tri_status check_is_study(const tri_yaml *root) {
   if (root->kind != TRI_YAML_MAPPING || tri_yaml_find(root, "data") == NULL || tri_yaml_find(root, "space") != NULL) {
     return TRI_OK;

@@ -8,19 +8,20 @@
 #include "tune/suggest.h"
 
 typedef enum tri_objective {
+  /* Speeds: TFLOP/s of a device, with recomputed products; tokens/s; and tokens per device-second. */
   TRI_OBJECTIVE_TFLOPS,
   TRI_OBJECTIVE_TOKENS,
   TRI_OBJECTIVE_COST,
   TRI_OBJECTIVE_TIME_TO_LOSS,    /* time until the validation loss is at most trial.target_loss; only for real trials */
   TRI_OBJECTIVE_VALIDATION_LOSS, /* validation loss after all steps of a trial; only for real trials */
-  TRI_OBJECTIVE_VALIDATION_ACCURACY, /* accuracy on held-out preference pairs then; only for real trials. A trial's loss
-                                        is 1 minus the accuracy */
+  TRI_OBJECTIVE_VALIDATION_ACCURACY, /* accuracy on held-out preference pairs after all steps of a trial; only for real
+                                        trials. A trial's loss is 1 minus the accuracy */
 } tri_objective;
 
 /* Source of the expected values of points before any trial. */
 typedef enum tri_prior { TRI_PRIOR_PLANNER, TRI_PRIOR_NONE } tri_prior;
 
-/* A published layout, for comparison with the results of the search. */
+/* A published layout, for comparison with the results of the search. devices, global_batch: 0: those of the study. */
 typedef struct tri_recipe {
   char name[64], layout[256];
   int64_t devices, global_batch;
@@ -55,6 +56,7 @@ typedef struct tri_study {
   tri_recipe known[TRI_RECIPES];
   int64_t num_known;
   struct {
+    /* Number of members, number of rounds of each, and number of steps of a round. */
     int64_t members, rounds, steps;
     double share, factor; /* share: share of the members that continue from better members; factor: factor by which
                              their parameters change */
@@ -78,7 +80,7 @@ typedef struct tri_study {
  * if the space has no valid point. Release with tri_study_release. */
 tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out);
 /* Reads the text of a study file for reports. `source` names the file in messages. Does not read the files that the
- * study names (model, cluster, run). */
+ * study names (model, cluster, run). Fails with TRI_BAD_CONFIG as tri_study_load does. */
 tri_status tri_study_read(const char *source, const char *text, size_t bytes, tri_study *out);
 void tri_study_release(tri_study *study);
 
@@ -107,7 +109,8 @@ typedef struct tri_trial_plan {
   tri_optimizer_settings optimizer;
 } tri_trial_plan;
 tri_status tri_point_plan(const tri_study *study, const tri_point *point, tri_trial_plan *out);
-/* Computes the plan of a recipe. */
+/* Computes the plan of a recipe. Fails with TRI_BAD_CONFIG or TRI_BAD_LAYOUT if its layout is not valid for the
+ * study. */
 tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri_trial_plan *out);
 
 /* Lists all points that are valid layouts, in order. Release *out with tri_free. Fails with TRI_BAD_LAYOUT if there are

@@ -168,7 +168,8 @@ static tri_status check_space(const tri_study *study, const tri_yaml *root) {
   return TRI_OK;
 }
 
-/* Refuses the keys of `trial` and of the study that this objective or this method does not read. */
+/* Fails with TRI_BAD_CONFIG if a key of `trial` or of the study is given that this objective or this method does not
+ * read. */
 static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
   const struct {
     const char *section, *key, *reason;
@@ -198,7 +199,7 @@ static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
   return TRI_OK;
 }
 
-/* Checks that target_loss is given for objective time_to_loss, and only for it. */
+/* Fails with TRI_BAD_CONFIG unless target_loss is given for objective time_to_loss, and only for it. */
 static tri_status check_target(const tri_study *study) {
   const bool wanted = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
   if ((study->trial.target_loss != 0) == wanted) return TRI_OK;
@@ -208,8 +209,8 @@ static tri_status check_target(const tri_study *study) {
                   "example `target_loss: 3.2`");
 }
 
-/* Sets the defaults of a trial of a validation loss: it is a whole run, with the steps of the run file and without a
- * time limit. */
+/* Sets the defaults of a trial of a validation loss or accuracy: it is a whole run, with the steps of the run file and
+ * without a time limit. */
 static void complete_trial(tri_study *study, const tri_yaml *root) {
   const tri_yaml *trial = find(root, "trial");
   if (!tri_objective_is_last_loss(study->objective) || study->search.method == TRI_METHOD_POPULATION) return;
@@ -218,7 +219,7 @@ static void complete_trial(tri_study *study, const tri_yaml *root) {
   if (find(trial, "minutes") == NULL) study->trial.minutes = INFINITY;
 }
 
-/* Checks that the reader of run files accepts a value of a parameter. */
+/* Fails with TRI_BAD_CONFIG if the reader of run files does not accept a value of a parameter. */
 static tri_status check_setting(const tri_study *study, const tri_knob *knob, int64_t v, tri_run_config *scratch) {
   char text[80], steps[64], why[1024];
   const char *const overrides[] = {steps, text}; /* the run has as many steps as a trial */

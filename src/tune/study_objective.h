@@ -28,7 +28,7 @@ bool tri_objective_is_last_loss(tri_objective objective);
 /* Returns the name of a trial's loss for texts: "validation loss", "1 - validation accuracy". */
 const char *tri_objective_loss_name(tri_objective objective);
 
-/* Converts a trial's value (higher is better) to the value in reports, or a value in reports to a trial's value: the
+/* Returns the value in reports for a trial's value (higher is better), or a trial's value for a value in reports: the
  * conversion is its own inverse. For a validation loss the value in reports is the loss itself. */
 double tri_objective_shown(tri_objective objective, double value);
 
@@ -38,22 +38,24 @@ bool tri_objective_is_setting(const char *name);
 
 /* Checks the objective, the trials and the space of a study file against the needs of the objective. `root` is the
  * file's tree, which is used for lines in messages and to find missing keys. Completes the defaults of `trial`. For a
- * validation loss, trial.steps is 0 afterwards if the file does not set it. */
+ * validation loss or accuracy, trial.steps is 0 afterwards if the file does not set it. Fails with TRI_BAD_CONFIG. */
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root);
 
-/* Checks that a study of a loss has a space. Call it before the table of keys is applied, because the example in that
- * table's message is for studies of speed. */
+/* Fails with TRI_BAD_CONFIG if a study of a loss has no space. Call it before the table of keys is applied, because the
+ * example in that table's message is for studies of speed. */
 tri_status tri_objective_check_space(const char *source, const tri_yaml *root);
 
 /* Appends to an error message "`space`: `NAME` ..." the number of the line of the parameter NAME. Returns `status`. */
 tri_status tri_objective_add_line(tri_status status, const tri_yaml *root);
 
-/* Checks that a run has the loss that is the objective, and that the reader accepts all values of keys of the run file.
- * `scratch` is used for reading. */
+/* Checks that the study's run file, read as `config`, gives the loss that is the objective, and that the reader of run
+ * files accepts all values of parameters that are keys of the run file. Fails with TRI_BAD_CONFIG otherwise. `scratch`
+ * is used for reading. */
 tri_status tri_objective_check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch);
 
-/* Sets trial.steps of a study of validation losses to `steps`, which is the run file's, unless the study's file sets
- * it. Fails with TRI_BAD_CONFIG if `steps` is 0, because the run file has epochs, or too few for halving. */
+/* Sets trial.steps of a study of validation losses or accuracies to `steps`, which is the run file's, unless the
+ * study's file sets it. Fails with TRI_BAD_CONFIG if `steps` is 0, because the run file has epochs, or too few for
+ * halving. */
 tri_status tri_objective_set_steps(tri_study *study, int64_t steps);
 
 #endif

@@ -1,3 +1,4 @@
+/* Lists of values in the space of a study file. */
 #ifndef TRI_TUNE_STUDY_VALUES_H
 #define TRI_TUNE_STUDY_VALUES_H
 

@@ -289,8 +289,8 @@ static int64_t at_random(const tri_suggester *s, int64_t count) {
   return -1;
 }
 
-/* Returns the first point without a trial. Looks at `trials` points that are spread evenly over the list, then at all
- * points. Returns -1 if there is none. */
+/* Returns the index of the first point without a trial among `trials` points that are spread evenly over the list;
+ * among all points if the method is exhaustive, or if the list has no more points. Returns -1 if there is none. */
 static int64_t in_order(const tri_suggester *s) {
   int64_t wanted = s->search->trials;
   bool all = s->search->method == TRI_METHOD_EXHAUSTIVE || wanted >= s->num_points;
@@ -421,8 +421,8 @@ static void add_sample_of_all(field *f) {
   }
 }
 
-/* Chooses the point with the highest score. The candidates are the best point of a sample, and the points that are
- * reached by climbing from it and from the best trial. */
+/* Chooses the point with the highest score. The candidates are the STARTS best points of a sample, and the points that
+ * are reached by climbing from these and from the best trial. Sets *found to false if there is no candidate. */
 static tri_status choose_next_point(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
                                     tri_point *out, bool *found) {
   field all = {0}, near = {0};
@@ -463,8 +463,8 @@ static int better_first(const void *left, const void *right) {
 }
 
 /* Chooses the trials to model if there are very many, because the cost grows with the cube of their number. The chosen
- * trials are the newest ones, which include the running ones, and the best of the others. Release *out with
- * tri_free. */
+ * trials are the newest ones, which include the running ones, and the best of the others. Sets *kept to their number.
+ * Release *out with tri_free. */
 static tri_status pick_modelled(const tri_trial *trials, int64_t count, tri_trial **out, int64_t *kept) {
   const tri_trial **before = NULL;
   const int64_t newest = MOST_LEARNT_FROM / 2, older = count - newest;

@@ -66,7 +66,8 @@ tri_suggester tri_suggester_create(const tri_space *space, const tri_point_searc
 void tri_suggester_release(tri_suggester *suggester);
 
 /* Suggests the next point by the search's method, from all trials so far. Running trials count as bad ones (the
- * constant liar of Ginsbourger et al. 2010). Never suggests a point twice. Sets *found to false if no point is left. */
+ * constant liar of Ginsbourger et al. 2010). Never suggests a point twice. Sets *found to false if no point is left.
+ * Fails with TRI_INTERNAL for a method that suggests no points. */
 tri_status tri_suggest(tri_suggester *suggester, const tri_trial *trials, int64_t count, tri_point *out, bool *found);
 
 /* Returns whether element i of `count` elements is in an even sample of at most `most` elements. The sample has a

@@ -193,7 +193,7 @@ double tri_attempt_value(const tri_attempt *a, int64_t *steps) {
   return *steps > 0 ? tri_study_value(a->study, &a->plan, step_s) : 0;
 }
 
-/* Sets the result of an ended process from its loss after the last step. */
+/* Sets the result of an ended process from its loss after the last step. `good`: whether the process has succeeded. */
 static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const double loss = good ? tri_short_run_loss(a->study->objective, a->folder, tri_study_trial_steps(a->study)) : NAN;
   if (!isfinite(loss)) {
@@ -230,7 +230,7 @@ static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   snprintf(trial->reason, sizeof trial->reason, "not reached: the loss is %.17g at step %ld", way.loss, (long)way.step);
 }
 
-/* Sets the result of a trial whose process has ended. */
+/* Sets the result of a trial whose process has ended. `early`: whether it was stopped because it was slow. */
 static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   int64_t steps = 0;
   double value = tri_attempt_value(a, &steps), share = memory_share(a->study, &a->plan);

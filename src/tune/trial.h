@@ -20,7 +20,8 @@ void tri_attempt_destroy(tri_attempt *attempt);
 bool tri_attempt_lacks_file(const tri_attempt *attempt);
 
 /* Returns whether the trial has ended; does not wait. If the trial has ended, sets state, value, memory, seconds,
- * node_s and reason of *trial. Running out of memory, a crash and a time-out are results, too. */
+ * node_s and reason of *trial. Running out of memory, a crash and a time-out are results, too. Ends the subprocess if
+ * the trial has reached its target or its time is over. */
 bool tri_attempt_ended(tri_attempt *attempt, tri_trial *trial);
 
 /* Returns the value of the steps that were measured so far, and sets *steps to their number. Returns 0 if there are

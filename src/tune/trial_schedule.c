@@ -61,7 +61,7 @@ static tri_status set_warmup(tri_study *study) {
   return status;
 }
 
-/* Refuses a run of a kind whose steps a study cannot time. */
+/* Fails with TRI_UNSUPPORTED for a run with rollouts, whose steps a study cannot time. */
 static tri_status check_run_kind(const tri_study *study, const tri_run_config *run) {
   if (run->data.prompts[0] == '\0') return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,

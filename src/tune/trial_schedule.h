@@ -12,8 +12,9 @@
 /* Returns the steps of a whole trial; with `method: pbt` the steps of all rounds together. */
 int64_t tri_trial_schedule_steps(const tri_study *study);
 
-/* Reads the warm-up of a trial and of the run from the run file. study->trial.steps must be set. Refuses a study whose
- * first round ends within the warm-up, because the highest rate always has the lowest loss there. */
+/* Sets the warm-up of a trial, and the warm-up and the steps of the run, from the run file. study->trial.steps must be
+ * set. Fails with TRI_BAD_CONFIG if the first round of the study ends within the warm-up, because the highest rate
+ * always has the lowest loss there, and with TRI_UNSUPPORTED if the run learns from rewards. */
 tri_status tri_trial_schedule_read(tri_study *study, const tri_run_config *run);
 
 /* Logs the steps and the warm-up of trials if they are not those of the run. */

@@ -27,7 +27,8 @@ enum { MOST_RANKED = 20000, FEW = 2, MOST_AT_ONCE = 256, RUNGS = 2, USUAL_TRIALS
 /* Pauses between two checks of running trials, in seconds. The longer one is used if no further trial can begin. */
 static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
 
-/* A trial in progress. */
+/* A trial in progress. A *rung* is one of the RUNGS numbers of steps after which a trial is compared with others
+ * (is_hopeless). */
 typedef struct trial_slot {
   tri_attempt *attempt; /* NULL: the slot is not in use */
   tri_trial trial;
@@ -59,8 +60,8 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
   }
 }
 
-/* Stores the result of a trial. Fails if the trial lacks a file and no trial has succeeded yet, because the other
- * trials lack the file, too. */
+/* Stores and logs the result of a trial, and frees its slot. Fails with TRI_BAD_FILE if the trial lacks a file and no
+ * trial has succeeded yet, because the other trials lack the file, too. */
 static tri_status finish(tuner *t, trial_slot *s) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
   const bool lacks_file = tri_attempt_lacks_file(s->attempt);
@@ -161,7 +162,8 @@ static tri_status go_on(tuner *t) {
 
 /* ---- preparation ------------------------------------------------------------------------------------------------- */
 
-/* Measures this machine, unless the folder has its description, and stores the description next to the trials. */
+/* Measures this machine, unless the folder has its description, stores the description next to the trials, and loads it
+ * as the study's cluster. Fails with TRI_INTERRUPTED if a stop is requested. */
 static tri_status calibrate(tri_study *study, const char *folder) {
   char path[TRI_PATH_BYTES], log[TRI_PATH_BYTES], program[TRI_PATH_BYTES], ranks[32], reason[256];
   snprintf(ranks, sizeof ranks, "%lld", (long long)study->devices);
@@ -231,7 +233,8 @@ static tri_status furnish(tri_study *study, const char *folder) {
   return status;
 }
 
-/* Decides the method if it is `auto`, and the number of trials if it is 0. */
+/* Decides the method if it is `auto`, and the number of trials if it is 0. Logs how long it takes to simulate all
+ * points, if `auto` chooses this. */
 static tri_status settle_method(tri_study *study, const tri_point *points, int64_t count) {
   tri_point_search *search = &study->search;
   double seconds = 0;
@@ -286,7 +289,8 @@ static tri_status tuner_prepare(tuner *t) {
   return TRI_OK;
 }
 
-/* Tries a known recipe like a trial, unless the store has its result. The budget does not count it. */
+/* Tries a known recipe like a trial, unless the store has its result. The budget does not count it. Fails with
+ * TRI_INTERRUPTED if a stop is requested, and if the recipe's layout is not possible. */
 static tri_status try_recipe(tuner *t, int64_t place) {
   const tri_recipe *recipe = &t->study->known[place];
   tri_trial_plan plan;

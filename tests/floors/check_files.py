@@ -21,7 +21,7 @@ FILES = {
     "run/run_config.c": (830, "the table of all keys of a run file, with their help"),
     "schedule/program.c": (675, "builds the program of a step; one function for each kind of instruction"),
     "tokenizer/pattern.c": (690, "translates one regular expression; its functions share the state of the reading"),
-    "tune/store.c": (690, "the statements of one database"),
+    "tune/store.c": (691, "the statements of one database"),
 }
 # A function, the lines that it may have, and why.
 FUNCTIONS = {

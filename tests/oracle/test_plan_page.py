@@ -58,7 +58,7 @@ def test_the_page_of_a_plan(tmp_path, machine):
     text = run("plan", *words, "--html", tmp_path / "b.html")
     assert (tmp_path / "a.html").read_text() == (tmp_path / "b.html").read_text()
     page = Page((tmp_path / "a.html").read_text())
-    assert page.headings == ["gpt2-124m on 16 devices of cluster", "What the answer rests on", "Memory of the fullest device", "Time of a step", "Alternatives"]
+    assert page.headings == ["gpt2-124m on 16 devices of cluster", "Assumptions and accuracy", "Memory of the fullest device", "Time of a step", "Alternatives"]
     assert page.pictures == 2 and page.facts["devices"] == "16 (2 nodes)" and page.facts["layout"] in text
     days = best["failures"]["days"]
     assert page.facts["time, with failures"] == f"{days:.1f} days for 300.0B tokens"
@@ -74,7 +74,7 @@ def test_the_page_of_a_simulation(tmp_path, machine):
     words = [*machine, "--devices", 8, "--layout", "tensor=2,micro_batch=1"]
     found = json.loads(run("simulate", *words, "--json", "--html", tmp_path / "page.html"))
     page = Page((tmp_path / "page.html").read_text())
-    assert page.headings == ["gpt2-124m on 8 devices of cluster", "What the answer rests on", "Memory of the fullest device", "Time of a step"]
+    assert page.headings == ["gpt2-124m on 8 devices of cluster", "Assumptions and accuracy", "Memory of the fullest device", "Time of a step"]
     assert page.facts["layout"].startswith("tensor=2,") and f"{found['step_s']:.4g} s" in page.facts["step"]
     assert {"device-hours of a step", "node-hours of a step", "cost of a step", "energy of a step"} < set(page.facts)
 
@@ -128,13 +128,13 @@ def test_table_of_devices(machine):
     (["--days", 30, "--tokens", "1B", "--devices", 64], 2, "--days asks how many devices are needed; leave --devices out, or give a range or a list"),
     (["--days", "x", "--tokens", "1B"], 2, "--days takes a number, not `x`"),
     (["--days", 0, "--tokens", "1B"], 2, "--days must be from 0.001 to 100000, not 0"),
-    (["--days", 30, "--tokens", "1B", "--pareto"], 2, "--pareto is for one number of devices; --days is for several"),
+    (["--days", 30, "--tokens", "1B", "--pareto"], 2, "--pareto is for one number of devices; --days tries several"),
     (["--days", 0.02, "--tokens", "100B"], 3, "no number of devices of frontier that was tried trains 100.0B tokens in 0.02 days: the shortest run takes"),
     (["--days", 30, "--tokens", "1T", "--devices", "4,8"], 3, "days, on 8 devices; give more --days, fewer --tokens or a larger --global-batch"),
     (["--devices", 16, "--html", "no/such/page.html"], 2, "--html no/such/page.html: the folder no/such does not exist"),
     (["--devices", 16, "--html", "."], 2, "--html . is a folder; name a file"),
     (["--devices", 16, "--html", "/dev/full"], 4, "/dev/full is a device"),
-    (["--devices", "16,32", "--html", "page.html"], 2, "--html is for one number of devices; --devices A..B is for several"),
+    (["--devices", "16,32", "--html", "page.html"], 2, "--html is for one number of devices; --devices is a range"),
     (["--devices", 16, "--pareto", "--html", "page.html"], 2, "--html is about the fastest layout; --pareto prints others")], ids=str)
 def test_bad_input(tmp_path, words, status, said):
     done = subprocess.run([TRIREME, "plan", *map(str, GPT2), *map(str, words)], capture_output=True, text=True, cwd=tmp_path, timeout=300)

@@ -19,7 +19,7 @@ typedef struct tri_calibrate_request {
   int64_t sequence, micro_batch; /* with a model: positions of a sequence, and sequences of a micro-batch */
 } tri_calibrate_request;
 
-/* COLLECTIVE over the job. Measures all tables into *out. */
+/* COLLECTIVE over `world`. Measures all tables into *out. */
 tri_status tri_calibrate_tables(const tri_calibrate_request *request, tri_measured *out);
 
 #endif

@@ -67,7 +67,7 @@ typedef struct comparison {
   compared_run *read; /* [count] */
   tri_compared *runs; /* [count]: the same runs, as reports take them */
   int64_t count, room;
-  json_t *keys; /* their differing keys, from tri_differing_keys */
+  json_t *keys; /* keys of the run files in which the runs differ, from tri_differing_keys */
 } comparison;
 
 /* Reads the model's name from summary.json, which a run writes when it ends. Leaves `model` unchanged if there is no
@@ -84,7 +84,7 @@ static void read_model(const char *folder, char model[128]) {
   tri_free(text);
 }
 
-/* Sets the members of a run that follow from its history, which has at least one step. */
+/* Sets the members of a run that follow from its history, which has at least one step, and its name and model. */
 static tri_status fill_run(const char *folder, compared_run *run) {
   const tri_metrics_history *h = &run->history;
   TRI_TRY(tri_run_summary_fill(h, &run->summary));
@@ -107,8 +107,8 @@ static void release_run(compared_run *run) {
   *run = (compared_run){0};
 }
 
-/* Adds the run in a folder that has metrics.jsonl. Unless it is `alone`, a run without a step is left out, with a line
- * in the log. */
+/* Adds the run in a folder that has metrics.jsonl. A run without a step is left out, with a line in the log; if it is
+ * `alone`, fails with TRI_BAD_FILE instead. */
 static tri_status add_run(const char *folder, bool alone, comparison *c) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "metrics.jsonl"));
@@ -144,8 +144,9 @@ static tri_status add_runs_below(const char *folder, comparison *c) {
   return status;
 }
 
-/* Adds what a word of the command line names: a run, or all runs below a folder. A word without a run is left out, with
- * a line in the log, unless it is `alone`: a shell expands `runs/?*` to several words, and some may not be runs. */
+/* Adds what a word of the command line names: a run, or all runs below a folder. Fails with TRI_BAD_FILE if it does not
+ * exist. A word without a run is left out, with a line in the log, because a shell expands `runs/?*` to several words,
+ * and some may not be runs; if it is `alone`, fails with TRI_BAD_FILE instead. */
 static tri_status add_folder(const char *folder, bool alone, comparison *c) {
   char path[TRI_PATH_BYTES];
   const int64_t before = c->count;
@@ -234,7 +235,8 @@ static void print_table(const tri_compared *runs, int64_t count) {
   }
 }
 
-/* Shortens a value to MOST_VALUE_BYTES; keeps the end, which is the more specific part of a path. */
+/* Writes a value to `out` in at most MOST_VALUE_BYTES bytes, and returns `out`; "-" if it is not a string. Keeps the
+ * end of a longer value, which is the more specific part of a path. */
 static const char *short_value(const json_t *value, char out[MOST_VALUE_BYTES + 1]) {
   const char *text = json_is_string(value) ? json_string_value(value) : "-";
   const size_t bytes = strlen(text);
@@ -248,7 +250,7 @@ static const char *short_value(const json_t *value, char out[MOST_VALUE_BYTES + 
   return out;
 }
 
-/* Prints the keys that differ: a line for each value, with the runs that have it. */
+/* Prints the keys that differ, at most MOST_PRINTED_KEYS: a line for each value, with the runs that have it. */
 static void print_keys(const comparison *c) {
   const char *key = NULL;
   json_t *values = NULL;

@@ -226,8 +226,8 @@ static tri_status against_print_json(const comparison *c) {
   return tri_print_json(document);
 }
 
-/* Checks that the run's ranks resemble those with which the description was measured. Fails if the number of threads
- * per rank differs. Warns of other differences, and of facts that older files lack. */
+/* Checks that the run's ranks resemble those with which the description was measured. Fails with TRI_BAD_CONFIG if the
+ * number of threads per rank differs. Warns of other differences, and of facts that older files lack. */
 static tri_status check_alike(const comparison *c, const char *run) {
   static const char *const calibrate = "`trireme calibrate OUT.yaml -n RANKS`, started like the run, writes one";
   const tri_cluster *cluster = c->cluster;
@@ -341,9 +341,9 @@ static tri_status sum_areas(const tri_run_config *config, double *out, tri_lengt
   return TRI_OK;
 }
 
-/* Sets the fraction of attention that the masks leave. If a corpus is missing, attention is predicted as if documents
- * were joined. Lengths of micro-batches are only drawn if there is a single corpus; for a mixture only the mean is
- * known. */
+/* Sets the fraction of attention that the masks leave. If a corpus is missing, warns, and attention is predicted as if
+ * documents were joined. Lengths of micro-batches are only drawn if there is a single corpus; for a mixture only the
+ * mean is known. */
 static void find_fraction(comparison *c) {
   const tri_run_config *config = c->config;
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
@@ -360,7 +360,8 @@ static void find_fraction(comparison *c) {
            tri_status_message());
 }
 
-/* Sets the imbalance of the experts to the one that was measured in the run. */
+/* Sets the imbalance of the experts to the one that was measured in the run; to 0 if metrics.jsonl is missing or has no
+ * loads. Changes nothing for a model without experts. */
 static tri_status find_imbalance(comparison *c, const char *run) {
   char path[TRI_PATH_BYTES];
   if (c->config->model.num_experts == 0) return TRI_OK;

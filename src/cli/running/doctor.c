@@ -120,7 +120,8 @@ static void print_kernels(void *to, const char *architecture, const char *module
 
 enum { CHIP_BYTES = 32 };
 
-/* Copies the first chip of *chips, a list with commas, and moves *chips to the next chip. */
+/* Copies the first chip of *chips, a list with commas, and moves *chips to the next chip. Fails with TRI_BAD_USAGE if
+ * its name is empty or too long. */
 static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
   const size_t length = strcspn(*chips, ",");
   if (length == 0 || length >= CHIP_BYTES) {
@@ -132,8 +133,8 @@ static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
   return TRI_OK;
 }
 
-/* Compiles all kernels for the chips into a folder. Checks all names and the folder first, because compilation takes
- * minutes for each chip. */
+/* Compiles all kernels for the chips (names with commas) into a folder. Checks all names and creates the folder first,
+ * because compilation takes minutes for each chip. Prints and logs what was compiled. */
 static tri_status doctor_compile(const char *chips, const char *folder) {
   char chip[CHIP_BYTES];
   for (const char *rest = chips; *rest != '\0';) {

@@ -17,7 +17,7 @@ typedef struct tri_finding {
   bool required;     /* whether TRI_MARK_MISSING makes the exit status of the command other than 0 */
   char value[320];   /* the result, as text */
   char advice[1024]; /* advice to the user about the result; "": none */
-  json_t *facts;     /* the value as a JSON object */
+  json_t *facts;     /* the value as keys and values of the JSON output, which the finding owns */
 } tri_finding;
 
 /* Maximum number of findings on a machine without GPUs, and number of further findings for each GPU. */
@@ -40,6 +40,7 @@ void tri_finding_value(tri_finding *finding, const char *format, ...) TRI_PRINTF
 /* Sets the mark and the advice of a finding. */
 void tri_finding_advise(tri_finding *finding, tri_mark mark, const char *format, ...) TRI_PRINTF(3, 4);
 
+/* The checks. Each adds one or more findings. */
 void tri_doctor_check_processor(tri_doctor *doctor);
 void tri_doctor_check_cores(tri_doctor *doctor);
 void tri_doctor_check_memory(tri_doctor *doctor);

@@ -302,7 +302,7 @@ void tri_doctor_check_device(tri_doctor *doctor) {
 
 static const double gpus_test_s = 4; /* duration of the tests of all GPUs together, in seconds */
 
-/* Describes a GPU. A GPU that cannot be opened has no facts. */
+/* Sets the value and the facts of a GPU's finding. A GPU that cannot be opened has no facts. */
 static void describe_gpu(const tri_gpu_seen *gpu, tri_finding *finding) {
   const tri_gpu_facts *facts = &gpu->facts;
   char has[32], left[32];

@@ -117,7 +117,7 @@ static const tri_option eval_options[] = {
 
 static bool asks(const eval_arguments *given) { return given->choices != NULL || given->answers != NULL; }
 
-/* Refuses combinations of options about questions. */
+/* Fails with TRI_BAD_USAGE if options about questions do not go together. */
 static tri_status check_questions(const eval_arguments *given) {
   if (given->choices != NULL && given->answers != NULL) {
     return tri_fail(TRI_BAD_USAGE, "eval: --choices or --answers, one at a time");
@@ -144,8 +144,8 @@ static tri_status check_questions(const eval_arguments *given) {
   return tri_fail(TRI_BAD_USAGE, "eval: --svg draws quality over steps; it goes with --all-checkpoints");
 }
 
-/* Checks the number of names on the command line, and that options for a corpus and options for questions are not
- * mixed. */
+/* Fails with TRI_BAD_USAGE if the number of names on the command line is wrong, or if options for a corpus and options
+ * for questions are mixed. */
 static tri_status check_options(const eval_arguments *given, int named) {
   const bool of_corpus = given->documents != NULL || given->packing != NULL || given->bigram != NULL ||
                          given->sequence > 0 || given->reference != NULL;
@@ -250,7 +250,8 @@ static tri_status eval_corpus(const eval_arguments *given, const tri_corpus *cor
   return eval_text(given, corpus);
 }
 
-/* Refuses a file of questions, or of text that was not prepared, in place of a corpus. */
+/* Fails with TRI_BAD_USAGE if the name of the corpus is that of a file of questions, or of text that was not
+ * prepared. */
 static tri_status check_corpus_name(const char *data) {
   static const char *const endings[] = {".jsonl", ".jsonl.zst", ".json", ".csv"};
   const size_t length = strlen(data);

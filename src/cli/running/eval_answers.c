@@ -24,6 +24,7 @@ typedef struct session {
   tri_eval_chat chat;
   tri_prompt *prompts; /* [questions.count] */
   tri_texts texts;
+  /* A list with an object for each question. */
   json_t *results;
   json_t *written;        /* answers to the current question */
   int64_t right;          /* number of right answers */
@@ -32,7 +33,8 @@ typedef struct session {
   double shares, squares; /* sums over the questions: of the share of right answers, and of the square of this share */
 } session;
 
-/* Removes the beginning of each prompt that leaves no room for an answer. */
+/* Removes the beginning of each prompt that leaves no room for an answer, with one warning for all. Fails with
+ * TRI_BAD_USAGE if an answer alone fills the model's positions. */
 static tri_status shorten_prompts(session *s) {
   const int64_t positions = s->generation.model.max_sequence, tokens = s->asked->rule.tokens;
   int64_t shortened = 0, first = 0;
@@ -54,8 +56,8 @@ static tri_status shorten_prompts(session *s) {
   return TRI_OK;
 }
 
-/* Renders the questions with the chat template, if that is requested. Adds the text with which the template ends a turn
- * to the texts that end an answer. */
+/* Renders the questions with the chat template, if that is requested; otherwise logs a line if the model has one. Adds
+ * the text with which the template ends a turn to the texts that end an answer. */
 static tri_status apply_template(session *s) {
   const tri_eval_questions *asked = s->asked;
   const tri_generation *g = &s->generation;
@@ -116,7 +118,8 @@ static json_t *json_of_answer(const tri_judge_text *text) {
   return written == NULL ? json_null() : written;
 }
 
-/* Adds a line to the results when all samples of a question are complete. */
+/* Adds a line to the results, and the counts of the question to the sums. Called when all samples of the question are
+ * complete. */
 static void end_question(session *s, const tri_asked *a) {
   const int64_t samples = s->texts.samples;
   const double share = (double)s->right_here / (double)samples;

@@ -3,7 +3,8 @@
  * labels do not count. */
 #include "cli/running/eval_bytes.h"
 
-/* Returns whether the label of token `i` is a token of the corpus that does not follow in the row. */
+/* Returns whether the token after token `i` is not its label, because a row, a piece or the corpus ends between them.
+ * The label's bytes are then counted with token `i`. */
 static bool ends_here(const tri_label_rows *rows, int64_t i) {
   if (rows->packed && (i + 1) % rows->sequence == 0) return true;
   switch (rows->places[i + 1]) {
@@ -23,8 +24,8 @@ static tri_status count_label(tri_label_bytes *counter, int32_t id) {
   return TRI_OK;
 }
 
-/* Counts a token that is not a counted label. If a piece begins in the middle of a document, its first token is the
- * last label of the piece before it, which is not counted again. */
+/* Counts a token that is not a counted label. `is_label`: whether the token is the first one of a piece that begins in
+ * the middle of a document. It is then the last label of the piece before, and is not counted again. */
 static tri_status count_other(tri_label_bytes *counter, int32_t id, bool is_label) {
   size_t bytes = 0;
   TRI_TRY(tri_decoder_count(counter->decoder, id, &bytes));

@@ -28,7 +28,8 @@ void tri_eval_chat_close(tri_eval_chat *chat) {
 
 static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a chat prompt"); }
 
-/* Adds the system message: the system text of the chat, a blank line, and the description. */
+/* Adds the system message: the system text of the chat, a blank line, and the description; no message if both texts are
+ * empty. Fails with TRI_BAD_USAGE if the system text is not UTF-8. */
 static tri_status add_system(const tri_eval_chat *chat, const tri_judge_text *description, json_t *messages) {
   const char *own = chat->system == NULL ? "" : chat->system;
   const char *more = description->bytes > 0 ? description->text : "";

@@ -16,14 +16,16 @@ typedef struct tri_eval_chat {
 tri_status tri_eval_chat_open(const char *tokenizer_file, const char *system, tri_eval_chat *out);
 void tri_eval_chat_close(tri_eval_chat *chat);
 
-/* Replaces a question by the text that asks for its answer. This text has a system message (that of the chat, then
- * `description`, which may be empty), the question as a user message, and the generation prompt. */
+/* Replaces a question by the text that asks for its answer. Leaves it unchanged on failure to render. This text has a
+ * system message (that of the chat, then `description`, which may be empty), the question as a user message, and the
+ * generation prompt. */
 tri_status tri_eval_chat_apply(tri_eval_chat *chat, const tri_judge_text *description, tri_judge_text *question);
 
 /* Logs a line if the model has a chat template, because `eval` does not apply it without --chat. */
 void tri_eval_chat_warn_unused(const char *tokenizer_file, const char *model);
 
-/* Logs the form of the questions, unless it is NULL, and the first prompt as the model reads it. */
+/* Logs the form of the questions, unless it is NULL, and the first prompt as the model reads it; only the end of a long
+ * prompt. */
 void tri_eval_log_prompt(const char *form, const tri_judge_text *prompt);
 
 #endif

@@ -30,7 +30,7 @@ typedef struct session {
   int64_t vocabulary, positions; /* vocab_size and max_sequence of the first model */
   tri_device *device;
   tri_replicas replicas; /* replicas of the models; created for the first model */
-  bool grouped;          /* whether `replicas` is created */
+  bool grouped;          /* whether `replicas` was created */
 } session;
 
 /* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
@@ -85,7 +85,8 @@ static tri_status phrase_questions(session *s, const char *tokenizer_file, tri_p
   return status;
 }
 
-/* Encodes the questions with the tokenizer of the first checkpoint. All checkpoints of a run use the result. */
+/* Encodes the questions with the tokenizer of the first checkpoint, and warns of shortened ones. All checkpoints of a
+ * run use the result. */
 static tri_status encode_questions(session *s, const tri_merged *weights, const tri_model *model) {
   tri_tokenizer *tokenizer = NULL;
   tri_pair_encoder *encoder = NULL;
@@ -103,6 +104,8 @@ static tri_status encode_questions(session *s, const tri_merged *weights, const 
   return status;
 }
 
+/* Encodes the questions, unless that is done. Fails with TRI_BAD_FILE if the model has another vocabulary or another
+ * number of positions than the one whose tokenizer encoded them. */
 static tri_status use_questions(session *s, const tri_merged *weights, const tri_model *model) {
   if (!s->encoded) {
     tri_status status = encode_questions(s, weights, model);
@@ -299,8 +302,9 @@ static tri_status report_all(const session *s, const tri_judgement *judgements, 
   return status;
 }
 
-/* Evaluates each checkpoint. Skips a damaged checkpoint with a warning, because the others can be evaluated without
- * it. */
+/* Evaluates each checkpoint. Skips a damaged checkpoint with a warning, because the others can be evaluated without it.
+ * Fails with TRI_BAD_FILE if none is left. Sets `steps` and done to the steps and the number of those that were
+ * evaluated. */
 static tri_status judge_each(session *s, const tri_checkpoint_found *found, int64_t count, tri_judgement *judgements,
                              int64_t *steps, int64_t *done) {
   for (int64_t i = 0; i < count; i++) {
@@ -360,7 +364,7 @@ static void close_session(session *s) {
 }
 
 /* Evaluates one of several models. Each model has its own tokenizer and chat template, so the questions are read for
- * each model. */
+ * each model. Logs the name of the model. */
 static tri_status judge_model(const tri_eval_questions *asked, const char *model, tri_judgement *out) {
   tri_eval_questions own = *asked;
   own.model = model;

@@ -8,7 +8,7 @@
 #include "engine/model_files.h"
 #include "engine/rank_device.h"
 
-/* Adds advice to the message of an executor that does not fit into memory. */
+/* Adds advice to the message if `status` is that of an executor that does not fit into memory. Returns `status`. */
 static tri_status suggest_less(tri_status status) {
   if (status != TRI_OUT_OF_MEMORY) return status;
   return tri_fail(status,

@@ -38,11 +38,12 @@ void tri_eval_model_release(tri_eval_model *model);
 void tri_eval_log_idle(const tri_group *group, int64_t tensor, int64_t samples, int64_t batch);
 
 /* COLLECTIVE. Scores all samples of a feed. The replicas share the batches. Sets the group and the executor of
- * *scoring. */
+ * *scoring, and ends the line of progress in the log. */
 tri_status tri_eval_model_score(const tri_eval_model *model, tri_feed_scoring *scoring);
 
 /* Opens the tokenizer that the options name, or else the tokenizer of a model's weights. *out stays NULL if there is
- * none. Checks that the corpus was made with this tokenizer. The caller destroys *out, also after a failure. */
+ * none. Fails with TRI_BAD_FILE if the corpus was made with another tokenizer. The caller destroys *out, also after a
+ * failure. */
 tri_status tri_eval_corpus_tokenizer(const tri_merged *weights, const tri_model_options *options,
                                      const tri_corpus *corpus, tri_tokenizer **out);
 

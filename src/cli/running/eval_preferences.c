@@ -29,8 +29,9 @@ typedef struct session {
   int64_t sequence, batch;
   tri_preference_source source;
   double *reference;         /* [num_labels], doubled if the source has mismatched answers; NULL: none */
-  bool limited;              /* the corpus has more sequences than asked->limit */
-  double *rows, *mismatched; /* log-probabilities [per_epoch, sequence] */
+  bool limited;              /* whether the corpus has more sequences than asked->limit */
+  double *rows, *mismatched; /* [per_epoch, sequence]: log-probabilities of the answers; mismatched: of the mismatched
+                                answers, NULL if there are none */
   tri_preference_unit *units;
   tri_preference_sums sums;
   double kl; /* KL divergence of the mismatched answers, in losses that need it */
@@ -39,7 +40,8 @@ typedef struct session {
 /* ---- objective and data ------------------------------------------------------------------------------------------ */
 
 /* Finds the objective of the run that made the model. If the model was not trained on preferences, chooses the usual
- * objective for the corpus. */
+ * objective for the corpus. Logs a line if rewards need a reference that was not given. Fails with TRI_BAD_USAGE if a
+ * reference was given that the objective does not use. */
 static tri_status find_objective(session *s) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(s->weights.named);
   const bool paired = tri_corpus_preferences(s->asked->corpus) == TRI_PREFERENCES_PAIRS;
@@ -127,7 +129,8 @@ static tri_status keep_scores(void *context, const tri_scored_batch *batch) {
   return TRI_OK;
 }
 
-/* Computes out[per_epoch, sequence], the log-probabilities of all sequences of the source in order. */
+/* Computes out[per_epoch, sequence], the log-probabilities of all sequences of the source in order; `mismatched`: those
+ * of the mismatched answers. */
 static tri_status score(const session *s, const tri_eval_model *m, bool mismatched, double *out) {
   const tri_preference_at at = {.source = &s->source, .in_order = true, .mismatched = mismatched};
   const tri_feed feed = tri_preference_feed(&at);

@@ -22,7 +22,9 @@ typedef struct tri_eval_preferences {
 
 /* COLLECTIVE over asked->group. Evaluates the model's objective, and prints the loss, rewards, margins and accuracies.
  * If the model was not trained on preferences, the objective is DPO or KTO with beta 0.1. If the objective needs a
- * reference model and `reference` is NULL, prints only log-probabilities. */
+ * reference model and `reference` is NULL, prints only log-probabilities, and logs that. Warns of preferences that are
+ * left out because they are too long. Fails with TRI_BAD_USAGE if `sequence` exceeds the model's positions, or if the
+ * objective does not use the `reference` that is given. */
 tri_status tri_eval_preferences_run(const tri_eval_preferences *asked);
 
 #endif

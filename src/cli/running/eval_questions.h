@@ -28,11 +28,12 @@ typedef struct tri_eval_questions {
   uint64_t seed;
 } tri_eval_questions;
 
-/* COLLECTIVE over asked->group. Evaluates which choice is the likeliest for the model, and prints the results. */
+/* COLLECTIVE over asked->group. Evaluates which choice of each question is the likeliest for the model, prints the
+ * results, and draws the picture `svg`. Warns of questions that were shortened to the model's positions. */
 tri_status tri_eval_choices(const tri_eval_questions *asked);
 
 /* COLLECTIVE over asked->group. Evaluates whether the answers that the model generates are right, and prints the
- * results. */
+ * results. Warns of prompts that were shortened. */
 tri_status tri_eval_answers(const tri_eval_questions *asked);
 
 #endif

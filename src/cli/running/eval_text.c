@@ -39,7 +39,7 @@ typedef struct session {
   tri_document_use use;        /* whether documents attend to each other */
   tri_packing_use packing;     /* how documents become sequences */
   tri_too_long too_long;       /* handling of documents that are longer than a sequence */
-  bool limited;                /* the corpus has more sequences than asked->limit */
+  bool limited;                /* whether the corpus has more sequences than asked->limit */
   const struct session *first; /* session of an ensemble's first model; NULL: this session is the first */
   tri_eval_windows windows;
   tri_model model;
@@ -95,8 +95,8 @@ static const char *origin_of(const session *s, bool masked, bool known) {
   return origins[known ? BY_TRAINING : UNKNOWN][choice];
 }
 
-/* Chooses the shape of sequences of training, if the checkpoint has it. A corpus with a mask contains conversations,
- * which are packed and masked. */
+/* Chooses and logs the shape of sequences: that of the options, otherwise that of training if the checkpoint has it,
+ * otherwise the usual one. A corpus with a mask contains conversations, which are packed and masked. */
 static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   const tri_eval_text *given = s->asked;
   const bool masked = tri_corpus_has_mask(s->asked->corpus);
@@ -116,7 +116,8 @@ static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   return TRI_OK;
 }
 
-/* Copies the shape of sequences from the first model of an ensemble. */
+/* Copies the shape of sequences from the first model of an ensemble. Logs a line if this model was trained with
+ * another. */
 static void choose_like(session *s, const session *first, const tri_run_notes *notes) {
   s->sequence = first->sequence;
   s->batch = first->batch;
@@ -263,9 +264,10 @@ static tri_status add_batch(void *context, const tri_scored_batch *batch) {
 }
 
 /* Decides the number of bytes of the labels' text. If each token of the corpus is either one label or one of the
- * counted other tokens, the number is the recorded bytes of the corpus' text minus the bytes of the other tokens; it
- * then includes the text of unknown tokens. This does not hold for packed documents that are joined, because some of
- * their labels occur twice. */
+ * counted other tokens, and the corpus has no mask and records the bytes of its text, the number is the recorded bytes
+ * of the corpus' text minus the bytes of the other tokens; it then includes the text of unknown tokens. This does not
+ * hold for packed documents that are joined, because some of their labels occur twice. Otherwise, if a label is the
+ * unknown token, sets the number to 0, so that bits per byte are left out, and logs that. */
 static void settle_bytes(session *s) {
   const int64_t recorded = tri_corpus_text_bytes(s->asked->corpus);
   const bool whole = !is_packed(s) || (is_masked(s) && s->windows.packed.pieces.left_out == 0);

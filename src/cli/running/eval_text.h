@@ -22,8 +22,8 @@ typedef struct tri_eval_text {
   bool json;
 } tri_eval_text;
 
-/* COLLECTIVE over asked->group. Computes the loss and prints it. Fails with TRI_DIVERGED if the loss is not a finite
- * number, and with TRI_BAD_FILE if no label counts. */
+/* COLLECTIVE over asked->group. Computes the loss and prints it. Logs the shape of sequences. Fails with TRI_DIVERGED
+ * if the loss is not a finite number, and with TRI_BAD_FILE if no label counts. */
 tri_status tri_eval_text_run(const tri_eval_text *asked);
 
 #endif

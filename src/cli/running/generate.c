@@ -253,7 +253,8 @@ static tri_status finish_text(void *context, tri_written *text) {
   return TRI_OK;
 }
 
-/* Fails if no token was generated, or if no token has any text. Warns of tokens without text. */
+/* Fails with TRI_BAD_USAGE if no token was generated, and with TRI_BAD_CONFIG if no token has any text. Warns of tokens
+ * without text. */
 static tri_status judge(const generate_texts *t) {
   const tri_generation *g = &t->generation;
   if (t->made == 0) {

@@ -58,7 +58,8 @@ static tri_status render_chat(chat *c, tri_written *out) {
   return tri_written_begin(c->generation, &prompt, tokens, out);
 }
 
-/* Removes the oldest question and its answer. Returns false if only one question is left. */
+/* Removes the oldest question and its answer, and logs that the first time. Returns whether they were removed; false if
+ * only one question is left. */
 static bool forget_oldest(chat *c) {
   const char *role = json_string_value(json_object_get(json_array_get(c->messages, 0), "role"));
   const size_t first = role != NULL && strcmp(role, "system") == 0 ? 1 : 0;

@@ -89,7 +89,7 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   return tri_named_folder_check(out->to);
 }
 
-/* Prints the new folder with --json. */
+/* Prints the JSON document about the new folder, if --json was given. */
 static tri_status print_json(const copy_arguments *arguments, const char *kind, tri_dtype type) {
   if (!arguments->json) return TRI_OK;
   return tri_print_written_folder(arguments->to, &arguments->from, 1, kind, tri_dtype_name(type));
@@ -144,8 +144,8 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
   return status;
 }
 
-/* Compares an adapter with its base, if the base is available. If the base does not match, only logs that, because the
- * adapter itself may be intact. */
+/* Compares an adapter with its base, if the base is available. If the base is missing or does not match, only logs or
+ * warns of that, because the adapter itself may be intact. */
 static tri_status check_with_base(const copy_arguments *arguments) {
   const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
   tri_model model;
@@ -162,7 +162,7 @@ static tri_status check_with_base(const copy_arguments *arguments) {
   return TRI_OK;
 }
 
-/* Writes the factors alone in PEFT's format. */
+/* Writes the factors alone in PEFT's format, and logs or prints the result. */
 static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
   tri_run_notes notes;
@@ -181,7 +181,7 @@ static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkp
 }
 
 /* Writes an adapter whose factors began as parts of the base (PiSSA) as plain factors of twice the rank. These include
- * the initial factors. */
+ * the initial factors. Logs or prints the result. */
 static tri_status copy_principal(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
   tri_model model;
@@ -229,7 +229,7 @@ static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint *
   return status;
 }
 
-/* Refuses an adapter, because an imported checkpoint must be a whole model. */
+/* Fails with TRI_BAD_FILE if arguments->from is an adapter, because an imported checkpoint must be a whole model. */
 static tri_status check_import(const copy_arguments *arguments) {
   tri_checkpoint *adapter = NULL;
   bool principal = false;

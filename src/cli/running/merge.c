@@ -40,7 +40,7 @@ typedef struct merging {
   tri_merged weights[TRI_COMBINE_MODELS + 1];
   tri_model model; /* configuration of the first model */
   float *values[TRI_COMBINE_MODELS + 1],
-      *out;         /* values of one tensor in each model, and of the result; each has room for the largest tensor */
+      *out; /* values of one tensor in each model; out: in the result; each array has room for the largest tensor */
   uint16_t *narrow; /* result in bf16; NULL if `type` is fp32 */
   tri_checkpoint_saving *saving;
   tri_run_notes notes; /* notes in which all models agree */
@@ -92,7 +92,8 @@ static const tri_option merge_options[] = {
     {TRI_READ("out", read_out), .is_path = true},
     {0}};
 
-/* Reads weights such as "1,0.5,2". There must be one for each model. */
+/* Reads weights such as "1,0.5,2". All are 1 if none were given. Fails with TRI_BAD_USAGE if there is not one for each
+ * model, or if the method is `linear` and they sum to 0. */
 static tri_status read_weights(merge_arguments *a) {
   double sum = 0;
   const char *at = a->weights;
@@ -226,8 +227,8 @@ static tri_status fingerprint_of(const char *folder, char out[TRI_FINGERPRINT_BY
   return status;
 }
 
-/* Checks that model i has the same tokenizer as the first. A model without a tokenizer is assumed to use that of the
- * others. */
+/* Fails with TRI_BAD_CONFIG if model i has another tokenizer than the first. A model without a tokenizer is assumed to
+ * use that of the others. */
 static tri_status compare_tokenizers(const merging *m, int i) {
   char first[TRI_FINGERPRINT_BYTES], other[TRI_FINGERPRINT_BYTES];
   TRI_TRY(fingerprint_of(folder_of(m, 0), first));

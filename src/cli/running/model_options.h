@@ -13,9 +13,9 @@ extern const tri_option tri_model_option_rows[];
  * messages. */
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out);
 
-/* Drops each of models[*count] that is the same folder as an earlier one, and logs that. An example is
- * RUN/checkpoints/best, which is a link to a checkpoint. A model is a checkpoint, the output of a run, or a Hugging
- * Face folder. */
+/* Drops each of models[*count] that is the same folder as an earlier one, logs that, and sets *count to the number of
+ * the others. An example is RUN/checkpoints/best, which is a link to a checkpoint. A model is a checkpoint, the output
+ * of a run, or a Hugging Face folder. */
 tri_status tri_models_drop_doubles(char **models, int *count);
 
 #endif

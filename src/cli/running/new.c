@@ -84,7 +84,8 @@ static tri_status new_parse(int count, char **arguments, new_arguments *out) {
 
 /* ---- contents of the file ---------------------------------------------------------------------------------------- */
 
-/* Sets the path of NAME.yaml and the path of the run's folder, runs/NAME. */
+/* Sets the path of NAME.yaml and the path of the run's folder, runs/NAME. Fails with TRI_BAD_USAGE if NAME is not
+ * suitable, if the folder of the file is missing, or if the file exists. */
 static tri_status find_names(plan *p) {
   char base[TRI_PATH_BYTES];
   const char *name = p->given->name, *slash = strrchr(name, '/');
@@ -123,7 +124,8 @@ static const char *usual_objective(const plan *p) {
   return NULL;
 }
 
-/* Finds which kind of preferences the first record of a JSON file has. */
+/* Finds which kind of preferences the first record of a JSON file has. Fails with TRI_BAD_USAGE if it is not a
+ * preference. */
 static tri_status find_form(plan *p) {
   const char *path = p->given->data;
   tri_text_input *input = NULL;
@@ -151,7 +153,7 @@ static tri_status find_form(plan *p) {
 }
 
 /* Finds what the data are: text, conversations or preferences. Also finds the corpus `validation` in the same folder,
- * if there is one. */
+ * if there is one. If a new model has a larger vocabulary than the corpus, gives it that of the corpus. */
 static tri_status find_corpus(plan *p) {
   tri_corpus *corpus = NULL;
   char index[TRI_PATH_BYTES];
@@ -186,7 +188,7 @@ static tri_status find_model(plan *p) {
   return TRI_OK;
 }
 
-/* Checks that the model, the data and --objective go together. */
+/* Fails with TRI_BAD_USAGE if the model, the data and --objective do not go together. */
 static tri_status check_objective(const plan *p) {
   const char *objective = p->given->objective;
   if (usual_objective(p) != NULL && !p->fine_tunes) {
@@ -222,9 +224,9 @@ static tri_status find_machine(plan *p) {
   return TRI_OK;
 }
 
-/* Returns the learning rate: 2e-4 for an adapter, 1e-5 for other fine-tuning. For training from scratch it is the rate
- * of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395 ln N, where N is the number of parameters, rounded to a
- * multiple of 1e-4 and at least 1e-4. */
+/* Returns the learning rate. For preferences it is 2e-5 for an adapter, otherwise 2e-6; for other fine-tuning 2e-4 and
+ * 1e-5. For training from scratch it is the rate of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395 ln N, where
+ * N is the number of parameters, rounded to a multiple of 1e-4 and at least 1e-4. */
 static double rate_of(const plan *p) {
   if (usual_objective(p) != NULL) return p->given->lora ? 2e-5 : 2e-6;
   if (p->given->lora) return 2e-4;
@@ -361,7 +363,7 @@ static tri_status predict(plan *p) {
 }
 
 /* Finds the largest micro-batch with which all ranks together fit into nine tenths of the memory. If a micro-batch of 1
- * does not fit, chooses recomputation. */
+ * does not fit, chooses recomputation. Fails with TRI_OUT_OF_MEMORY if it does not fit then either. */
 static tri_status find_micro_batch(plan *p) {
   char need[32], there[32];
   for (int pass = 0; pass < 2; pass++) {

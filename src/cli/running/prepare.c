@@ -208,7 +208,8 @@ static tri_status unknown_option(const char *name) {
   return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; `trireme prepare --help` lists them", name);
 }
 
-/* Reads an option and its value, which is after `=` or in the next word. Moves *i to the last word that was used. */
+/* Reads an option and its value, which is after `=` or in the next word. Moves *i to the last word that was used. Fails
+ * with TRI_BAD_USAGE if the option is unknown, or has no value, or one that it does not take. */
 static tri_status parse_option(int count, char **words, int *i, arguments *to) {
   char name[NAME_BYTES];
   const char *equals = strchr(words[*i], '=');

@@ -123,8 +123,8 @@ static void warn_of_other_key(const char *path, int64_t number, json_t *root, bo
            (long)number, key);
 }
 
-/* Warns of a file of JSON lines whose name does not end in .jsonl, because braces and keys become part of each
- * prompt. */
+/* Warns if line[bytes], the first line of a file whose name does not end in .jsonl, is a JSON object, because braces
+ * and keys become part of each prompt. */
 static void warn_of_json(const char *path, const char *line, size_t bytes) {
   json_t *root = json_loadb(line, bytes, 0, NULL);
   if (json_is_object(root)) {

@@ -19,9 +19,10 @@ typedef struct tri_ranks_work {
   void *context;
 } tri_ranks_work;
 
-/* Starts a job of several ranks and waits for its end; or does the work in this process, which may be alone or a rank
- * of a job. The first rank's output is the output of the command. Fails with TRI_BAD_USAGE if the number of ranks to
- * start is not a multiple of `tensor`. */
+/* Starts a job of several ranks and waits for its end; or does the work in this process, which may be alone or a
+ * rank of a job. The first rank's output is the output of the command. Begins to listen to signals (tri_stop_listen)
+ * in a process that does the work. Fails with TRI_BAD_USAGE if the number of ranks to start is not a multiple of
+ * `tensor`. */
 tri_status tri_ranks_run(const tri_ranks_work *work);
 
 /* Lets the first signal only ask this process to stop, so that the work can end early. Has no effect in a rank of a

@@ -204,8 +204,8 @@ static void choose_name(const serve_arguments *given, char out[TRI_SERVE_NAME_BY
   snprintf(out, TRI_SERVE_NAME_BYTES, "%.*s", (int)(end - begin), path + begin);
 }
 
-/* Opens the chat template. If the model has none and --chat-template is not given, succeeds, and sets
- * front->no_template to `reason`[bytes], the message about it: the server then serves completions only. */
+/* Opens the chat template. If the model has none and --chat-template is not given, succeeds, sets front->no_template to
+ * `reason`[bytes], the message about it, and logs it: the server then serves completions only. */
 static tri_status set_up_chat(const serve_arguments *given, tri_serve_front *front, char *reason, size_t bytes) {
   const tri_status status = tri_chat_choice_open(&given->template, front->generation, &front->chat);
   if (status == TRI_BAD_FILE && given->template.file == NULL) {
@@ -290,8 +290,8 @@ static tri_status serve_here(serve_arguments *given, serving *s) {
   return tri_fail(TRI_INTERRUPTED, "the server has ended; %ld requests were answered", (long)front->counters.completed);
 }
 
-/* Generates this rank's share of the texts and loads newer checkpoints, until the first rank ends the server. Called on
- * each rank except the first. */
+/* Generates this rank's share of the texts and loads newer checkpoints, until the first rank ends the server. Keeps the
+ * old weights if a checkpoint is damaged or does not suit. Called on each rank except the first. */
 static tri_status help(const serve_arguments *given, serving *s) {
   const tri_runner_sizes of_first = {0};
   if (given->dry_run) return TRI_OK;

@@ -89,8 +89,8 @@ static const tri_option train_options[] = {
     {TRI_FLAG("keys", keys), .help = "  --keys            print every key of a run file with its default\n"},
     {0}};
 
-/* Refuses a second word on the command line. It may be a setting such as "optimizer.lr=1e-3", which some programs take
- * in place of `--set`, or another file. */
+/* Fails with TRI_BAD_USAGE because of a second word on the command line. It may be a setting such as
+ * "optimizer.lr=1e-3", which some programs take in place of `--set`, or another file. */
 static tri_status fault_of_further_word(const char *word) {
   char name[128], key[128];
   size_t length = strcspn(word, "=");
@@ -224,7 +224,8 @@ static tri_status find_layout(const train_arguments *arguments, found_layout *ou
   return TRI_OK;
 }
 
-/* Opens the file of --log. It stays open until the process ends. */
+/* Opens the file of --log, to which the log is copied from now on. It stays open until the process ends. Fails with
+ * TRI_BAD_USAGE if the path is not that of a regular file. */
 static tri_status open_log(const char *path) {
   const char *kind = tri_path_odd_kind(path);
   if (kind != NULL) return tri_fail(TRI_BAD_USAGE, "train: --log %s is a %s; name a file", path, kind);

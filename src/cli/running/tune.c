@@ -83,6 +83,7 @@ static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) 
 typedef struct findings {
   const tri_study *study;
   const tri_explanation *explained; /* NULL for methods that train in rounds */
+  /* [num_members]: members of a method that trains in rounds; NULL for other methods */
   const tri_member *members;
   int64_t num_members;
   const char *layout; /* layout of the best trial; NULL if there is none */
@@ -162,7 +163,8 @@ static tri_status print_result(const arguments *given, const tri_study *study, c
   return in_rounds ? print_rounds(given, study, path, store) : print_layouts(given, study, path, store);
 }
 
-/* Applies the options of the command line, which take precedence over the study file. */
+/* Applies the options of the command line, which take precedence over the study file. Fails with TRI_BAD_USAGE if
+ * --method changes the kind of the study's trials (halving, or population-based training). */
 static tri_status apply_options(const arguments *given, tri_study *study) {
   if (given->trials > 0) study->search.trials = given->trials;
   if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
