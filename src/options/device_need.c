@@ -127,19 +127,19 @@ static int compare_rows(const void *left, const void *right) {
 }
 
 static tri_status none_suffices(const need *n) {
-  const tri_device_row *best = NULL;
+  const tri_device_row *best = NULL, *last = NULL;
   char tokens[32], devices[32];
   tri_format_count(n->options->tokens, tokens, sizeof tokens);
   for (int64_t i = 0; i < n->count; i++) {
-    const tri_device_row *row = &n->rows[i];
-    if (row->status == TRI_OK && (best == NULL || row->days < best->days)) best = row;
+    last = &n->rows[i];
+    if (last->status == TRI_OK && (best == NULL || last->days < best->days)) best = last;
   }
+  if (last == NULL) return tri_fail_internal("--days has tried no number of devices");
   if (best == NULL) {
-    return tri_fail(n->rows[n->count - 1].status,
+    return tri_fail(last->status,
                     "no number of devices of %s that was tried trains %s tokens in %g days: with %s, %s: %s",
                     n->options->cluster.name, tokens, n->days,
-                    tri_format_grouped(n->rows[n->count - 1].devices, devices, sizeof devices), n->of->nothing,
-                    n->rows[n->count - 1].reason);
+                    tri_format_grouped(last->devices, devices, sizeof devices), n->of->nothing, last->reason);
   }
   return tri_fail(TRI_BAD_LAYOUT,
                   "no number of devices of %s that was tried trains %s tokens in %g days: the shortest run takes %.1f "

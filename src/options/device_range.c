@@ -116,7 +116,8 @@ tri_status tri_device_range_ask(const tri_plan_options *options, const tri_devic
   out->status = of->answer(of->context, devices, &out->answer);
   if (out->status != TRI_OK) {
     snprintf(out->reason, sizeof out->reason, "%s", tri_status_message());
-    return out->status == TRI_BAD_LAYOUT || out->status == TRI_OUT_OF_MEMORY ? TRI_OK : out->status;
+    if (out->status != TRI_BAD_LAYOUT && out->status != TRI_OUT_OF_MEMORY) return out->status;
+    return TRI_OK;
   }
   if (options->tokens <= 0) return TRI_OK;
   const tri_simulation_request request = tri_plan_options_request(options, &out->answer.layout);
