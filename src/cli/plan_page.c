@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TITLE_BYTES = 256, VALUE_BYTES = 256, MOST_BARS = 6 + TRI_STEP_AXES };
+enum { TITLE_BYTES = 256, VALUE_BYTES = 256, AMOUNT_BYTES = 32, MOST_BARS = 6 + TRI_STEP_AXES };
 
 typedef struct plan_page {
   const tri_plan_options *options;
@@ -32,20 +32,20 @@ static double nodes_of(const plan_page *p) {
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
 /* A text that the functions of the terminal's report write, to be shown as paragraphs. */
-typedef struct text {
+typedef struct paragraphs {
   FILE *to;
   char *bytes;
   size_t count;
-} text;
+} paragraphs;
 
-static tri_status text_open(text *t) {
-  *t = (text){0};
+static tri_status paragraphs_open(paragraphs *t) {
+  *t = (paragraphs){0};
   t->to = open_memstream(&t->bytes, &t->count);
   return t->to != NULL ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "no memory for the texts of a page");
 }
 
 /* Writes a paragraph for each line of the text, if `status` is TRI_OK, and releases the text. */
-static tri_status text_close(text *t, tri_status status, FILE *page) {
+static tri_status paragraphs_close(paragraphs *t, tri_status status, FILE *page) {
   if (fclose(t->to) != 0 && status == TRI_OK) status = tri_fail(TRI_OUT_OF_MEMORY, "no memory for the texts of a page");
   for (char *line = t->bytes; status == TRI_OK && line != NULL && *line != '\0';) {
     char *end = strchr(line, '\n');
@@ -76,15 +76,15 @@ static void write_fact(const plan_page *p, const char *name, const char *value) 
 }
 
 /* Formats an amount: with two decimals below 100, else as 12.3K. */
-static const char *format_amount(double amount, char out[VALUE_BYTES]) {
-  if (amount >= 100) return tri_format_count(amount, out, VALUE_BYTES);
-  snprintf(out, VALUE_BYTES, "%.2f", amount);
+static const char *format_amount(double amount, char out[AMOUNT_BYTES]) {
+  if (amount >= 100) return tri_format_count(amount, out, AMOUNT_BYTES);
+  snprintf(out, AMOUNT_BYTES, "%.2f", amount);
   return out;
 }
 
 /* Writes the facts of the whole run, if the number of its tokens is given, or of a step. */
 static void write_totals(const plan_page *p) {
-  char value[VALUE_BYTES], amount[VALUE_BYTES], name[VALUE_BYTES], many[32], time[32];
+  char value[VALUE_BYTES], amount[AMOUNT_BYTES], name[64], many[32], time[32];
   const bool whole = p->options->tokens > 0;
   const double steps = whole ? tri_run_cost_steps(p->request, &p->cost, p->options->tokens) : 1;
   const double seconds = steps * p->prediction->step_s, hours = seconds / 3600;
@@ -139,13 +139,13 @@ static void write_answer(const plan_page *p) {
 
 /* Writes the accuracy of predictions, the costs and the failures that the answer contains. */
 static tri_status write_grounds(const plan_page *p) {
-  text t;
+  paragraphs t;
   char attention[TRI_REPORT_ATTENTION_BYTES];
   write_heading("Assumptions and accuracy", p->to);
-  TRI_TRY(text_open(&t));
+  TRI_TRY(paragraphs_open(&t));
   tri_report_accuracy(p->request->cluster, p->request->system, p->options->devices, t.to);
   fprintf(t.to, "%s\n", tri_report_attention(p->request, attention));
-  return text_close(&t, tri_run_cost_text(p->request, p->prediction, p->options->tokens, t.to), p->to);
+  return paragraphs_close(&t, tri_run_cost_text(p->request, p->prediction, p->options->tokens, t.to), p->to);
 }
 
 /* ---- pictures ---------------------------------------------------------------------------------------------------- */
@@ -231,7 +231,7 @@ static void draw_time(const plan_page *p) {
 /* ---- alternatives ------------------------------------------------------------------------------------------------ */
 
 static tri_status write_alternatives(const plan_page *p) {
-  text t;
+  paragraphs t;
   if (p->result == NULL) return TRI_OK;
   write_heading("Alternatives", p->to);
   fputs(
@@ -249,20 +249,20 @@ static tri_status write_alternatives(const plan_page *p) {
     fputs("</td></tr>\n", p->to);
   }
   fputs("</table></div>\n", p->to);
-  TRI_TRY(text_open(&t));
+  TRI_TRY(paragraphs_open(&t));
   tri_plan_report_alternatives(p->result, t.to);
   tri_plan_report_searched(p->options, p->result, t.to);
-  return text_close(&t, TRI_OK, p->to);
+  return paragraphs_close(&t, TRI_OK, p->to);
 }
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 static tri_status write_all(const plan_page *p) {
-  text t;
+  paragraphs t;
   write_answer(p);
-  TRI_TRY(text_open(&t));
+  TRI_TRY(paragraphs_open(&t));
   tri_report_heading(p->request, t.to);
-  TRI_TRY(text_close(&t, TRI_OK, p->to));
+  TRI_TRY(paragraphs_close(&t, TRI_OK, p->to));
   TRI_TRY(write_grounds(p));
   draw_memory(p);
   draw_time(p);
