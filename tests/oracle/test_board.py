@@ -826,6 +826,47 @@ def test_many_runs_on_the_page(tmp_path):
 
 
 @needs_chromium
+def test_fifteen_runs_of_two_objectives(tmp_path):
+    """Losses of two objectives have charts of their own; a run whose loss rose to 22 is outside of the scale without outliers; the table shows all
+    runs without scrolling, and no number of it is on two lines."""
+    draw = random.Random(4)
+    for i in range(15):
+        folder = tmp_path / f"runs/run-{i:02}"
+        folder.mkdir(parents=True)
+        lines = [json.loads(line_of(step)) for step in range(1, 61)]
+        for line in lines:
+            line["loss"] = 0.7 - line["step"] / 100 if i in (3, 4) else 3 + 19 * line["step"] / 60 if i == 7 else 2 + 4 / line["step"] + draw.random() / 10
+            line["validation_loss"] = line["loss"] + 0.1
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / "config.yaml").write_text(PREFERENCES.format(name="dpo", beta=0.1) if i in (3, 4) else CONFIG.replace("{steps}", "60").replace("{lr}", "0.1"))
+        (folder / "summary.json").write_text(json.dumps(dict(steps=60, ranks=8, device="cpu avx512", precision="bf16")))
+    with board(tmp_path / "runs") as b, Browser(tmp_path / "profile", width=1400) as browser:
+        b.wait(lambda found: len(found["runs"]) == 15 and all(run["step"] == 60 for run in found["runs"]))
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('[id=\"chart-loss\"] .curve').length === 13 && document.querySelectorAll('[id=\"chart-loss:2\"] .curve').length === 2")
+        titles = "[...document.querySelectorAll('#charts .card:not([hidden])')].map(e => e.querySelector('h3').textContent)"
+        assert browser.value(titles)[:2] == ["Loss (next token)", "Loss (dpo)"] and {"Validation loss (next token)", "Validation loss (dpo)"} < set(browser.value(titles))
+        highest = "Number(/to ([\\d.]+)$/.exec(document.querySelector('#chart-loss svg').getAttribute('aria-label'))[1])"
+        assert browser.value(highest) > 21
+        browser.value("document.querySelector('#usual').click()")
+        assert browser.value(highest) < 7 and "1 run outside of the scale" in browser.value("document.querySelector('#chart-loss .note').textContent")
+        browser.value("document.querySelector('#usual').click()")
+        assert browser.value(highest) > 21
+
+        # The table: as high as its rows, one line each, the first column stays.
+        table = browser.value("(t => [t.offsetHeight, t.parentNode.clientHeight, t.offsetWidth, t.parentNode.clientWidth])(document.querySelector('#table'))")
+        assert table[0] <= table[1] and table[2] <= table[3], table
+        rows = browser.value("[...document.querySelectorAll('#table tbody tr')].map(r => r.offsetHeight)")
+        assert len(rows) == 15 and max(rows) < 30, rows
+        assert browser.value("getComputedStyle(document.querySelector('#table tbody td')).position") == "sticky"
+
+        # One objective alone has no other name.
+        browser.value("[...document.querySelectorAll('#runs li')].filter(e => /run-0[34]/.test(e.textContent)).forEach(e => e.firstChild.click())")
+        browser.wait("!document.querySelector('[id=\"chart-loss:2\"]:not([hidden])')")
+        assert browser.value(titles)[0] == "Loss" and browser.said == []
+
+
+@needs_chromium
 def test_experts_and_sources(tmp_path):
     """Charts of what the lines of such runs have; none of runs without."""
     runs = tmp_path / "runs"

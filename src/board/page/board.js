@@ -13,7 +13,7 @@ const state = {
   places: new Map(), // id of a run that is shown -> its place among the colours
   configs: new Map(), // id -> {version, keys}
   studies: new Map(), timelines: new Map(), samples: new Map(),
-  axis: "step", smoothing: 1, log: false, from: null, to: null, filter: "",
+  axis: "step", smoothing: 1, log: false, usual: false, from: null, to: null, filter: "",
   sort: { by: "name", down: false }, answered: null, updates: 0,
 };
 
@@ -140,12 +140,12 @@ function kind_colour(kind) {
 /* ---- charts ---- */
 
 const CHARTS = [
-  { key: "loss", title: "Loss", kind: "", wide: true, marks: true },
+  { key: "loss", title: "Loss", kind: "", wide: true, marks: true, by_objective: true },
   { key: "tokens_per_s", title: "Throughput", kind: "count", unit: "tokens/s", zero: true },
   { key: "mfu", title: "Share of the peak (MFU)", kind: "share", zero: true },
   { key: "peak_bytes", title: "Memory of a rank", kind: "bytes", zero: true },
   { key: "grad_norm", title: "Gradient norm", kind: "", may_log: true, marks: true },
-  { key: "validation_loss", title: "Validation loss", kind: "", sparse: true },
+  { key: "validation_loss", title: "Validation loss", kind: "", sparse: true, by_objective: true },
   { key: "lr", title: "Learning rate", kind: "", zero: true },
   { key: "step_s", title: "Time of a step", kind: "time", zero: true },
   { key: "bad_steps", title: "Bad steps so far", kind: "", zero: true, whole: true },
@@ -170,9 +170,33 @@ const low_of = (value) => (Array.isArray(value) ? value[0] : value);
 const high_of = (value) => (Array.isArray(value) ? value[1] : value);
 const middle_of = (value) => (Array.isArray(value) ? value[2] : value);
 
+const objective_of = (run) => run.objective ?? "";
+
+/* Losses of different objectives have different scales: if the runs that are shown have several objectives, each has charts of its own. The first
+ * one has the charts that are always there; further ones are added behind them. */
+function find_objective_charts() {
+  const objectives = [...new Set(shown_runs().map(objective_of))].sort();
+  for (const base of charts.filter(({ spec }) => spec.by_objective && !spec.place)) {
+    base.spec.objective = objectives.length > 1 ? objectives[0] : null;
+    objectives.slice(1).forEach((objective, i) => {
+      const id = `${base.spec.key}:${i + 2}`;
+      let chart = charts.find(({ spec }) => spec.id === id);
+      if (!chart) {
+        charts.push((chart = chart_card({ ...base.spec, id, place: i + 1 })));
+        (charts.find(({ spec }) => spec.id === `${base.spec.key}:${i + 1}`) ?? base).card.after(chart.card);
+      }
+      chart.spec.objective = objective;
+    });
+    for (const { spec } of charts) if (spec.key === base.spec.key && spec.place >= Math.max(1, objectives.length)) spec.objective = "none";
+  }
+}
+
+/* "Loss (dpo)" if the chart is of one objective among several. */
+const title_of = (spec) => (typeof spec.objective === "string" ? `${spec.title} (${spec.objective || "next token"})` : spec.title);
+
 /* The curves of a chart that have any value: of each run one, or one of each part. */
 function curves_of(spec) {
-  return shown_runs().flatMap((run) => (spec.parts ?? [spec.key]).map((key, part) => ({ run, key, part, data: state.curves.get(run.id).data }))).filter(({ key, data }) => data[key]);
+  return shown_runs().filter((run) => typeof spec.objective !== "string" || objective_of(run) === spec.objective).flatMap((run) => (spec.parts ?? [spec.key]).map((key, part) => ({ run, key, part, data: state.curves.get(run.id).data }))).filter(({ key, data }) => data[key]);
 }
 
 /* The chart of a named number: names with the same first part share it, but for accuracies and ratios, which have a scale of their own. */
@@ -224,8 +248,28 @@ function x_range(curves) {
   return low < high ? [low, high] : low === high ? [low - 1, high + 1] : [0, 1];
 }
 
+const middle_at = (sorted, part) => sorted[Math.round(part * (sorted.length - 1))];
+
+/* Without outliers: the curves whose last values are near those of the others (within eight times the median distance from the median, or half of the
+ * median), if there are four or more. */
+function usual_curves(curves) {
+  if (!state.usual || curves.length < 4) return curves;
+  const last = ({ key, data }) => data[key].map(middle_of).filter(known).at(-1), lasts = curves.map(last).filter(known).sort((a, b) => a - b);
+  if (lasts.length < 4) return curves;
+  const middle = middle_at(lasts, 0.5), far = middle_at(lasts.map((value) => Math.abs(value - middle)).sort((a, b) => a - b), 0.5);
+  const usual = curves.filter((curve) => known(last(curve)) && Math.abs(last(curve) - middle) <= Math.max(8 * far, Math.abs(middle) / 2));
+  return usual.length > 0 ? usual : curves;
+}
+
+/* The range of 98 in 100 values, to which the scale without outliers is limited. */
+function usual_range(curves, low, high) {
+  const values = curves.flatMap(({ key, data }) => data[key].map(middle_of).filter(known)).sort((a, b) => a - b);
+  return state.usual && values.length >= 50 ? [Math.max(low, middle_at(values, 0.01)), Math.min(high, middle_at(values, 0.99))] : [low, high];
+}
+
 /* All middles, and what was measured where it is not far away: one spike does not flatten the rest. */
-function y_range(spec, curves, logarithmic) {
+function y_range(spec, all_curves, logarithmic) {
+  const curves = usual_curves(all_curves);
   let low = Infinity, high = -Infinity;
   for (const { key: own, data } of curves) {
     for (const key of own === "loss" && data.validation_loss ? ["loss", "validation_loss"] : [own]) {
@@ -238,6 +282,7 @@ function y_range(spec, curves, logarithmic) {
     }
   }
   if (low > high) return [logarithmic ? 0.1 : 0, 1];
+  if (!logarithmic || low > 0) [low, high] = usual_range(curves, low, high);
   if (logarithmic) return [low / 1.06, high * 1.06 + (low === high ? low : 0)];
   if (spec.zero && low >= 0) return [0, high > 0 ? high * 1.06 : 1];
   const room = high > low ? (high - low) * 0.06 : Math.abs(high) * 0.1 || 1;
@@ -345,8 +390,8 @@ function draw_curve(svg, spec, curve, s, banded) {
 function chart_card(spec) {
   const title = make("h3", {}, spec.title), note = make("span", { class: "note" });
   const svg = draw("svg", { class: "chart", tabindex: 0, role: "img", "aria-label": spec.title }), keys = make("div", { class: "keys", hidden: true });
-  const card = make("div", { class: spec.wide ? "card wide" : "card", id: "chart-" + spec.key, hidden: true }, make("div", { class: "head" }, title, note), svg, keys);
-  const chart = { spec, card, svg, note, keys, scale: null, curves: [] };
+  const card = make("div", { class: spec.wide ? "card wide" : "card", id: "chart-" + (spec.id ?? spec.key), hidden: true }, make("div", { class: "head" }, title, note), svg, keys);
+  const chart = { spec, card, svg, title, note, keys, scale: null, curves: [] };
   listen(chart);
   $("charts").append(card);
   return chart;
@@ -366,7 +411,7 @@ function draw_chart(chart) {
   chart.card.hidden = curves.length === 0 || (spec.key === "bad_steps" && !curves.some(({ data }) => data.bad_steps.some((value) => high_of(value) > 0)));
   if (chart.card.hidden) return;
   const width = Math.max(260, svg.clientWidth || 600), height = spec.wide ? 330 : 190, s = scales(spec, curves, width, height);
-  const clip = "clip-" + spec.key, banded = curves.length <= MOST_BANDS;
+  const clip = "clip-" + (spec.id ?? spec.key), banded = curves.length <= MOST_BANDS;
   svg.replaceChildren(draw("defs", {}, draw("clipPath", { id: clip }, draw("rect", { x: MARGIN.left, y: MARGIN.top, width: s.wide, height: s.tall + 1 }))));
   svg.setAttribute("height", height);
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -374,8 +419,10 @@ function draw_chart(chart) {
   for (const curve of curves) draw_curve(plot, spec, curve, s, banded);
   if (spec.marks && banded) for (const { run, data } of curves) draw_marks(plot, data, s, colour(run.id));
   svg.append(plot);
-  chart.note.textContent = [names.up, s.logarithmic ? "logarithmic" : "", "over " + names.across, spec.key === "loss" && banded && curves.some(({ data }) => data.validation_loss) ? "dashed: validation" : ""].filter(Boolean).join(" · ");
-  svg.setAttribute("aria-label", `${spec.title} of ${curves.length} runs over ${names.across}, from ${short(s.y0)} to ${short(s.y1)}`);
+  const outside = curves.length - usual_curves(curves).length;
+  chart.title.textContent = title_of(spec);
+  chart.note.textContent = [names.up, s.logarithmic ? "logarithmic" : "", outside > 0 ? `${outside} run${outside === 1 ? "" : "s"} outside of the scale` : "", "over " + names.across, spec.key === "loss" && banded && curves.some(({ data }) => data.validation_loss) ? "dashed: validation" : ""].filter(Boolean).join(" · ");
+  svg.setAttribute("aria-label", `${title_of(spec)} of ${curves.length} runs over ${names.across}, from ${short(s.y0)} to ${short(s.y1)}`);
   chart.scale = s;
   chart.curves = curves;
   if (spec.parts) show_parts(chart);
@@ -525,7 +572,7 @@ function show_legend() {
 
 const COLUMNS = [
   ["run", (r) => r.name, (r) => make("td", { class: "name" }, make("span", { class: "swatch", color: colour(r.id) }), "\u00a0" + r.name)],
-  ["state", state_text, (r) => make("td", { class: "text state " + (STATE_CLASSES[r.state] ?? "") }, state_text(r))],
+  ["state", state_text, (r) => make("td", { class: "text state " + (STATE_CLASSES[r.state] ?? ""), title: state_text(r) }, state_text(r))],
   ["step", (r) => r.step],
   ["objective", (r) => r.objective ?? "", (r) => make("td", { class: "text" }, r.objective ?? "")],
   ["tokens", (r) => r.tokens, (r) => short(r.tokens)],
@@ -857,6 +904,7 @@ function show_status() {
 }
 
 function show_charts() {
+  find_objective_charts();
   find_named_charts();
   for (const chart of charts) draw_chart(chart);
 }
@@ -922,6 +970,7 @@ function start() {
   $("axis").addEventListener("change", (event) => { state.axis = event.target.value; look_at(null, null); });
   $("smoothing").addEventListener("change", (event) => { state.smoothing = Number(event.target.value); refresh(); });
   $("log").addEventListener("change", (event) => { state.log = event.target.checked; show_charts(); });
+  $("usual").addEventListener("change", (event) => { state.usual = event.target.checked; show_charts(); });
   $("whole").addEventListener("click", () => look_at(null, null));
   $("filter").addEventListener("input", (event) => { state.filter = event.target.value; show_runs(); });
   $("all").addEventListener("click", () => { for (const run of state.list.runs.filter(matches)) state.hidden.delete(run.id); refresh(); });
