@@ -29,7 +29,7 @@ static const char magic[8] = "tri-gpu";
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the bytes are a complete file of this name, and sets the position of its image. */
+/* Returns whether the bytes are a complete file of this name, and sets the offset and the length of its image. */
 static bool check(const char *data, size_t bytes, const char *name, size_t *image, size_t *image_bytes) {
   header h;
   const size_t name_bytes = strlen(name);
@@ -97,7 +97,7 @@ bool tri_gpu_cache_find(const char *folder, const char *beginning, void **out, s
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Write all bytes of an array, and of a whole file. Return false and set errno if that fails. */
+/* Write an array, and a whole file (header, name and image). Return false and set errno if that fails. */
 static bool write_all(int file, const void *data, size_t bytes) {
   const char *at = data;
   while (bytes > 0) {

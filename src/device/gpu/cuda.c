@@ -78,7 +78,8 @@ static tri_status cuda_module_load(tri_gpu_context *context, const tri_gpu_image
   }
 }
 
-/* Loads the kernel. Otherwise the driver would load it at its first launch, which may be recorded into a graph. */
+/* Loads the kernel, if the driver has cuFuncLoad (CUDA 12.4 and newer). Otherwise the driver loads it at its first
+ * launch, which may be recorded into a graph. */
 static tri_status cuda_function_load(tri_gpu_context *context, tri_gpu_function_handle function) {
   const tri_cuda_calls *calls = own_calls(context);
   if (calls->function_load == NULL) return TRI_OK;

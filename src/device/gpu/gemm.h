@@ -45,8 +45,8 @@ typedef struct tri_gpu_lt tri_gpu_lt;
 struct tri_gpu_gemm_library {
   const char *name;     /* "cuBLASLt" */
   const tri_gpu_lt *lt; /* enum values and sizes of a vendor's library (lt.c); NULL: this program's own kernel */
-  /* Opens the library. If it is not available or of an unknown version, the error message says where it was looked for
-   * and how to get it. */
+  /* Opens the library. Fails with TRI_UNSUPPORTED if it is not available or of an unknown version; the message says
+   * where it was looked for and how to get it. */
   tri_status (*open)(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri_gpu_gemm_state **out);
   void (*close)(tri_gpu_gemm_state *state);
   /* Finds the library's file without a GPU, for `trireme doctor`. *path is valid until the program ends. `version` is
@@ -110,7 +110,8 @@ tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of
 /* Returns the tri_matmul of a request: the inverse of tri_gpu_gemm_of, with a and b of one type. */
 tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);
 
-/* Adds a GEMM that a run will request to the list that tri_gpu_gemms_asked returns. */
+/* Adds a GEMM that a run will request to the list that tri_gpu_gemms_asked returns. Opens the vendor's library, if the
+ * GEMM has elements (m and n above 0). */
 tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
 /* Returns the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
 tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
@@ -151,7 +152,7 @@ bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, 
 /* ---- timing (gemm_timing.c) -------------------------------------------------------------------------------------- */
 
 /* Times the candidates on random operands, which the function allocates and frees, and sets *best to the index of the
- * fastest. TRI_OUT_OF_MEMORY if the operands do not fit. */
+ * fastest. Fails with TRI_OUT_OF_MEMORY if the operands do not fit. */
 tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *candidates,
                                 int count, int *best);
 

@@ -30,8 +30,8 @@ static tri_status read_properties(tri_gpu_context *context, void *properties) {
 }
 
 /* Writes the chip's name for the compiler to `out`: "gfx90a". The function that fills the properties determines their
- * layout. TRI_UNSUPPORTED if the text at the expected offset is not the name of a chip, because then the layout is
- * unknown. */
+ * layout. Fails with TRI_UNSUPPORTED if the text at the expected offset is not the name of a chip, because then the
+ * layout is unknown. */
 static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t out_bytes) {
   _Alignas(16) char properties[TRI_HIP_PROPERTIES_BYTES] = {0};
   char name[TRI_HIP_CHIP_BYTES];

@@ -79,7 +79,8 @@ typedef struct tri_gpu_shape {
 } tri_gpu_shape;
 
 /* Queues the kernel that is compiled for `type`. `arguments` is the kernel's struct NAME_arguments, which is copied.
- * TRI_UNSUPPORTED if the grid has more blocks than a launch may have (tri_gpu_grid). */
+ * Fails with TRI_UNSUPPORTED if the grid has more blocks than a launch may have (tri_gpu_grid). The message of any
+ * failure names the kernel. */
 tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_shape shape,
                           const void *arguments, size_t argument_bytes);
 

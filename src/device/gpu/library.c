@@ -54,7 +54,8 @@ static const char *resolve_symbols(const tri_gpu_symbol *symbols, void *handle, 
   return NULL;
 }
 
-/* Opens a file by its path, or by its name where the loader looks, and resolves its functions. */
+/* Opens a file by its path, or by its name in the loader's folders, and resolves its functions. Records the error if
+ * the file exists but cannot be used. */
 static void try_open(search *s, const char *name) {
   void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   const struct link_map *map = NULL;

@@ -39,7 +39,7 @@ typedef struct tri_gpu_library {
  * modules), the toolkit's folders (CUDA_HOME, CUDA_PATH, ROCM_PATH, HIP_PATH and `folders`), and, if `wheels` is not
  * NULL, the user's Python environment: site-packages of VIRTUAL_ENV and CONDA_PREFIX, with their folders lib, and the
  * folders that python3 searches. Sets *path to the opened file; the text is valid until the program ends, since the
- * library is never closed. If no file can be used, returns TRI_UNSUPPORTED: the message has the names and folders of
+ * library is never closed. Fails with TRI_UNSUPPORTED if no file can be used: the message has the names and folders of
  * the search and how to get the library, or why an existing file cannot be used, such as a missing function. */
 tri_status tri_gpu_library_open(const tri_gpu_library *what, void *table, const char **path);
 
