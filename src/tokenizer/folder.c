@@ -17,7 +17,8 @@ enum { LARGEST_BYTES = 64 << 20 };
 #define ADDED_TOKENS "added_tokens.json"
 #define MODEL_CONFIG "config.json"
 
-/* Loads a file of a folder; sets *out to NULL if the file does not exist. Release *out with json_decref. */
+/* Loads a file of a folder; sets *out to NULL if the file does not exist. Fails with TRI_BAD_FILE if it is not a JSON
+ * object. Release *out with json_decref. */
 static tri_status load(const char *folder, const char *name, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -153,7 +154,8 @@ typedef struct extra {
   const json_t *facts;        /* {"lstrip": ...}; NULL: none */
   int64_t id;                 /* -1: not given */
   bool special;
-  bool takes_id; /* the token is not added to texts, but transformers gives it an id before the tokens that are added */
+  bool takes_id; /* whether the token only takes an id: it is not searched for in texts, but transformers gives it an id
+                    before the tokens that are */
 } extra;
 
 typedef struct extras {
@@ -415,7 +417,8 @@ static int32_t id_of_token(const tri_tokenizer *tokenizer, const char *token) {
   return tri_vocabulary_find(&tokenizer->vocabulary, token, strlen(token));
 }
 
-/* Adds a token that ends texts. -1 and null mean none, as in files of other programs. */
+/* Adds a token that ends texts: the number or the name in `value`. -1 and null mean none, as in files of other
+ * programs. Fails with TRI_BAD_FILE for other values, and for more than TRI_MOST_ENDS tokens. */
 static tri_status add_end(const char *folder, const char *name, const json_t *value, tri_tokenizer *tokenizer) {
   char shown[TRI_SHOWN_BYTES];
   json_int_t id = json_integer_value(value);

@@ -1,10 +1,10 @@
 /* Normalizes to form C with utf8proc's tables, in linear time.
  *
- * Most text is in form C already, and most code points are inert: they start a new combination, are never its second
- * half and do not change. The text is cut before inert code points. A part of one inert code point is copied (or, if
- * the whole text is inert, not even that); other parts are decomposed, their marks sorted, and composed. utf8proc's own
- * function for whole strings sorts marks by exchanging neighbours, which is quadratic for a hostile text of marks only;
- * here marks are sorted by counting. */
+ * Most text is in form C already, and most code points are inert: they begin a new combination, are never the second
+ * code point of one, and do not change. The text is cut before inert code points. A part of one inert code point is
+ * copied (or, if the whole text is inert, not even that); other parts are decomposed, their marks sorted, and composed.
+ * utf8proc's own function for whole strings sorts marks by exchanging neighbours, which is quadratic for a hostile text
+ * of marks only; here marks are sorted by counting. */
 #include "tokenizer/normalizer.h"
 
 #include "base/memory.h"

@@ -1,9 +1,9 @@
-/* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which Hugging Face uses.
- * PCRE2 has nearly the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on the
- * machine's PCRE2. So PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is
- * matched with stand-ins for the alphabet's classes, and each set of the pattern is rewritten here as a set of ASCII
- * and of stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names, which with the table
- * of unicode_classes.h determine the alphabet, then to write PCRE2's pattern.
+/* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which Hugging Face uses. PCRE2 has nearly
+ * the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on the machine's PCRE2. So
+ * PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is matched with stand-ins for
+ * the alphabet's classes, and each set of the pattern is rewritten here as a set of ASCII and of stand-ins. A pattern
+ * is read twice: first for the characters beyond ASCII that it names, which with the table of unicode_classes.h
+ * determine the alphabet, then to write PCRE2's pattern.
  *
  * Also rewritten, because PCRE2 gives it another meaning:
  *
@@ -12,8 +12,8 @@
  *   (?i)      s and k have a third form each
  *   ^ $ .     lines end at \n, everywhere in the text: options of PCRE2
  *
- * Refused are sets within sets and && in a class, and what would need the characters themselves (\1) or tables that
- * are not here (scripts, [:alpha:]). */
+ * These are refused: sets within sets and && in a class; back references (\1), which would compare stand-ins instead of
+ * characters; scripts and [:alpha:], whose tables this program does not have. */
 #include "base/memory.h"
 #include "tokenizer/alphabet.h"
 #include "tokenizer/pretokenizer.h"
@@ -53,8 +53,8 @@ typedef struct translation {
   size_t num_ranges, ranges_room;
   int64_t num_folded;
   int num_named;        /* named sets so far; the same in both readings */
-  bool asks_categories; /* matches depend on the version of Unicode */
-  bool folds[DEEPEST];  /* (?i) at each depth of groups */
+  bool asks_categories; /* whether matches depend on the version of Unicode */
+  bool folds[DEEPEST];  /* whether (?i) is on, at each depth of groups */
   int depth;
   char *out;
   size_t length, room;
@@ -145,7 +145,7 @@ static tri_status append_run(translation *t, int first, int last) {
 
 static tri_status append_set(translation *t, const set *s) {
   int runs = 0;
-  bool even = true; /* both cases of each ASCII letter are in the set, or neither */
+  bool even = true; /* whether the set has both cases or neither case of each ASCII letter */
   if (t->alphabet == NULL) return TRI_OK;
   for (int c = 'A'; c <= 'Z'; c++) even &= s->has[c] == s->has[c - 'A' + 'a'];
   if (!even && is_folding(t)) TRI_TRY(append_pattern_text(t, "(?-i:"));
@@ -206,8 +206,8 @@ static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *
   return TRI_OK;
 }
 
-/* Adds the classes that the current set names to `out`, and increments the number of named sets. `any`: the set names
- * characters beyond ASCII. */
+/* Adds the classes that the current set names to `out`, and increments the number of named sets. `any`: whether the set
+ * names characters beyond ASCII; if not, this function does nothing. */
 static tri_status add_named(translation *t, bool any, set *out) {
   if (!any) return TRI_OK;
   for (int i = TRI_ASCII; t->alphabet != NULL && i < num_all(t); i++) {
@@ -467,7 +467,8 @@ static tri_status add_posix(translation *t, set *out) {
                   t->where, name, begin);
 }
 
-/* Reads a member of a class: a character, or a set, which is added. */
+/* Reads a member of a class: a character, whose code point is stored in *code, or a set, which is added to `out`.
+ * *is_code: whether it is a character. */
 static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t *code) {
   const size_t begin = t->at;
   const char c = peek(t, 0);
@@ -545,7 +546,7 @@ static tri_status append_class(translation *t) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* Copies the pattern up to the character `end`. */
+/* Copies the pattern up to and including the character `end`. */
 static tri_status append_until(translation *t, char end) {
   const size_t begin = t->at;
   while (t->at < t->bytes && t->pattern[t->at] != end) t->at++;

@@ -33,7 +33,8 @@ tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
 /* LOCAL. Creates a tokenizer. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and
  * end-of-text 256) or the path of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters
  * (SentencePiece's, with byte_fallback). If the folder has vocab.json and merges.txt instead, the same path (or that of
- * vocab.json) means the two files. Release with tri_tokenizer_destroy. */
+ * vocab.json) means the two files. Also reads the other files of the folder that describe tokens (folder.h). Release
+ * with tri_tokenizer_destroy. */
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
 
 /* LOCAL. Sets path to FOLDER/tokenizer.json, and *found to whether tri_tokenizer_create would find a tokenizer there.
@@ -105,8 +106,8 @@ typedef struct tri_text_range {
 } tri_text_range;
 /* Appends the ids of `text` as tri_encoder_encode with `specials` does, except that the letters of a special token that
  * has a byte in one of the ranges, ascending and disjoint, are plain text. So the ranges can have text of strangers,
- * whose "<|im_end|>" is not the end of a message. Their text has the ids that it has elsewhere: it is not cut at the
- * ends of the ranges. */
+ * whose "<|im_end|>" is not the end of a message. Other text in a range gets the same ids as outside, because text is
+ * not cut at the ends of the ranges. */
 tri_status tri_encoder_encode_guarded(tri_encoder *encoder, const char *text, size_t bytes,
                                       const tri_text_range *ranges, int64_t num_ranges, tri_token_list *out);
 

@@ -23,10 +23,10 @@ struct tri_tokenizer {
   tri_text_steps spaces;         /* changes the remaining plain text: Metaspace */
   tri_joins joins;               /* used with a vocabulary of characters */
   tri_decoding decoding;
-  bool byte_fallback; /* a character without a token becomes the tokens of its bytes */
-  bool ignore_merges; /* a word that is a token is not merged */
+  bool byte_fallback; /* whether a character without a token becomes the tokens of its bytes */
+  bool ignore_merges; /* whether a word that is a token becomes this token without merges */
   int32_t unknown;    /* token for a byte or a character that has no token; -1: none */
-  bool fuse_unknown;  /* a run of unknown characters becomes one unknown token */
+  bool fuse_unknown;  /* whether a run of unknown characters becomes one unknown token */
   int32_t named_end,
       end_of_text; /* id of the token between documents: named_end by its usual name, end_of_text the one in use */
   const char *end_source;
@@ -50,7 +50,9 @@ tri_status tri_tokenizer_begin(int64_t size, tri_tokenizer **out);
 tri_status tri_tokenizer_add_token(tri_tokenizer *tokenizer, const tri_added_token *token, const char *content,
                                    size_t bytes);
 
-/* Makes the tables of a complete vocabulary. `file` is for the message if a byte cannot be encoded. */
+/* Makes the tables of a complete vocabulary, and finds the token that ends texts by its usual name. Logs the number of
+ * bytes that have no token and are dropped. Fails with TRI_BAD_FILE if a vocabulary of characters cannot encode every
+ * text. `file` is for messages. */
 tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file);
 
 /* Parses a tokenizer.json in memory; `file` is its name for messages. */
@@ -79,7 +81,7 @@ const char *tri_tokenizer_show(const char *token, size_t bytes, char out[TRI_SHO
 typedef struct tri_vocabulary_options {
   const json_t *added; /* keys of this object (may be NULL) may have letters that are not byte letters */
   int64_t least_size;  /* minimum number of ids to allocate */
-  bool characters;     /* tokens are plain text, not byte letters */
+  bool characters;     /* whether tokens are plain text, not byte letters */
 } tri_vocabulary_options;
 
 /* Makes the tokenizer and fills its vocabulary. `where` names file and key. */
@@ -112,15 +114,15 @@ enum { TRI_DEEPEST_SEQUENCE = 8 }; /* maximum number of levels of Sequence withi
 bool tri_tokenizer_is_byte_level(const json_t *root);
 /* Reads the normalizer and the pre-tokenizer of a tokenizer.json. */
 tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer);
-/* Reads the decoder. */
+/* Reads the decoder of a tokenizer.json. Logs a line if the file has none. */
 tri_status tri_tokenizer_read_decoder(const char *file, const json_t *root, tri_tokenizer *tokenizer);
 
 /* {"type": "Metaspace", ...} of pre-tokenizers and decoders. */
 typedef struct tri_metaspace {
   char mark[5];    /* mark of a space */
-  bool prepends;   /* the mark is put before a text */
-  bool only_first; /* not before text after an added token */
-  bool splits;     /* words begin with the mark */
+  bool prepends;   /* whether the mark is put before a text */
+  bool only_first; /* whether the mark is not put before text that follows an added token */
+  bool splits;     /* whether text is cut before each mark, so that words begin with it */
 } tri_metaspace;
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out);
 

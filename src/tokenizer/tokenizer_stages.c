@@ -173,7 +173,7 @@ static tri_status read_punctuation(const char *where, const json_t *object, tri_
 typedef struct stages_reader {
   const char *where;
   tri_tokenizer *tokenizer;
-  bool byte_level; /* ByteLevel was read */
+  bool byte_level; /* whether ByteLevel has been read */
 } stages_reader;
 
 static tri_status read_one(stages_reader *reader, const json_t *object) {

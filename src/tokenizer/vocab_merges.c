@@ -22,7 +22,7 @@ enum { LONGEST_FILE_BYTES = 256 << 20, LONGEST_CONFIG_BYTES = 64 << 20 };
  * <|endoftext|>. */
 typedef struct tokenizer_class {
   const char *name, *pattern;
-  bool composes; /* normalizes to NFC */
+  bool composes; /* whether texts are normalized to NFC */
 } tokenizer_class;
 static const tokenizer_class classes[] = {
     {"GPT2Tokenizer", NULL, false}, {"CodeGenTokenizer", NULL, false}, {"Qwen2Tokenizer", QWEN2_PATTERN, true}};

@@ -23,7 +23,8 @@ typedef struct tri_word_counts {
   size_t table_places;
 } tri_word_counts;
 
-/* Adds 1 to the count of a word. */
+/* Adds 1 to the count of a word. Fails with TRI_UNSUPPORTED for 2^31 different words or more, and for a word of 4 GiB
+ * or more. */
 tri_status tri_word_counts_add(tri_word_counts *counts, const char *word, size_t bytes);
 void tri_word_counts_release(tri_word_counts *counts);
 
