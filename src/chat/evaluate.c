@@ -100,7 +100,8 @@ static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   return strstr(names, spaced) != NULL;
 }
 
-/* Finds getattr(value, name). Sets *found to whether the value has this attribute. */
+/* Finds getattr(value, name). Sets *found to whether the value has this attribute. Fails with TRI_UNSUPPORTED for an
+ * attribute of Python that this program does not support. */
 static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool *found, tri_chat_value *out) {
   const tri_chat_function *method = tri_chat_function_find(tri_chat_methods((tri_chat_kind)value.kind), name);
   *found = method != NULL;

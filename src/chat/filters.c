@@ -12,7 +12,7 @@ static tri_chat_value empty_text(void) { return tri_chat_string("", 0); }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* Calls the string method `name` with the given arguments on str(self). */
+/* Calls the string method `name` with the given arguments on str(self). The result is safe if self is. */
 static tri_status as_method(const tri_chat_call *call, const char *name, const tri_chat_value *items, int32_t count,
                             tri_chat_value *out) {
   tri_chat_call method = {.renderer = call->renderer, .arena = call->arena, .items = items, .count = count};
@@ -179,7 +179,7 @@ static int digit_of(char letter) {
   return 99;
 }
 
-/* Returns the base of the prefix 0x, 0o or 0b of a text if `base` is equal to it or 0; else 0. */
+/* Returns the base that the prefix 0x, 0o or 0b of a text names, if `base` is the same or 0; otherwise 0. */
 static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
   int64_t named = 0;
   if (bytes > 1 && text[0] == '0') {
@@ -226,7 +226,8 @@ static size_t digits_at(const char *text, size_t at) {
   return at - begin;
 }
 
-/* Computes int(float(text)). Forms that strtod accepts and Python does not (hexadecimal digits) are refused. */
+/* Computes int(float(text)), and removes underscores from the text. Forms that strtod accepts and Python does not
+ * (hexadecimal digits) are refused. */
 static int_text whole_of_real(char *text, int64_t *out) {
   size_t at = text[0] == '+' || text[0] == '-', kept = 0, whole = 0, part = 0;
   if (strcasecmp(text + at, "inf") == 0 || strcasecmp(text + at, "infinity") == 0) return INT_IS_TOO_LARGE;
@@ -453,8 +454,8 @@ static tri_status filter_reverse(const tri_chat_call *call, tri_chat_value *out)
   return TRI_OK;
 }
 
-/* Ends the body of a generator with a status. A failure is kept in the list, because in Python it only occurs when the
- * iteration reaches that item. */
+/* Ends the body of a generator with a status. TRI_BAD_FILE becomes the list's failure, because in Python it only occurs
+ * when the iteration reaches that item; other failures are returned. */
 static tri_status end_generator(const tri_chat_call *call, tri_chat_list *list, tri_status status) {
   if (status != TRI_BAD_FILE) return status;
   const char *message = tri_status_message();

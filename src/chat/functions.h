@@ -24,7 +24,7 @@ typedef struct tri_chat_function {
   const char *name;
   int32_t least, most;       /* minimum and maximum number of arguments */
   const char *parameters[4]; /* names of the parameters, for keyword arguments; NULL: only positional */
-  bool open;                 /* accepts any keywords */
+  bool open;                 /* whether the function accepts any keywords */
   int form;                  /* variant of the function, for a body that several functions share */
   tri_chat_body *body;
 } tri_chat_function;
@@ -49,37 +49,41 @@ tri_status tri_chat_run(const tri_chat_call *call, tri_chat_value *out);
 
 /* Returns argument number `index`, by position or name; `otherwise` if it is not given. */
 tri_chat_value tri_chat_argument(const tri_chat_call *call, int32_t index, tri_chat_value otherwise);
-/* Returns an argument that must be a string, as a flat string. */
+/* Sets *out to argument number `index` as a flat string. Fails with TRI_BAD_FILE if it is not a string. */
 tri_status tri_chat_argument_text(const tri_chat_call *call, int32_t index, tri_chat_value otherwise,
                                   tri_chat_value *out);
-/* Returns an argument that must be an integer. */
+/* Sets *out to argument number `index`. Fails with TRI_BAD_FILE if it is neither an integer nor a boolean. */
 tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t *out);
-/* Returns a flag of one of Python's own functions; false if it is not given. It must be true, false or a small integer,
- * since versions of Python differ in the other values that they accept. */
+/* Sets *out to a flag of one of Python's own functions; false if it is not given. Fails with TRI_UNSUPPORTED unless it
+ * is true, false or a small integer, since versions of Python differ in the other values that they accept. */
 tri_status tri_chat_argument_flag(const tri_chat_call *call, int32_t index, bool *out);
-/* Returns `self` as a flat string. */
+/* Sets *out to str(self) as a flat string, and charges its bytes. */
 tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 
 /* Services of the renderer for functions. */
 
-/* Charges `bytes` or items of work. */
+/* Charges the work of one step and of `bytes` bytes (tri_chat_arena_charge). */
 tri_status tri_chat_charge(struct tri_chat_renderer *renderer, size_t bytes);
-/* Returns the items of a list, the keys of a dict, or the letters of a string as a list. An iterator is empty
- * afterwards. */
+/* Sets *out to the items of a list, the keys of a dict, or the letters of a string, as a list; an undefined value has
+ * no items. An iterator is empty afterwards. Fails with TRI_BAD_FILE for values that are not iterable and for an
+ * iterator that ends with a failure, and with TRI_UNSUPPORTED for a partly consumed iterator. */
 tri_status tri_chat_iterate(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
-/* Returns items as tri_chat_iterate does, for callers that may not read all of them. An iterator cannot be used again
- * afterwards, unless the caller marks it as empty. Its failure is returned in (*out)->failure. */
+/* Works like tri_chat_iterate, for callers that may not read all items. An iterator cannot be used again afterwards,
+ * unless the caller marks it as empty. Its failure is returned in (*out)->failure. */
 tri_status tri_chat_iterate_some(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
-/* Fails if Python could not hash the value. Keys of dicts must be hashable. */
+/* Fails with TRI_BAD_FILE if Python cannot hash the value, as keys of dicts require, and with TRI_UNSUPPORTED for a
+ * tuple or a view. */
 tri_status tri_chat_check_hashable(tri_chat_value value);
 /* Computes a % b for numbers. */
 tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value *out);
-/* Returns value.name or value["name"], for `map(attribute=...)`. */
+/* Sets *out to value["name"], or to value.name if there is no such item, for `map(attribute=...)`. It is undefined if
+ * the value has neither. */
 tri_status tri_chat_item(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value name,
                          tri_chat_value *out);
 /* Computes Python's `what in in` for a string, list or dict `in`; false if `in` is undefined. */
 tri_status tri_chat_contains(struct tri_chat_renderer *renderer, tri_chat_value in, tri_chat_value what, bool *out);
-/* Computes a < b (a <= b if `or_equal`) for numbers, strings and lists. */
+/* Computes a < b (a <= b if `or_equal`) for numbers, strings, lists and tuples. Fails with TRI_BAD_FILE for operands
+ * without an order. */
 tri_status tri_chat_less(struct tri_chat_renderer *renderer, tri_chat_value a, tri_chat_value b, bool or_equal,
                          bool *out);
 /* Formats `now` as strftime_now does. */

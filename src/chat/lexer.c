@@ -49,8 +49,9 @@ static size_t skip_space(const tri_chat_lexer *lexer, size_t at) {
   return at;
 }
 
-/* Returns the offset after a closed tag and after the white space or newline that the tag removes. `at`: offset after
- * the tag; `sign`: the tag's `-` or `+`, or 0; `trims`: a newline is removed without a sign. */
+/* Returns the offset after a closed tag and after the white space or newline that the tag removes, and sets
+ * lexer->line_starts. `at`: offset after the tag; `sign`: the tag's `-` or `+`, or 0; `trims`: a newline is removed
+ * without a sign. */
 static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims) {
   size_t before = at;
   if (sign == '-') at = skip_space(lexer, at);
@@ -61,7 +62,8 @@ static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims)
 
 /* ---- text between tags ------------------------------------------------------------------------------------------- */
 
-/* Finds the next tag at or after `at`. Sets *out to its second byte. */
+/* Returns the offset of the next tag at or after `at`, and sets *out to its second byte. Without such a tag, returns
+ * the length of the source, and sets *out to 0. */
 static size_t find_tag(const tri_chat_lexer *lexer, size_t at, char *out) {
   for (; at < lexer->bytes; at++) {
     const char *brace = memchr(lexer->source + at, '{', lexer->bytes - at);

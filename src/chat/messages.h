@@ -25,7 +25,8 @@ bool tri_chat_message_reads(const tri_chat_format *format, const char *key);
 /* Returns the role of a sender in ShareGPT's form: "user" for "human"; NULL if unknown. */
 const char *tri_chat_role_of(const char *from);
 
-/* Appends the record's member `system`, which every form may have. `first`: the first message (may be NULL), which may
+/* Appends a system message with the record's member `system`, which every form may have, and replaces the member by
+ * this message. Does nothing if the member is missing or empty. `first`: the first message (may be NULL), which may
  * only be a system message if it has the same text. */
 tri_status tri_chat_messages_add_system(tri_chat_arena *arena, json_t *root, const json_t *first,
                                         tri_chat_conversation *to);

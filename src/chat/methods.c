@@ -162,7 +162,8 @@ static tri_status method_splitlines(const tri_chat_call *call, tri_chat_value *o
 /* The part of a string in which methods search, from `start` to `end` (arguments 1 and 2) by Python's rules. */
 typedef struct window {
   size_t begin, bytes;
-  bool none; /* `start` is after the end of the string, so not even an empty text is found */
+  bool none; /* whether `start` is after `end` or after the end of the string, so that not even an empty text is
+                found */
 } window;
 
 static tri_status window_bound(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t length,

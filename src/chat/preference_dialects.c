@@ -18,7 +18,8 @@ static tri_status rename_key(json_t *record, const char *from, const char *to) {
   return TRI_OK;
 }
 
-/* Moves the members of `input` that the record needs beside the answers: the messages and the tools. */
+/* Translates a record of OpenAI: moves the messages and the tools from `input` to the record, removes `input`, and
+ * renames the keys of the answers. */
 static tri_status translate_openai(json_t *record) {
   json_t *input = json_object_get(record, "input");
   if (!json_is_object(input) || !has(record, "preferred_output") || !has(record, "non_preferred_output")) return TRI_OK;
@@ -34,7 +35,8 @@ static tri_status translate_openai(json_t *record) {
   return rename_key(record, "non_preferred_output", "rejected");
 }
 
-/* Divides a ranking of two answers, the better one first. */
+/* Divides a ranking of two answers, the better one first, into `chosen` and `rejected`. Fails with TRI_BAD_FILE for
+ * another number of answers. */
 static tri_status translate_ranking(json_t *record) {
   const json_t *answers = json_object_get(record, "output");
   if (!json_is_array(answers) || !has(record, "instruction") || has(record, "chosen")) return TRI_OK;

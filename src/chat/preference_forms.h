@@ -46,7 +46,8 @@ tri_status tri_preference_form_of(json_t *root, const tri_preference_form **out)
 /* Returns whether the form reads this key of the record. */
 bool tri_preference_form_reads(const tri_preference_form *form, const json_t *root, const char *key);
 
-/* Reads a record. The result is in the arena and in the JSON tree, which may be changed. */
+/* Reads a record. The result is in the arena and in the JSON tree, which may be changed. Fails with TRI_BAD_FILE if the
+ * record has no known form, or if its prompt or an answer is invalid. */
 tri_status tri_preference_read(tri_chat_arena *arena, json_t *root, tri_preference *out);
 
 #endif

@@ -24,7 +24,8 @@ typedef struct tri_preference_texts {
                                                         with tri_chat_format.end */
   int num_answers;                                   /* 2: chosen, then rejected; 1: an answer with a label */
   bool desirable;                                    /* label of the answer, if num_answers is 1 */
-  bool is_text; /* the texts were not rendered by a template, which would have written all special tokens */
+  bool is_text; /* whether the texts are plain: not rendered by a template, which would have written all special
+                   tokens */
 } tri_preference_texts;
 
 /* Reads one record. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED if it is wrong; the message begins with file and line.

@@ -29,7 +29,7 @@ struct tri_chat_session {
   bool has_pattern;
   tri_chat_span *answers;
   int64_t num_answers, answer_room;
-  bool is_text; /* the text in `whole` was not rendered by a template */
+  bool is_text; /* whether the text in `whole` is plain, not rendered by a template */
   bool no_end;
 };
 

@@ -5,6 +5,7 @@
 #include "chat/functions.h"
 #include "chat/value.h"
 
+/* Kinds of nodes. The comments list the members of tri_chat_node that a node of this kind uses. */
 typedef enum tri_chat_node_kind {
   /* expressions */
   TRI_NODE_CONSTANT,  /* constant */

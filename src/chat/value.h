@@ -42,8 +42,8 @@ enum { TRI_CHAT_GIVEN = -1 }; /* origin of a given string that is not part of a 
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */
   bool is_rope;
-  bool is_method; /* function: it is a method; the value before its dot is not stored */
-  bool is_safe;   /* result of `safe`: Markup, whose methods and `+` escape their arguments */
+  bool is_method; /* function: whether it is a method; the value before its dot is not stored */
+  bool is_safe;   /* whether the string is a result of `safe`: Markup, whose methods and `+` escape their arguments */
   int32_t origin; /* string: 1 + the number of the message from which it was copied, or TRI_CHAT_GIVEN; 0: the
                      template's, or of several origins */
   union {
@@ -185,7 +185,7 @@ typedef struct tri_chat_writer {
   tri_chat_arena *arena;
   char *text;
   size_t bytes, room;
-  bool given;  /* the bytes that are written next are given */
+  bool given;  /* whether the bytes that are written next are given */
   bool *marks; /* whether each byte is given [room]; NULL: all are like the first, `first_given` */
   bool first_given;
 } tri_chat_writer;
