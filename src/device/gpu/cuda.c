@@ -45,7 +45,8 @@ static tri_status cuda_architecture(tri_gpu_context *context, char *out, size_t 
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* Reports that the driver rejects an image: the compiler's version does not match the driver's. */
+/* Fails with TRI_UNSUPPORTED because the driver rejects an image: the compiler's version does not match the
+ * driver's. */
 static tri_status image_refused(const tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_enum error,
                                 const char *said) {
   const char *name = context->calls->error_name(error);

@@ -34,7 +34,7 @@ typedef struct tri_gpu_gemm_call {
   const void *a, *b, *bias; /* device memory; bias may be NULL */
   void *c, *workspace;      /* workspace: aligned to 256 bytes */
   size_t workspace_bytes;
-  bool refused; /* set by the library if it does not support the algorithm; nothing has been queued then */
+  bool refused; /* whether the library does not support the algorithm, and so has queued nothing (set by the library) */
 } tri_gpu_gemm_call;
 
 /* The library's own objects. */
@@ -60,6 +60,7 @@ struct tri_gpu_gemm_library {
    * ranking. Sets *count to 0 if the library does not support the GEMM. */
   tri_status (*algorithms)(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                            tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
+  /* Queues the GEMM. If the library does not support the algorithm, fails and sets call->refused. */
   tri_status (*multiply)(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call);
 };
 
@@ -113,15 +114,15 @@ tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);
 /* Adds a GEMM that a run will request to the list that tri_gpu_gemms_asked returns. Opens the vendor's library, if the
  * GEMM has elements (m and n above 0). */
 tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
-/* Returns the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
+/* Sets *out to the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
 tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
 /* Lists the algorithms of the vendor's library in the order of its ranking. If it has none for the GEMM, or if k is 0,
  * lists the variants of this program's own kernel, beginning with that of tri_gpu_tiled_first. */
 tri_status tri_gpu_gemms_candidates(tri_gpu_gemms *products, const tri_gpu_gemm *product,
                                     tri_gpu_gemm_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
-/* Returns the next candidate after the library has refused the current one. The last candidate is this program's own
- * kernel, which supports all GEMMs. Ranks with equal libraries get the same result. Only the first call prints a
- * warning, with the library's error message (tri_status_message). */
+/* Sets *out to the next candidate after the library has refused the current one, and chooses it. The last candidate is
+ * this program's own kernel, which supports all GEMMs. Ranks with equal libraries get the same result. Only the first
+ * call prints a warning, with the library's error message (tri_status_message). */
 tri_status tri_gpu_gemms_next(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
                               tri_gpu_gemm_choice *out);
 tri_status tri_gpu_gemms_set(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice);

@@ -60,7 +60,8 @@ static tri_status hip_begin(tri_gpu_context *context) {
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* Reports that the library rejects an image: the compiler's version does not match the library's. */
+/* Fails with TRI_UNSUPPORTED because the library rejects an image: the compiler's version does not match the
+ * library's. */
 static tri_status image_refused(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_enum error) {
   const char *name = context->calls->error_name(error);
   return tri_fail(TRI_UNSUPPORTED,

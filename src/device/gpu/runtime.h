@@ -1,6 +1,7 @@
 /* Access to a GPU: a table of run-time calls with three implementations. Those for CUDA and HIP share the code in
- * runtime.c, and their differences are in vendor.h, cuda.c and hip.c. The third is for tests (emulated/emulated.c). The
- * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, image.c, timing.c, lt.c).
+ * runtime.c, and their differences are in vendor.h, cuda.c and hip.c. The third is for tests
+ * (device/emulated/emulated.c). The code that calls the table is the same for all three (choice.c, inquiry.c, gpu.c,
+ * queues.c, modules.c, image.c, timing.c, lt.c).
  *
  * An implementation opens its library when it is first needed, with dlopen and prototypes of its own. It reports a
  * failure in one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects
@@ -114,6 +115,7 @@ typedef struct tri_gpu_runtime {
   /* Lets the host wait for an event. Fails if work that was queued before the event has failed; the message names the
    * newest kernel before the event. */
   tri_status (*event_wait)(const tri_gpu_event *event);
+  /* Returns whether the work before the event has ended, or failed; does not wait. */
   bool (*event_passed)(const tri_gpu_event *event);
   /* Waits for `from`, then for `to`, and sets *out to the seconds between the two events by the GPU's own clock. */
   tri_status (*event_seconds)(const tri_gpu_event *from, const tri_gpu_event *to, double *out);

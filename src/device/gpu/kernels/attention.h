@@ -1,4 +1,4 @@
-/* Exact attention that never stores queries x keys: kernels/attention.c. */
+/* Exact attention that never stores all scores [queries, keys] (kernels/attention.c). */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 
