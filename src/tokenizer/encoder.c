@@ -211,8 +211,8 @@ static bool is_dropped(const tri_tokenizer *tokenizer, char byte) {
 }
 
 /* Appends the ends of the tokens from number `first` on, to which the plain text was encoded, if the caller of the
- * encoder asked for ends. Fails with TRI_UNSUPPORTED if the tokens do not spell the text. These tokens spell the text
- * without its dropped bytes, perhaps with a space before it. A dropped byte belongs to the token before it. */
+ * encoder asked for ends. The tokens must spell the text without its dropped bytes, perhaps with a space before it; if
+ * they do not, fails with TRI_UNSUPPORTED. A dropped byte belongs to the token before it. */
 static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t bytes, int64_t first) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;

@@ -108,8 +108,8 @@ static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, con
   return TRI_OK;
 }
 
-/* Returns the text with which a stage's pattern is matched, which has the same length; valid until the stage's next
- * piece. */
+/* Sets *out to the text with which a stage's pattern is matched, which has the same length. It is valid until the
+ * stage's next piece. */
 static tri_status map_text(tri_splitter *splitter, int index, const char *text, size_t bytes, const char **out) {
   const tri_alphabet *alphabet = splitter->pretokenizer->stages[index].compiled.alphabet;
   tri_mapped_text *mapped = &splitter->mapped[index];
@@ -173,7 +173,8 @@ static tri_status cut_joined(tri_splitter *splitter, int index, const char *text
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
   const bool next = stage->kind == TRI_STAGE_WITH_NEXT;
   size_t from = 0, at = 0;
-  bool waits_match = false; /* WITH_NEXT: the piece is a match; WITH_PREVIOUS: the next match is joined to the piece */
+  bool waits_match = false; /* WITH_NEXT: whether the piece is a match; WITH_PREVIOUS: whether the next match is joined
+                               to the piece */
   while (at < bytes) {
     size_t start = at, stop = at;
     TRI_TRY(find_match(splitter, stage, text, bytes, at, &start, &stop));

@@ -37,7 +37,7 @@ tri_status tri_pattern_compile(const char *where, const char *pattern, size_t by
                                tri_compiled_pattern *out);
 void tri_pattern_release(tri_compiled_pattern *pattern);
 
-/* Patterns of Digits and Punctuation. The latter matches all punctuation and symbols of ASCII, and Unicode's
+/* Patterns of Digits and Punctuation. Punctuation's pattern matches all punctuation and symbols of ASCII, and Unicode's
  * punctuation. Each has its own version of Unicode (make_unicode_classes.py). */
 #define TRI_PATTERN_DIGIT "\\p{Rust_numeric}"
 #define TRI_PATTERN_PUNCTUATION "[\\p{Rust_punctuation}$+<=>^`|~]"

@@ -135,8 +135,9 @@ tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, 
 tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                              tri_token_ends *ends);
 
-/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. A tokenizer that was
- * read from a tokenizer.json is written unchanged, byte for byte. */
+/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. If it was read from a
+ * tokenizer.json, that file is written unchanged, byte for byte, unless other files of its folder added tokens: these
+ * are written, too. */
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 
 /* ---- learning a vocabulary --------------------------------------------------------------------------------------- */

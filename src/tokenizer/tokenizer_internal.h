@@ -60,6 +60,7 @@ tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t b
 /* Reads a tokenizer.json with the tokens that other files of a folder have (folder.h); folder NULL: without these. */
 tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, const char *text, size_t bytes,
                                        tri_tokenizer **out);
+/* Reads GPT-2's own files: encoder.json and vocab.bpe. Warns if no merge creates some tokens. */
 tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encoder, size_t encoder_bytes,
                                     const char *merges_file, const char *merges, size_t merges_bytes,
                                     tri_tokenizer **out);
@@ -84,7 +85,8 @@ typedef struct tri_vocabulary_options {
   bool characters;     /* whether tokens are plain text, not byte letters */
 } tri_vocabulary_options;
 
-/* Makes the tokenizer and fills its vocabulary. `where` names file and key. */
+/* Makes the tokenizer and fills its vocabulary. `where` names file and key. Fails with TRI_BAD_FILE if the object has
+ * no tokens, or wrong ids or keys. */
 tri_status tri_tokenizer_begin_vocabulary(const char *where, json_t *object, const tri_vocabulary_options *options,
                                           tri_tokenizer **out);
 
@@ -101,7 +103,8 @@ typedef struct tri_merge_reader {
   size_t room;
 } tri_merge_reader;
 
-/* Adds the merge of two tokens, spelled as in the file. */
+/* Adds the merge of two tokens, spelled as in the file. Fails with TRI_BAD_FILE if they or their merged token are not
+ * in the vocabulary. */
 tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size_t left_bytes, const char *right,
                                 size_t right_bytes);
 /* Adds a merge from the line "left right". */
@@ -112,7 +115,8 @@ enum { TRI_DEEPEST_SEQUENCE = 8 }; /* maximum number of levels of Sequence withi
 /* Returns whether the pre-tokenizer of a tokenizer.json has ByteLevel, so that its tokens are spelled in byte letters.
  */
 bool tri_tokenizer_is_byte_level(const json_t *root);
-/* Reads the normalizer and the pre-tokenizer of a tokenizer.json. */
+/* Reads the normalizer and the pre-tokenizer of a tokenizer.json. Fails with TRI_UNSUPPORTED for a step or an option
+ * that this program lacks, with TRI_BAD_FILE for a wrong value. */
 tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer);
 /* Reads the decoder of a tokenizer.json. Logs a line if the file has none. */
 tri_status tri_tokenizer_read_decoder(const char *file, const json_t *root, tri_tokenizer *tokenizer);

@@ -1,5 +1,6 @@
-/* Writes a tokenizer as a tokenizer.json that Hugging Face's `tokenizers` loads. A tokenizer that was read from such a
- * file is written unchanged, including the parts that this program ignores. */
+/* Writes a tokenizer as a tokenizer.json that Hugging Face's `tokenizers` loads. If it was read from such a file, the
+ * file's text is written, including the parts that this program ignores; tokens that other files of the folder added
+ * are part of it. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
@@ -65,8 +66,9 @@ static json_t *added_json(const tri_tokenizer *tokenizer) {
 /* Makes the whole document; NULL if memory is exhausted. */
 static json_t *document(const tri_tokenizer *tokenizer, char *scratch) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
-  bool words = tokenizer->pretokenizer.count > 0; /* GPT-2's pattern, or none; a tokenizer with another pattern was read
-                                                     from a tokenizer.json, which is written instead */
+  bool words = tokenizer->pretokenizer.count > 0; /* whether there is a pattern, which is GPT-2's; a tokenizer with
+                                                     another pattern was read from a tokenizer.json, which is written
+                                                     instead */
   json_t *byte_level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1,
                                  "use_regex", (int)words);
   json_t *model =

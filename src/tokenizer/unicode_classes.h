@@ -21,8 +21,8 @@ enum {
 enum {
   TRI_UNICODE_CATEGORY = 31,        /* mask of the general category */
   TRI_UNICODE_NUMERIC = 1 << 5,     /* set if the pre-tokenizer Digits takes the code point for a digit */
-  TRI_UNICODE_PUNCTUATION = 1 << 6, /* set if the pre-tokenizer Punctuation takes it for punctuation; some ASCII that
-                                       Punctuation takes, too, does not have the bit */
+  TRI_UNICODE_PUNCTUATION = 1 << 6, /* set if the pre-tokenizer Punctuation takes the code point for punctuation; not
+                                       set for some ASCII that Punctuation also takes */
 };
 extern const uint32_t tri_unicode_runs[];
 extern const int tri_unicode_num_runs;

@@ -14,7 +14,7 @@
 enum { TRI_MAX_VOCABULARY = 1 << 24 }; /* ids are below this, so that a hostile id cannot allocate much memory */
 
 typedef struct tri_token {
-  size_t offset;  /* into the pool of bytes */
+  size_t offset;  /* offset of the token's bytes in the pool */
   uint32_t bytes; /* 0: no token has this id */
   bool learnt;  /* whether BPE and the lookup of words use the token; false: it is an added token that cannot be spelled
                    in byte letters */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct tri_counted_word {
-  size_t offset; /* into the pool */
+  size_t offset; /* offset of the word's bytes in the pool */
   uint32_t bytes;
   int64_t count;
 } tri_counted_word;
