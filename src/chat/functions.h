@@ -43,8 +43,9 @@ tri_chat_functions tri_chat_methods(tri_chat_kind kind); /* methods of strings o
 /* Returns the function with this name; NULL: none. */
 const tri_chat_function *tri_chat_function_find(tri_chat_functions among, tri_chat_value name);
 
-/* Runs a function. Fails if the call has too many or too few arguments, or keyword arguments with unknown names. The
- * size of the arguments is charged as work, since nearly every function reads them. */
+/* Runs a function. Fails with TRI_BAD_FILE if the call has too many or too few arguments, or keyword arguments with
+ * unknown names or twice, with TRI_UNSUPPORTED for a method of a safe string, and as the function itself does. The size
+ * of the arguments is charged as work, since nearly every function reads them. */
 tri_status tri_chat_run(const tri_chat_call *call, tri_chat_value *out);
 
 /* Returns argument number `index`, by position or name; `otherwise` if it is not given. */

@@ -22,7 +22,7 @@ enum { TRI_PREFERENCE_ANSWERS = 2 };
 /* A prompt and its answers. Texts are in `prompt` and `answers`, messages in `conversations`. */
 typedef struct tri_preference {
   int num_answers; /* 2: chosen, then rejected; 1: an answer with a label */
-  bool desirable;  /* label of the answer, if num_answers is 1 */
+  bool desirable;  /* whether the answer is desirable (its label), if num_answers is 1 */
   bool is_text;
   tri_chat_value prompt, answers[TRI_PREFERENCE_ANSWERS];
   tri_chat_conversation conversations[TRI_PREFERENCE_ANSWERS]; /* conversation of each answer: the prompt's messages,

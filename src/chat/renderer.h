@@ -49,7 +49,8 @@ tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node 
 /* Returns the value of a variable; NULL if there is no such variable. */
 const tri_chat_value *tri_chat_find(const tri_chat_renderer *renderer, int32_t symbol);
 
-/* Adds the line and column of a node to the error message of a function that does not know the node. */
+/* Adds the line and column of a node to the error message of a function that does not know the node, except a message
+ * about memory. Returns the status. */
 tri_status tri_chat_place(const tri_chat_renderer *renderer, const tri_chat_node *node, tri_status status);
 #define TRI_CHAT_TRY_AT(renderer, node, call)                                                                          \
   do {                                                                                                                 \

@@ -11,7 +11,8 @@
 
 typedef struct tri_chat_template tri_chat_template;
 
-/* Compiles a template. `name`: its file, for messages. Release with tri_chat_template_destroy. */
+/* Compiles a template. `name`: its file, for messages. Fails with TRI_BAD_FILE if the template is invalid or too large,
+ * with TRI_UNSUPPORTED if it uses something that this program lacks. Release with tri_chat_template_destroy. */
 tri_status tri_chat_template_compile(const char *name, const char *text, size_t bytes, tri_chat_template **out);
 void tri_chat_template_destroy(tri_chat_template *template);
 
