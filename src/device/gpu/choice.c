@@ -104,7 +104,7 @@ tri_status tri_gpu_choice_check(const char *kind, const tri_gpu_runtime *const *
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
-/* Fails because no GPU can be used. `why`: the text of tri_gpu_count. */
+/* Fails with TRI_UNSUPPORTED because no GPU can be used. `why`: the text of tri_gpu_count. */
 static tri_status none(const char *kind, const char *why) {
   return tri_fail(TRI_UNSUPPORTED,
                   "`device: %s`: there is no GPU that this process can use%s%s; `trireme doctor` shows what there is, "

@@ -1,6 +1,6 @@
 /* Reads the resources of kernels from AMD's compiled code (code_object.h). The ELF file has a note, whose text is a map
  * in MessagePack; its entry "amdhsa.kernels" is an array with a map for each kernel. The file may be damaged, so every
- * length is compared with the bytes that are left. */
+ * length is compared with the bytes that are left, and the functions return false if the bytes are wrong. */
 #include "device/gpu/code_object.h"
 
 #include "base/memory.h"

@@ -141,7 +141,8 @@ enum { TRI_GPU_GEMM_TEXT_BYTES = 512 };
 /* Prints the types of a (and b) and of c, then m, n, k, lda, ldb, ldc, the flags that are set ("-" if none is), and the
  * alignment: "bf16 fp32 768 2304 65536 768 2304 2304 a_transposed,accumulate 16". Returns text. */
 const char *tri_gpu_gemm_print(const tri_gpu_gemm *product, char text[TRI_GPU_GEMM_TEXT_BYTES]);
-/* Prints the line of tri_gpu_gemm_print, followed by " : cuBLASLt 4194304 2a0b..." (library, workspace_bytes, data). */
+/* Prints the line of tri_gpu_gemm_print, followed by " : cuBLASLt 4194304 2a0b..." (library, workspace_bytes, data).
+ * Returns text. */
 const char *tri_gpu_gemm_choice_print(const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice,
                                       char text[TRI_GPU_GEMM_TEXT_BYTES]);
 /* Parse a line that these functions have printed. Return false if it is invalid; for a choice also if it names a
@@ -159,8 +160,8 @@ tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product,
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
-/* Fails if the GEMM is invalid, or has types that the kernels do not support. Each of b and c must have the type of a,
- * or its wide type (tri_dtype_wide). */
+/* Fails with TRI_UNSUPPORTED if the GEMM has types that the kernels do not support, with TRI_INTERNAL if it is invalid.
+ * Each of b and c must have the type of a, or its wide type (tri_dtype_wide). */
 tri_status tri_gpu_matmul_check(const tri_matmul *product);
 
 /* Conversion of rows to dense rows of type `to`. The input rows are `ld` elements apart, and have the wide type

@@ -283,7 +283,8 @@ static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bo
   return tri_gpu_gemms_set(products_of(device), product, out);
 }
 
-/* Calls `what` for each non-empty line of a text, without its newline. */
+/* Calls `what` for each non-empty line of a text, without its newline. Fails with TRI_BAD_FILE at a line of
+ * TRI_GPU_GEMM_TEXT_BYTES or more. */
 static tri_status for_lines(const char *text, tri_status (*what)(void *context, const char *line), void *context) {
   char line[TRI_GPU_GEMM_TEXT_BYTES];
   while (*text != '\0') {

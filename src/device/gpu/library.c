@@ -202,8 +202,8 @@ static void note_others_of_places(search *s) {
     note_others(s, folder + (folder[0] == ' '));
 }
 
-/* Fails with the reason: why the files that were found cannot be used, or which other versions exist, or where the
- * library was looked for. */
+/* Fails with TRI_UNSUPPORTED, and tells the reason: why the files that were found cannot be used, or which other
+ * versions exist, or where the library was looked for. */
 static tri_status tell(search *s) {
   char names[256] = "";
   for (const char *const *name = s->what->names; *name != NULL; name++) append(names, sizeof names, ", ", *name);
