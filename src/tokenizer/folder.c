@@ -84,7 +84,7 @@ static bool is_usual(const char *key) {
   return false;
 }
 
-/* Objects of tokens with any names: {"image_token": "<image>"}. */
+/* Keys of objects whose members are tokens, under any names: {"image_token": "<image>"}. */
 static const char *const objects_of_tokens[] = {"model_specific_special_tokens", "extra_special_tokens"};
 enum { OBJECTS = sizeof objects_of_tokens / sizeof *objects_of_tokens };
 
@@ -183,7 +183,8 @@ static tri_status add_extra(extras *to, extra one) {
   return TRI_OK;
 }
 
-/* Adds the tokens of added_tokens_decoder, {"260": {"content": "<|turn|>", "special": true, ...}}. */
+/* Adds the tokens of added_tokens_decoder, {"260": {"content": "<|turn|>", "special": true, ...}}. Fails with
+ * TRI_BAD_FILE for a wrong id or content. */
 static tri_status add_decoder(extras *to, const json_t *decoder) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -201,7 +202,7 @@ static tri_status add_decoder(extras *to, const json_t *decoder) {
   return TRI_OK;
 }
 
-/* Adds the tokens of added_tokens.json, {"<|turn|>": 260}. */
+/* Adds the tokens of added_tokens.json, {"<|turn|>": 260}. Fails with TRI_BAD_FILE for a wrong id. */
 static tri_status add_numbered(extras *to, const json_t *added) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -549,8 +550,8 @@ static tri_status merge_map(const char *folder, json_t *config) {
   return TRI_OK;
 }
 
-/* Writes the class's default token for the beginning of a text if no file names one, because the written folder may
- * have a different class. */
+/* Sets bos_token in `config` to the class's default, if no file names one and the tokenizer has the default: a reader
+ * of the written folder may use a different class, which has another default. */
 static tri_status set_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
   static const char beginning[] = "bos_token";
   json_t *model = NULL;

@@ -27,7 +27,7 @@
 
 enum {
   MAX_PATTERN_BYTES = 65536,
-  DEEPEST = 200, /* nesting of groups */
+  DEEPEST = 200, /* maximum depth of nested groups */
   MOST_RANGES =
       4096, /* maximum number of ranges beyond ASCII; the time to make an alphabet is quadratic in this number */
   MOST_FOLDED = 10000000, /* maximum number of characters whose case variants are searched */
@@ -207,7 +207,8 @@ static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *
 }
 
 /* Adds the classes that the current set names to `out`, and increments the number of named sets. `any`: whether the set
- * names characters beyond ASCII; if not, this function does nothing. */
+ * names characters beyond ASCII; if not, this function does nothing. Fails with TRI_UNSUPPORTED after TRI_MOST_NAMED
+ * sets. */
 static tri_status add_named(translation *t, bool any, set *out) {
   if (!any) return TRI_OK;
   for (int i = TRI_ASCII; t->alphabet != NULL && i < num_all(t); i++) {
@@ -254,7 +255,8 @@ static const struct {
     {"Rust_punctuation", {.facts = TRI_IS_PUNCTUATION}},
 };
 
-/* Reads Name or ^Name of \p{Name}, up to the character `end`. */
+/* Reads Name or ^Name of \p{Name}, up to the character `end`. Fails with TRI_BAD_FILE if the name does not end, with
+ * TRI_UNSUPPORTED if it is unknown. */
 static tri_status read_property(translation *t, size_t begin, char end, property *out) {
   char name[64];
   size_t length = 0;
@@ -301,7 +303,8 @@ static tri_status check_code(const translation *t, uint32_t code, size_t begin) 
                   code, begin);
 }
 
-/* Reads the number of \xHH, \x{H...}, \uHHHH or \OOO, after the letter. */
+/* Reads the number of \xHH, \x{H...}, \uHHHH or \OOO, after the letter. Fails with TRI_BAD_FILE if the } is missing, or
+ * the number is not a character. */
 static tri_status read_number(translation *t, char letter, size_t begin, uint32_t *out) {
   if (letter == 'x' && peek(t, 0) == '{') {
     t->at++;
@@ -338,7 +341,8 @@ static const struct {
   uint32_t code;
 } controls[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'f', '\f'}, {'v', '\v'}, {'a', '\a'}, {'e', 0x1B}};
 
-/* Reads the escape at t->at, which stands for a character or a set, and moves t->at to its end. */
+/* Reads the escape at t->at, which stands for a character or a set, and moves t->at to its end. Fails with TRI_BAD_FILE
+ * or TRI_UNSUPPORTED for other escapes. */
 static tri_status read_escape(translation *t, bool in_class, escape *out) {
   const size_t begin = t->at;
   const char letter = peek(t, 1);
@@ -439,7 +443,7 @@ static const struct {
     {"print", {"L", "M", "N", "P", "S", "Cf", "Co", "Zs"}, 0},
 };
 
-/* Adds [:name:] or [:^name:]. */
+/* Adds [:name:] or [:^name:]. Fails with TRI_UNSUPPORTED for an unknown name. */
 static tri_status add_posix(translation *t, set *out) {
   const size_t begin = t->at;
   char name[16];
@@ -468,7 +472,7 @@ static tri_status add_posix(translation *t, set *out) {
 }
 
 /* Reads a member of a class: a character, whose code point is stored in *code, or a set, which is added to `out`.
- * *is_code: whether it is a character. */
+ * *is_code: whether it is a character. Fails with TRI_BAD_FILE if the character is not UTF-8. */
 static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t *code) {
   const size_t begin = t->at;
   const char c = peek(t, 0);
@@ -489,7 +493,7 @@ static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t 
   return TRI_OK;
 }
 
-/* Adds one member of a class, or a range. */
+/* Adds one member of a class, or a range. Fails with TRI_BAD_FILE if the range ends before it begins. */
 static tri_status add_member(translation *t, set *out, bool *named) {
   const size_t begin = t->at;
   bool is_code = false, last_is_code = false;

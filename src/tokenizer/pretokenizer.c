@@ -87,7 +87,8 @@ void tri_splitter_release(tri_splitter *splitter) {
   *splitter = (tri_splitter){0};
 }
 
-/* Finds the first match at or after `at`: [*start, *stop), both `bytes` if there is none. */
+/* Finds the first match at or after `at`: [*start, *stop), both `bytes` if there is none. Fails with TRI_UNSUPPORTED if
+ * PCRE2 fails. */
 static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, const char *text, size_t bytes, size_t at,
                              size_t *start, size_t *stop) {
   int result = pcre2_match(stage->compiled.code, (PCRE2_SPTR)text, bytes, at, PCRE2_NO_UTF_CHECK, splitter->match,

@@ -75,7 +75,8 @@ typedef struct tri_pretokenizer {
  * the member of the stage; the other arguments are those of tri_pattern_compile. */
 tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
                                         size_t bytes, bool literal, bool drop_unmatched);
-/* Appends a stage that searches a plain string. Its matches are joined to the text before or after them (`kind`). */
+/* Appends a stage that searches a plain string. Its matches are joined to the text before or after them (`kind`). Fails
+ * with TRI_UNSUPPORTED if the string is empty. */
 tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
                                        const char *text, size_t bytes);
 /* Appends a stage without a pattern. */

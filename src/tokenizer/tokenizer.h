@@ -33,8 +33,9 @@ tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
 /* LOCAL. Creates a tokenizer. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and
  * end-of-text 256) or the path of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters
  * (SentencePiece's, with byte_fallback). If the folder has vocab.json and merges.txt instead, the same path (or that of
- * vocab.json) means the two files. Also reads the other files of the folder that describe tokens (folder.h). Release
- * with tri_tokenizer_destroy. */
+ * vocab.json) means the two files. Also reads the other files of the folder that describe tokens (folder.h). Fails with
+ * TRI_BAD_FILE if a file is wrong, with TRI_UNSUPPORTED if it needs something that this program lacks. Release with
+ * tri_tokenizer_destroy. */
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
 
 /* LOCAL. Sets path to FOLDER/tokenizer.json, and *found to whether tri_tokenizer_create would find a tokenizer there.

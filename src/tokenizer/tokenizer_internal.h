@@ -71,7 +71,8 @@ tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encode
  * its tokenizer_config.json names. Release *out with free. */
 tri_status tri_tokenizer_compose_json(const char *folder, const char *vocab_file, char **out);
 
-/* Parses JSON; the error message names the file and the line. Release with json_decref. */
+/* Parses a JSON object. Fails with TRI_BAD_FILE if it is invalid; the message names the file and the line. Release with
+ * json_decref. */
 tri_status tri_tokenizer_load_json(const char *file, const char *text, size_t bytes, json_t **out);
 
 /* Writes a token for a message: shortened, without control characters. */
@@ -107,7 +108,8 @@ typedef struct tri_merge_reader {
  * in the vocabulary. */
 tri_status tri_merge_reader_add(tri_merge_reader *reader, const char *left, size_t left_bytes, const char *right,
                                 size_t right_bytes);
-/* Adds a merge from the line "left right". */
+/* Adds a merge from the line "left right". Fails with TRI_BAD_FILE if the line is not two tokens, or the merge is
+ * wrong. */
 tri_status tri_merge_reader_add_line(tri_merge_reader *reader, const char *line, size_t bytes);
 
 enum { TRI_DEEPEST_SEQUENCE = 8 }; /* maximum number of levels of Sequence within Sequence */
@@ -130,11 +132,12 @@ typedef struct tri_metaspace {
 } tri_metaspace;
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out);
 
-/* Reads {"type": "Replace", "pattern": {"String": ...}, "content": ...} of normalizers and decoders. */
+/* Reads {"type": "Replace", "pattern": {"String": ...}, "content": ...} of normalizers and decoders. Fails with
+ * TRI_UNSUPPORTED for a Regex or an empty string. */
 tri_status tri_text_steps_read_replace(const char *where, const json_t *object, tri_text_steps *out);
 
-/* Read a member of a JSON object. A missing key (or null) gives `otherwise`. A value of another type fails; the message
- * names file, place and key. */
+/* Read a member of a JSON object. A missing key (or null) gives `otherwise`. Fail with TRI_BAD_FILE for a value of
+ * another type; the message names file, place and key. */
 tri_status tri_json_bool(const char *where, const json_t *object, const char *key, bool otherwise, bool *out);
 tri_status tri_json_string(const char *where, const json_t *object, const char *key, const char *otherwise,
                            const char **out);

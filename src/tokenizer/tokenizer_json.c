@@ -59,7 +59,8 @@ static tri_status find_model(json_reader *reader) {
   return tri_fail(TRI_BAD_FILE, "%s: \"vocab\" must be an object of tokens and their ids", where);
 }
 
-/* Collects the added tokens by content and finds the largest of their ids. */
+/* Collects the added tokens by content and finds the largest of their ids. Fails with TRI_BAD_FILE for a wrong
+ * entry. */
 static tri_status index_added(json_reader *reader) {
   json_t *list = json_object_get(reader->root, "added_tokens");
   reader->largest_added = -1;
@@ -224,7 +225,8 @@ static tri_status add_special(json_reader *reader, const json_t *special, const 
 }
 
 /* Reads the special tokens before the text in {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id":
- * "<s>"}}, {"Sequence": {"id": "A"}}, ...], "special_tokens": {"<s>": {"ids": [1]}}}. */
+ * "<s>"}}, {"Sequence": {"id": "A"}}, ...], "special_tokens": {"<s>": {"ids": [1]}}}. Fails with TRI_UNSUPPORTED unless
+ * the Sequence "A" occurs exactly once. */
 static tri_status read_template(json_reader *reader, const json_t *processor, tri_tokenizer *tokenizer) {
   const json_t *parts = json_object_get(processor, "single"), *ids = json_object_get(processor, "special_tokens");
   int texts = 0;

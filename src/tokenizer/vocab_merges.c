@@ -58,7 +58,8 @@ static tri_status load_config(const char *folder, json_t **out) {
   return status;
 }
 
-/* Loads the merges: one per line, except a first line with the version. */
+/* Loads the merges: one per line, except a first line with the version. Fails with TRI_BAD_FILE if a line is not
+ * UTF-8. */
 static tri_status load_merges(const char *folder, json_t *list) {
   static const char version[] = "#version";
   char path[TRI_PATH_BYTES], *memory = NULL;
