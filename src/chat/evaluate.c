@@ -454,7 +454,7 @@ static bool is_repeatable(tri_chat_value value) {
   return value.kind == TRI_CHAT_STRING || (value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_TUPLE);
 }
 
-/* Divides with rounding down, like Python; b is not 0. */
+/* Returns a / b rounded down, like Python; b is not 0. */
 static int64_t floor_of(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 static tri_status power_of_reals(double a, double b, tri_chat_value *out) {
@@ -669,7 +669,8 @@ static bool is_callable_here(const tri_chat_function *function, tri_chat_value s
          tri_chat_function_find(tri_chat_methods((tri_chat_kind)self.kind), name) == function;
 }
 
-/* Evaluates a call: `value.method(...)` passes its value as self; any other callee is a function or a macro. */
+/* Evaluates a call: `value.method(...)` passes its value as self; any other callee is a function or a macro. Fails with
+ * TRI_BAD_FILE or TRI_UNSUPPORTED if the callee is unknown or cannot be called. */
 static tri_status evaluate_call(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out) {
   tri_chat_value room[FEW_ARGUMENTS], callee;
   tri_chat_call call = {0};

@@ -79,7 +79,7 @@ static tri_status filter_safe(const tri_chat_call *call, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* Makes the indentation of one level, from a number of spaces or a string. */
+/* Makes the indentation of one level, from a number of spaces or a string. Fails with TRI_BAD_FILE for other values. */
 static tri_status indent_text(const tri_chat_call *call, tri_chat_value width, tri_chat_value *out) {
   tri_chat_writer writer = {.arena = call->arena};
   *out = width;
@@ -190,7 +190,8 @@ static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
 }
 
 /* Computes int(text, base) of an ASCII text without white space around it: a sign, a prefix, digits with single
- * underscores between them. In base 0, a 0 before other digits is not allowed. */
+ * underscores between them. In base 0, a 0 before other digits is not allowed. Sets *out if the result is
+ * INT_IS_WHOLE. */
 static int_text whole_of_text(const char *text, size_t bytes, int64_t base, int64_t *out) {
   size_t at = bytes > 0 && (text[0] == '+' || text[0] == '-');
   bool minus = at > 0 && text[0] == '-', digit = false, over = false, zeros = true;
@@ -226,8 +227,8 @@ static size_t digits_at(const char *text, size_t at) {
   return at - begin;
 }
 
-/* Computes int(float(text)), and removes underscores from the text. Forms that strtod accepts and Python does not
- * (hexadecimal digits) are refused. */
+/* Computes int(float(text)), and removes underscores from the text. Sets *out if the result is INT_IS_WHOLE. Forms that
+ * strtod accepts and Python does not (hexadecimal digits) are refused. */
 static int_text whole_of_real(char *text, int64_t *out) {
   size_t at = text[0] == '+' || text[0] == '-', kept = 0, whole = 0, part = 0;
   if (strcasecmp(text + at, "inf") == 0 || strcasecmp(text + at, "infinity") == 0) return INT_IS_TOO_LARGE;
@@ -344,7 +345,8 @@ static tri_status filter_length(const tri_chat_call *call, tri_chat_value *out) 
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* Converts a part of a dotted name: digits become a number, the index in a list. */
+/* Converts a part of a dotted name: digits become a number, the index in a list. Fails with TRI_UNSUPPORTED if the part
+ * is not ASCII. */
 static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
   bool digits = text.bytes > 0, ascii = true;
   int64_t whole = 0;
@@ -562,7 +564,7 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
 /* ---- choosing and mapping ---------------------------------------------------------------------------------------- */
 
 /* Sets *out to whether a value passes a test. The arguments from `first` on name the test and its arguments; without
- * them, *out is the value's truth. */
+ * them, *out is the value's truth. Fails with TRI_UNSUPPORTED for an unknown test. */
 static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value value, bool *out) {
   if (call->count <= first) { /* without a test Jinja ignores keywords */
     *out = tri_chat_truth(value);
@@ -640,8 +642,8 @@ static bool has_keyword(const tri_chat_call *call, const char *name) {
   return false;
 }
 
-/* Implements `map`: replaces items by one of their attributes, or applies the filter that the first argument names to
- * them. */
+/* Implements `map`: appends one value for each item, either an attribute of the item, or the result of the filter that
+ * the first argument names. */
 static tri_status map_items(const tri_chat_call *call, tri_chat_list *mapped) {
   tri_chat_list *list = NULL;
   tri_chat_call filter = {.renderer = call->renderer, .arena = call->arena};

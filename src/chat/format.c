@@ -89,7 +89,8 @@ static tri_status compile(const char *where, const json_t *text, tri_chat_templa
   return tri_chat_template_compile(where, json_string_value(text), json_string_length(text), out);
 }
 
-/* Reads a list of {"name", "template"}. */
+/* Compiles the first templates named `default` and `tool_use` in a list of {"name", "template"}. Fails with
+ * TRI_BAD_FILE if there is no `default`. */
 static tri_status read_named(tri_chat_format *format, const char *path, const json_t *list) {
   char where[TRI_PATH_BYTES + 64], names[256] = "";
   size_t held = 0;

@@ -81,13 +81,15 @@ tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value
  * the value has neither. */
 tri_status tri_chat_item(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value name,
                          tri_chat_value *out);
-/* Computes Python's `what in in` for a string, list or dict `in`; false if `in` is undefined. */
+/* Sets *out to Python's `what in in` for a string, list or dict `in`; false if `in` is undefined. Fails with
+ * TRI_BAD_FILE or TRI_UNSUPPORTED for other operands. */
 tri_status tri_chat_contains(struct tri_chat_renderer *renderer, tri_chat_value in, tri_chat_value what, bool *out);
 /* Computes a < b (a <= b if `or_equal`) for numbers, strings, lists and tuples. Fails with TRI_BAD_FILE for operands
  * without an order. */
 tri_status tri_chat_less(struct tri_chat_renderer *renderer, tri_chat_value a, tri_chat_value b, bool or_equal,
                          bool *out);
-/* Formats `now` as strftime_now does. */
+/* Formats `now` as strftime_now does. Fails with TRI_UNSUPPORTED if the format gives no text, or one that is too
+ * long. */
 tri_status tri_chat_time(struct tri_chat_renderer *renderer, const char *format, tri_chat_value *out);
 
 #endif

@@ -107,7 +107,7 @@ static tri_status check_content(const json_t *message, const char *where) {
                   where, tri_json_kind(content));
 }
 
-/* Appends one message with role and content. */
+/* Appends one message with role and content. Fails with TRI_BAD_FILE if the role is not a string. */
 static tri_status add_message(tri_chat_arena *arena, tri_chat_conversation *to, const json_t *message,
                               const char *where) {
   tri_chat_value value;
@@ -195,7 +195,8 @@ const char *tri_chat_role_of(const char *from) {
 }
 
 /* Makes a new list of tool_calls from the `value` of a message whose `from` is function_call, as LLaMA-Factory has
- * them: a text that is JSON of {"name", "arguments"}, or of a list of these. */
+ * them: a text that is JSON of {"name", "arguments"}, or of a list of these. Fails with TRI_BAD_FILE for another
+ * value. */
 static tri_status read_calls(const json_t *value, const char *where, json_t **out) {
   json_t *parsed = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, NULL);
   json_t *calls = json_array(), *one = NULL;
@@ -217,7 +218,8 @@ static tri_status read_calls(const json_t *value, const char *where, json_t **ou
                   where);
 }
 
-/* Translates a message in ShareGPT's form to one with role and content. The caller releases it. */
+/* Translates a message in ShareGPT's form to one with role and content. The caller releases it. Fails with TRI_BAD_FILE
+ * for an unknown `from` or a `value` that is not a string. */
 static tri_status translate(const json_t *message, const char *where, json_t **out) {
   const char *from = json_string_value(json_object_get(message, "from"));
   json_t *value = json_object_get(message, "value");

@@ -274,7 +274,8 @@ static tri_status parse_argument(tri_chat_parser *parser, tri_chat_node *node) {
   return tri_chat_node_add(parser, node, item);
 }
 
-/* Parses `(a, b, c=d)`; the bracket is the current token. */
+/* Parses `(a, b, c=d)`; the bracket is the current token. Fails with TRI_BAD_FILE for more than MOST_ITEMS
+ * arguments. */
 static tri_status parse_arguments(tri_chat_parser *parser, tri_chat_node *node) {
   bool done = false;
   TRI_TRY(tri_chat_parser_next(parser));

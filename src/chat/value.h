@@ -110,7 +110,7 @@ tri_chat_value tri_chat_text(const char *text); /* for a literal */
 
 /* Copies bytes to a string. */
 tri_status tri_chat_copy(tri_chat_arena *arena, const char *text, size_t bytes, tri_chat_value *out);
-/* Concatenates two strings. */
+/* Concatenates two strings, without copying. Fails with TRI_BAD_FILE if the result is longer than the arena's limit. */
 tri_status tri_chat_concat(tri_chat_arena *arena, tri_chat_value left, tri_chat_value right, tri_chat_value *out);
 
 /* Creates an empty list with room for `room` items. */
