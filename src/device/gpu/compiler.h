@@ -49,8 +49,8 @@ typedef struct tri_gpu_compiler {
 
 extern const tri_gpu_compiler tri_gpu_nvrtc, tri_gpu_hiprtc;
 
-/* Opens the library once. Fails, each time with the same error, if the library is not available or not usable; the
- * message then says where it was looked for and how to get it. */
+/* Opens the library once. Fails with TRI_UNSUPPORTED, each time with the same error, if the library is not available or
+ * not usable; the message then says where it was looked for and how to get it. */
 tri_status tri_gpu_compiler_open(const tri_gpu_compiler *compiler);
 
 /* Compiles a source. *out is an image for the runtime's module_load, *log the compiler's messages ("" if it has none);

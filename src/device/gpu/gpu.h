@@ -8,7 +8,7 @@
 /* Returns whether any GPU is visible. Opens drivers, and prints nothing. */
 bool tri_gpu_is_visible(void);
 
-/* Checks the options' syntax, independent of the machine. */
+/* Fails with TRI_BAD_CONFIG if the options' syntax is wrong, on any machine. */
 tri_status tri_gpu_check(const char *options);
 
 /* Sets the members of a device; the caller has set info.types. `options` is the text after the colon of the device's

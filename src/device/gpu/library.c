@@ -90,7 +90,7 @@ static bool is_asked_for(const tri_gpu_library *what, const char *file) {
   return false;
 }
 
-/* Records libraries of this name with another version number. */
+/* Records files of the preferred name, in a folder, that have a version number that was not requested. */
 static void note_others(search *s, const char *folder) {
   char pattern[TRI_PATH_BYTES];
   glob_t found;

@@ -26,7 +26,7 @@ static router_kind kind_of(const tri_router *r) {
                        .scale = r->scale};
 }
 
-/* Checks the sizes, because kernels index experts without checks. */
+/* Fails with TRI_INTERNAL for impossible sizes, because kernels index experts without checks. */
 static tri_status check(const tri_router *r) {
   const bool sizes = r->experts >= 1 && r->experts <= TRI_ROUTER_EXPERTS && r->chosen >= 1 &&
                      r->chosen <= TRI_ROUTER_CHOSEN && r->groups >= 1 && r->experts % r->groups == 0;

@@ -132,7 +132,7 @@ typedef struct sum_window {
                                   same id */
 } sum_window;
 
-/* Loads up to VECTOR columns of a row, `columns` of them valid. */
+/* Loads up to VECTOR columns of a row, `columns` of them valid; zeros for the others. */
 DEVICE void load_columns(const element *from, int columns, int whole, wide out[VECTOR]) {
   if (whole) {
     load_vector(from, out);

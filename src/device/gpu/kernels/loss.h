@@ -26,7 +26,7 @@
   K(sum_doubles, 256)
 enum { TRI_GPU_KERNELS_loss(TRI_GPU_THREADS) };
 
-/* One block per row. The logits are wide, and are replaced. soft_cap 0: no cap. */
+/* One block per row. The logits are wide, and are replaced by scaled ones, with a soft cap (0: none). */
 typedef struct softmax_logits_arguments {
   void *logits;
   int64_t vocabulary, ld;
