@@ -8,11 +8,11 @@ enum { TRI_FEW_CODES = 129 }; /* ASCII and the mark of a space */
 
 typedef struct tri_joins {
   bool all;        /* whether every pair may be joined */
-  bool few_only;   /* whether every pair with a character outside the TRI_FEW_CODES codes may be joined */
+  bool few_only;   /* whether every pair with a character other than the TRI_FEW_CODES ones may be joined */
   uint64_t *pairs; /* hash table with open addressing: left << 32 | right; 0: free */
   size_t mask;
   uint8_t few[(TRI_FEW_CODES * TRI_FEW_CODES + 7) /
-              8]; /* a bit for each pair of the few characters: the pair may be joined */
+              8]; /* a bit for each pair of the TRI_FEW_CODES characters: whether the pair may be joined */
 } tri_joins;
 
 /* Computes the pairs from the merges of a vocabulary of characters. `unknown`: whether some characters become an

@@ -7,7 +7,7 @@
  *
  * Also rewritten, because PCRE2 gives it another meaning:
  *
- *   \s \w \h  Unicode's White_Space; letters, marks, connectors, numbers but for most of No; a hexadecimal digit
+ *   \s \w \h  Unicode's White_Space; letters, marks, connectors, numbers (few of category No); a hexadecimal digit
  *   \b \B     by this \w
  *   (?i)      s and k have a third form each
  *   ^ $ .     lines end at \n, everywhere in the text: options of PCRE2
@@ -394,7 +394,7 @@ static tri_status read_escape(translation *t, bool in_class, escape *out) {
   return TRI_OK;
 }
 
-/* Writes \b: one side belongs to a word and the other does not. */
+/* Writes \b, where one side belongs to a word and the other does not, or \B if `is` is false. */
 static tri_status append_boundary(translation *t, bool is) {
   const property word = {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER};
   TRI_TRY(append_pattern_text(t, "(?:(?<="));
@@ -550,7 +550,7 @@ static tri_status append_class(translation *t) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* Copies the pattern up to and including the character `end`. */
+/* Copies the pattern up to and including the next character `end`, or to the pattern's end. */
 static tri_status append_until(translation *t, char end) {
   const size_t begin = t->at;
   while (t->at < t->bytes && t->pattern[t->at] != end) t->at++;

@@ -79,7 +79,7 @@ tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const ch
  * with TRI_UNSUPPORTED if the string is empty. */
 tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
                                        const char *text, size_t bytes);
-/* Appends a stage without a pattern. */
+/* Appends a stage without a pattern; fails as tri_pretokenizer_add_pattern does if there are too many stages. */
 tri_status tri_pretokenizer_add_stage(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind);
 void tri_pretokenizer_release(tri_pretokenizer *pretokenizer);
 

@@ -25,7 +25,8 @@ typedef struct tri_text_steps {
   int count;
 } tri_text_steps;
 
-/* Append a step, whose strings are copied; `where` begins the message of a failure. */
+/* Append a step, whose strings are copied. Fail with TRI_UNSUPPORTED beyond TRI_MAX_TEXT_STEPS steps; `where` begins
+ * the message. */
 tri_status tri_text_steps_add_nfc(tri_text_steps *steps, const char *where);
 tri_status tri_text_steps_add_replace(tri_text_steps *steps, const char *where, const char *find, size_t find_bytes,
                                       const char *put, size_t put_bytes);

@@ -27,7 +27,7 @@ static size_t write_letters(const tri_vocabulary *vocabulary, int32_t id, char *
   return length;
 }
 
-/* Returns a new object; NULL without memory. */
+/* Returns the vocabulary as a new object {"token": id, ...}; NULL if memory is exhausted. */
 static json_t *vocabulary_json(const tri_vocabulary *vocabulary, char *scratch) {
   json_t *object = json_object();
   for (int32_t id = 0; id < (int32_t)vocabulary->size; id++) {
