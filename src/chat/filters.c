@@ -589,7 +589,7 @@ static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value
 
 static tri_status choose_items(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_list *chosen) {
   tri_chat_list *list = NULL;
-  if (!tri_chat_truth(call->self)) return TRI_OK; /* None has no items */
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* None and other false values have no items */
   TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
   if (by_attribute && call->count == 0) {
     return tri_fail(TRI_BAD_FILE, "`%s` needs the name of an attribute", call->function->name);
@@ -648,7 +648,7 @@ static tri_status map_items(const tri_chat_call *call, tri_chat_list *mapped) {
   tri_chat_list *list = NULL;
   tri_chat_call filter = {.renderer = call->renderer, .arena = call->arena};
   tri_chat_value item, attribute = tri_chat_none(), otherwise = tri_chat_none();
-  if (!tri_chat_truth(call->self)) return TRI_OK; /* None has no items */
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* None and other false values have no items */
   const bool by_attribute = call->count == 0 && has_keyword(call, "attribute");
   if (by_attribute) {
     attribute = tri_chat_argument(call, MAP_ATTRIBUTE, tri_chat_none());

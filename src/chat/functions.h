@@ -53,7 +53,8 @@ tri_chat_value tri_chat_argument(const tri_chat_call *call, int32_t index, tri_c
 /* Sets *out to argument number `index` as a flat string. Fails with TRI_BAD_FILE if it is not a string. */
 tri_status tri_chat_argument_text(const tri_chat_call *call, int32_t index, tri_chat_value otherwise,
                                   tri_chat_value *out);
-/* Sets *out to argument number `index`. Fails with TRI_BAD_FILE if it is neither an integer nor a boolean. */
+/* Sets *out to argument number `index`, or to `otherwise` if it is not given. Fails with TRI_BAD_FILE if it is neither
+ * an integer nor a boolean. */
 tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t *out);
 /* Sets *out to a flag of one of Python's own functions; false if it is not given. Fails with TRI_UNSUPPORTED unless it
  * is true, false or a small integer, since versions of Python differ in the other values that they accept. */
@@ -61,7 +62,7 @@ tri_status tri_chat_argument_flag(const tri_chat_call *call, int32_t index, bool
 /* Sets *out to str(self) as a flat string, and charges its bytes. */
 tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 
-/* Services of the renderer for functions. */
+/* Helpers that the bodies of functions share. */
 
 /* Charges the work of one step and of `bytes` bytes (tri_chat_arena_charge). */
 tri_status tri_chat_charge(struct tri_chat_renderer *renderer, size_t bytes);
@@ -75,7 +76,7 @@ tri_status tri_chat_iterate_some(struct tri_chat_renderer *renderer, tri_chat_va
 /* Fails with TRI_BAD_FILE if Python cannot hash the value, as keys of dicts require, and with TRI_UNSUPPORTED for a
  * tuple or a view. */
 tri_status tri_chat_check_hashable(tri_chat_value value);
-/* Computes a % b for numbers. */
+/* Computes a % b for numbers. Fails with TRI_BAD_FILE if b is 0. */
 tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value *out);
 /* Sets *out to value["name"], or to value.name if there is no such item, for `map(attribute=...)`. It is undefined if
  * the value has neither. */

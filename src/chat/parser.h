@@ -1,4 +1,5 @@
-/* Parses tokens to a tree. Private to this folder. */
+/* Parses tokens to a tree. Functions fail with TRI_BAD_FILE for an invalid template, and with TRI_UNSUPPORTED for
+ * features of Jinja that this program lacks. Private to this folder. */
 #ifndef TRI_CHAT_PARSER_H
 #define TRI_CHAT_PARSER_H
 

@@ -74,7 +74,7 @@ tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TUR
 /* ---- for other readers of records (preference_session.h) --------------------------------------------------------- */
 
 /* Parses a record, renames its keys (tri_chat_format.key_map), and resets the session's arena. Release *out with
- * json_decref. Fails with TRI_BAD_FILE; the message begins with file and line. */
+ * json_decref. Fails with TRI_BAD_FILE for invalid JSON and for missing keys; the message begins with file and line. */
 tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, int64_t line, const char *text,
                                   size_t bytes, json_t **out);
 tri_chat_arena *tri_chat_session_arena(tri_chat_session *session);

@@ -163,10 +163,12 @@ tri_status tri_chat_flatten(tri_chat_arena *arena, tri_chat_value *string);
 typedef tri_status tri_chat_piece_visitor(void *context, tri_chat_value piece);
 tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat_piece_visitor *visit, void *context);
 
-/* Computes ==; fails with TRI_BAD_FILE for values that are nested too deeply. */
+/* Computes ==. Fails with TRI_BAD_FILE for values that are nested too deeply, and with TRI_UNSUPPORTED for views of
+ * dicts and for methods. */
 tri_status tri_chat_equal(tri_chat_arena *arena, tri_chat_value a, tri_chat_value b, bool *out);
 
-/* Computes str(value), which a template prints. A string is returned unchanged, but is not marked as safe. */
+/* Computes str(value), which a template prints. A string is returned unchanged, but is not marked as safe. Fails with
+ * TRI_UNSUPPORTED for a value that cannot be printed. */
 tri_status tri_chat_str(tri_chat_arena *arena, tri_chat_value value, tri_chat_value *out);
 
 /* Style of json.dumps in transformers' filter tojson. */
