@@ -117,7 +117,8 @@ tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
 /* Sets *out to the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
 tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
 /* Lists the algorithms of the vendor's library in the order of its ranking. If it has none for the GEMM, or if k is 0,
- * lists the variants of this program's own kernel, beginning with that of tri_gpu_tiled_first. */
+ * lists the variants of this program's own kernel, beginning with that of tri_gpu_tiled_first. *count: the length of
+ * the list. */
 tri_status tri_gpu_gemms_candidates(tri_gpu_gemms *products, const tri_gpu_gemm *product,
                                     tri_gpu_gemm_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
 /* Sets *out to the next candidate after the library has refused the current one, and chooses it. The last candidate is

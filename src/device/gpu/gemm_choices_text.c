@@ -135,7 +135,7 @@ static bool parse_hex(const char *text, unsigned char out[TRI_GPU_ALGORITHM_BYTE
   return true;
 }
 
-/* Rejects an algorithm that needs more workspace than its GEMM has, since the line may come from outside. */
+/* The line may come from outside, so an algorithm that needs more workspace than its GEMM has is rejected. */
 bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, tri_gpu_gemm *product,
                                tri_gpu_gemm_choice *choice) {
   char name[32], hex[2 * TRI_GPU_ALGORITHM_BYTES + 1];

@@ -26,7 +26,7 @@ typedef struct search {
   char places[2048]; /* existing folders, for the message */
 } search;
 
-/* Appends an item to a list, unless the list has it. */
+/* Appends an item to a list, unless the list has it. An item for which there is too little room is cut. */
 static void append(char *list, size_t list_bytes, const char *separator, const char *more) {
   size_t used = strlen(list), length = strlen(more);
   for (const char *at = list; (at = strstr(at, more)) != NULL; at++) {
