@@ -103,7 +103,7 @@ static int32_t find_whole(tri_encoder *encoder, const char *word, size_t bytes) 
   return encoder->bpe.guarded ? -1 : whole;
 }
 
-/* Encodes a word that is not in the cache; the ids are valid until the next call. */
+/* Encodes a word that is not in the cache, to *count ids, which are valid until the next call. */
 static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t bytes, const int32_t **ids,
                                   size_t *count) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;

@@ -285,7 +285,7 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
 }
 
 /* Sets the flags of an added token of tokenizer.json to those of added_tokens_decoder if they differ, because
- * transformers adds the token a second time with the flags of added_tokens_decoder. */
+ * transformers adds the token a second time with the flags of added_tokens_decoder. Sets *changed if they differ. */
 static tri_status set_flags(const char *file, const extra *one, json_t *root, bool *changed) {
   static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
   const json_t *list = json_object_get(root, "added_tokens");
@@ -340,7 +340,7 @@ static tri_status insert_extra(const char *file, const extra *one, json_t *root,
 }
 
 /* Sets add_prefix_space of GPT2Tokenizer, which reads it from tokenizer_config.json only; without the key it is false.
- */
+ * Sets *changed if it was different. */
 static tri_status set_prefix_space(const json_t *config, const json_t *model, json_t *root, bool *changed) {
   static const char key[] = "add_prefix_space";
   json_t *stage = json_object_get(root, "pre_tokenizer");
@@ -357,8 +357,8 @@ static tri_status set_prefix_space(const json_t *config, const json_t *model, js
              : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the tokenizer of " TOKENIZER_CONFIG);
 }
 
-/* Adds the tokens to the document. Tokens at the end of the list that need not be added are left out: those that only
- * take an id (`takes_id`), and those that tokenizer.json has. */
+/* Adds the tokens to the document, and sets *changed if it changes. A token that only takes an id (`takes_id`) is left
+ * out if no token after it has to be added. */
 static tri_status insert_extras(const char *file, const extras *found, json_t *root, bool *changed) {
   bool is_added = false;
   int64_t needed = found->count;

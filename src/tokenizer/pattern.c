@@ -493,7 +493,8 @@ static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t 
   return TRI_OK;
 }
 
-/* Adds one member of a class, or a range. Fails with TRI_BAD_FILE if the range ends before it begins. */
+/* Adds one member of a class, or a range. Sets *named if it names a character beyond ASCII. Fails with TRI_BAD_FILE if
+ * the range ends before it begins. */
 static tri_status add_member(translation *t, set *out, bool *named) {
   const size_t begin = t->at;
   bool is_code = false, last_is_code = false;

@@ -133,7 +133,7 @@ typedef struct tri_metaspace {
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out);
 
 /* Reads {"type": "Replace", "pattern": {"String": ...}, "content": ...} of normalizers and decoders. Fails with
- * TRI_UNSUPPORTED for a Regex or an empty string. */
+ * TRI_UNSUPPORTED for a Regex or an empty string, with TRI_BAD_FILE for other values. */
 tri_status tri_text_steps_read_replace(const char *where, const json_t *object, tri_text_steps *out);
 
 /* Read a member of a JSON object. A missing key (or null) gives `otherwise`. Fail with TRI_BAD_FILE for a value of

@@ -94,7 +94,7 @@ static tri_status index_added(json_reader *reader) {
 
 /* Checks the id of an added token and adds it to the vocabulary. If the vocabulary has a token of this name, the id
  * must be that token's. Otherwise it must be the next free id, because Hugging Face assigns that one even if the file
- * has another, and the ids of the two programs would differ. */
+ * has another, and the ids of the two programs would differ. *largest: the largest id of an added token so far. */
 static tri_status enter_added(json_reader *reader, const char *where, const char *content, size_t bytes, int32_t id,
                               int64_t *largest, tri_vocabulary *vocabulary) {
   const json_t *known = json_object_get(reader->vocab, content);
@@ -247,7 +247,7 @@ static tri_status read_template(json_reader *reader, const json_t *processor, tr
 
 /* Reads a post-processor, such as {"type": "RobertaProcessing", "cls": ["<s>", 0], ...}, or all members of a Sequence.
  * *frames: number of post-processors so far that put tokens around a text. A second one is refused, because it would
- * put its tokens around the text with the tokens of the first. */
+ * put its tokens around the text with the tokens of the first. Fails with TRI_UNSUPPORTED for other types. */
 static tri_status read_processor(json_reader *reader, const json_t *processor, int depth, int *frames,
                                  tri_tokenizer *tokenizer) {
   const char *type = json_string_value(json_object_get(processor, "type"));

@@ -59,8 +59,8 @@ tri_status tri_json_string(const char *where, const json_t *object, const char *
   return TRI_OK;
 }
 
-/* Converts byte letters to bytes. Returns false if one of the characters is not a byte letter. `out` has room for
- * `bytes` bytes. */
+/* Converts byte letters to *out_bytes bytes. Returns false if one of the characters is not a byte letter. `out` has
+ * room for `bytes` bytes. */
 static bool spell(const char *letters, size_t bytes, char *out, size_t *out_bytes) {
   size_t count = 0;
   for (size_t i = 0; i < bytes;) {

@@ -62,7 +62,7 @@ static tri_status read_normalizer(const char *where, const json_t *object, int d
 }
 
 /* Also reads add_prefix_space of older files; false means prepend_scheme "never". Fails with TRI_BAD_FILE if the two
- * contradict each other. */
+ * contradict each other, or the mark is not one character; with TRI_UNSUPPORTED for another prepend_scheme. */
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out) {
   const char *mark = NULL, *scheme = NULL;
   bool prefix = true;
@@ -109,7 +109,7 @@ static tri_status read_metaspace(const char *where, const json_t *object, tri_to
 }
 
 /* Reads {"type": "Split", "pattern": {"Regex": ...} or {"String": ...}, "behavior": "Isolated", "invert": false}. Fails
- * with TRI_UNSUPPORTED for combinations that this program lacks. */
+ * with TRI_BAD_FILE if there is no pattern, with TRI_UNSUPPORTED for combinations that this program lacks. */
 static tri_status read_split(const char *where, const json_t *object, tri_pretokenizer *out) {
   const char *behavior = NULL;
   bool invert = false;
