@@ -71,7 +71,8 @@ tri_status tri_chat_charge(struct tri_chat_renderer *renderer, size_t bytes);
  * iterator that ends with a failure, and with TRI_UNSUPPORTED for a partly consumed iterator. */
 tri_status tri_chat_iterate(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
 /* Works like tri_chat_iterate, for callers that may not read all items. An iterator cannot be used again afterwards,
- * unless the caller marks it as empty. Its failure is returned in (*out)->failure. */
+ * unless the caller marks it as empty. Its failure is returned in (*out)->failure. Fails for values that are not
+ * iterable. */
 tri_status tri_chat_iterate_some(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
 /* Fails with TRI_BAD_FILE if Python cannot hash the value, as keys of dicts require, and with TRI_UNSUPPORTED for a
  * tuple or a view. */
@@ -89,8 +90,8 @@ tri_status tri_chat_contains(struct tri_chat_renderer *renderer, tri_chat_value 
  * without an order. */
 tri_status tri_chat_less(struct tri_chat_renderer *renderer, tri_chat_value a, tri_chat_value b, bool or_equal,
                          bool *out);
-/* Formats `now` as strftime_now does. Fails with TRI_UNSUPPORTED if the format gives no text, or one that is too
- * long. */
+/* Formats `now` as strftime_now does. Fails with TRI_UNSUPPORTED if the format gives no text, or one that is too long,
+ * with TRI_BAD_FILE if the time has no local date. */
 tri_status tri_chat_time(struct tri_chat_renderer *renderer, const char *format, tri_chat_value *out);
 
 #endif

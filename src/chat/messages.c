@@ -63,7 +63,8 @@ static tri_status read_flag(const json_t *value, const char *key, const char *wh
 }
 
 /* Sets *out to whether a message is learnt: it is an answer, and no flag excludes it. Fails with TRI_BAD_FILE if flags
- * contradict each other, or if one is true for a message that is not an answer. */
+ * contradict each other, or if one is true for a message that is not an answer; with TRI_UNSUPPORTED for
+ * `train_detail`. */
 static tri_status read_flags(const json_t *message, const char *where, bool is_answer, bool *out) {
   const char *first = NULL;
   bool trained = true;

@@ -235,7 +235,8 @@ static tri_status method_remove_affix(const tri_chat_call *call, tri_chat_value 
   return TRI_OK;
 }
 
-/* Replaces the empty string, which occurs before each letter and at the end. */
+/* Replaces the first `most` occurrences (negative: all) of the empty string, which occurs before each letter and at the
+ * end. */
 static tri_status replace_empty(const tri_chat_call *call, tri_chat_value self, tri_chat_value new, int64_t most,
                                 tri_chat_writer *writer) {
   size_t at = 0;

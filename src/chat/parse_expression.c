@@ -353,7 +353,7 @@ static tri_status parse_test(tri_chat_parser *parser, tri_chat_node *from, tri_c
   return check_arguments(parser, *out, "test");
 }
 
-/* Parses `[item]` or `[begin:end:step]`. */
+/* Parses `[item]` or `[begin:end:step]`. Fails with TRI_UNSUPPORTED for several items. */
 static tri_status parse_subscript(tri_chat_parser *parser, tri_chat_node *from, tri_chat_node **out) {
   tri_chat_node *parts[3] = {NULL, NULL, NULL};
   int colons = 0;

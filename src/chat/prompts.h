@@ -20,8 +20,8 @@ void tri_chat_prompts_close(tri_chat_prompts *prompts);
 /* Renders the prompt for an answer to `messages`, a list of {"role", "content"}; `root` may have further members of a
  * conversation ("tools", "chat_template_kwargs"), or be NULL. If `system` is not NULL and the first message is not the
  * system's, begins with a system message of this text. The session owns the text until the next call. Fails with
- * TRI_BAD_USAGE if there is no template, and with TRI_BAD_FILE if the last message is the assistant's, or if the
- * template refuses the messages or prints nothing. */
+ * TRI_BAD_USAGE if there is no template or `system` is not UTF-8, and with TRI_BAD_FILE if the last message is the
+ * assistant's, or if the template refuses the messages or prints nothing. */
 tri_status tri_chat_prompts_render(tri_chat_prompts *prompts, const json_t *messages, const json_t *root,
                                    const char *system, const char **text, size_t *bytes);
 

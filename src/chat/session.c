@@ -117,7 +117,8 @@ static bool was_copied(const tri_chat_rendered *rendered, int64_t message) {
 }
 
 /* Returns the message that a generation block printed. If there are as many blocks as answers, it is the answer with
- * the same number; otherwise it is the message from which the block's bytes were copied. -1: unknown. */
+ * the same number; otherwise it is the message from which the block's bytes were copied. -1: unknown. *next: message at
+ * which the search begins, moved for the next block. */
 static int64_t message_of(const tri_chat_conversation *c, const tri_chat_rendered *whole, int64_t block,
                           int64_t *next) {
   tri_chat_span span = whole->generated[block];
@@ -221,8 +222,8 @@ static bool same_text(const tri_chat_rendered *whole, tri_chat_span span, size_t
          memcmp(whole->text + span.begin, whole->text + at, bytes) == 0;
 }
 
-/* Finds the answer of a message by the text before and after the last found answer. Fails with TRI_BAD_FILE if other
- * text surrounds this one. */
+/* Finds the answer of a message, [*begin, *end), by the text before and after the last found answer. Fails with
+ * TRI_BAD_FILE if other text surrounds this one. */
 static tri_status follow_pattern(const tri_chat_session *session, int64_t message, size_t *begin, size_t *end) {
   const tri_chat_rendered *whole = &session->whole;
   tri_chat_span before = session->before_last, behind = session->behind_last;
@@ -388,8 +389,8 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
 
 /* ---- prompts and ends of answers --------------------------------------------------------------------------------- */
 
-/* Reads and renders messages; `beside`: with the record's tools and variables. Fails with TRI_BAD_USAGE if there is no
- * template. */
+/* Resets the arena, and reads and renders messages; `beside`: with the record's tools and variables. Fails with
+ * TRI_BAD_USAGE if there is no template. */
 static tri_status render_messages(tri_chat_session *session, json_t *root, bool beside, bool prompt,
                                   tri_chat_conversation *read, tri_chat_rendered *out) {
   const tri_chat_reading messages = {.form = "messages"};

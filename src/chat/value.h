@@ -156,7 +156,7 @@ bool tri_chat_is_given(tri_chat_value string, size_t at);
 /* Returns the end of the run from byte `at` on whose bytes are all given, or all not. */
 size_t tri_chat_run_end(tri_chat_value string, size_t at);
 
-/* Makes a rope flat, with its bytes in one piece. */
+/* Replaces *string, if it is a rope, by a flat string: its bytes in one piece. */
 tri_status tri_chat_flatten(tri_chat_arena *arena, tri_chat_value *string);
 
 /* Called for the pieces of a string in order; their concatenation is the string. */
