@@ -102,7 +102,7 @@ tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out);
 void tri_gpu_gemms_destroy(tri_gpu_gemms *products);
 
 /* Opens the vendor's library, once. If the runtime has a library (tri_gpu_runtime.products) that cannot be opened,
- * prints a warning, and this program's own kernel computes all GEMMs. */
+ * prints a warning, and this program's own kernel computes all GEMMs. Always returns TRI_OK. */
 tri_status tri_gpu_gemms_open(tri_gpu_gemms *products);
 
 /* Returns the request to a library for the GEMM `of` whose addresses are aligned to `alignment` bytes. Call

@@ -7,7 +7,7 @@
 /* Loads a module for the GPU's chip, from the cache or after compiling it. If the compiler is missing, uses a module in
  * the cache that was compiled by any version of the compiler. A cache that cannot be read or written is ignored, and a
  * cached module that the driver rejects is compiled again. On the emulator, whose kernels are not compiled, loads the
- * module without an image. */
+ * module without an image. Fails with TRI_UNSUPPORTED if the module is not in the cache and cannot be compiled. */
 tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype type, tri_gpu_module **out);
 
 /* Compiles a module for a chip, which this machine need not have, and writes it to `folder`. A machine without a
