@@ -30,7 +30,7 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed);
 
 /* LOCAL. Finds the name of the class with which transformers tokenizes differently from tokenizer.json
- * (tokenizer_class.h); NULL if it does not. */
+ * (tokenizer_class.h); NULL if it does not. Fails with TRI_BAD_FILE if a file is not a JSON object. */
 tri_status tri_folder_other_class(const char *folder, const json_t *root, const char **out);
 
 /* LOCAL. Makes the text of a tokenizer_config.json. It is made from the folder's file; if `folder` is NULL or has no

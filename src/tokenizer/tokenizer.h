@@ -26,8 +26,9 @@ typedef struct tri_token_list {
 
 tri_status tri_token_list_append(tri_token_list *list, int32_t id);
 
-/* Finds the source for tri_tokenizer_create from `given`. For a folder with a tokenizer.json, named by its path or its
- * name on the hub (files/hub.h), it is that file; otherwise `given` itself. */
+/* Finds the source for tri_tokenizer_create from `given`. For a folder, given by its path or its name on the hub, it is
+ * the folder's tokenizer.json, which may be missing; otherwise `given` itself. Fails as tri_hub_resolve does
+ * (files/hub.h). */
 tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
 
 /* LOCAL. Creates a tokenizer. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and
@@ -99,7 +100,8 @@ void tri_encoder_destroy(tri_encoder *encoder);
 
 /* Appends the ids of `text`, which may have any bytes. If `specials`, special tokens that are written in the text
  * ("<|endoftext|>") become their ids, as in Hugging Face. Otherwise their letters are encoded as plain text (Hugging
- * Face's encode_special_tokens). Added tokens that are not special are found in either case. */
+ * Face's encode_special_tokens). Added tokens that are not special are found in either case. Fails with TRI_UNSUPPORTED
+ * if the tokenizer's pattern fails on the text, or for a word of 1 GiB or more, as all functions that encode do. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
 /* Bytes [begin, end) of a text. */
@@ -133,7 +135,8 @@ typedef struct tri_token_ends {
  * if the tokenizer loses text (an unk_token, a pattern that drops unmatched text). */
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends);
-/* Appends the ids of a whole text (tri_encoder_encode_text) and their ends; tokens before the text end at offset 0. */
+/* Appends the ids of a whole text (tri_encoder_encode_text) and their ends; tokens before the text end at offset 0.
+ * Fails as tri_encoder_encode_with_ends does. */
 tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                              tri_token_ends *ends);
 
@@ -152,7 +155,8 @@ typedef struct tri_tokenizer_trainer tri_tokenizer_trainer;
  * pair (equal ones by rising ids). vocab_size counts all of them; fails with TRI_BAD_CONFIG if it is below 257 or above
  * TRI_MAX_VOCABULARY (vocabulary.h). */
 tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out);
-/* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words. */
+/* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words.
+ * Fails with TRI_UNSUPPORTED for 2^31 different words or more. */
 tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char *text, size_t bytes);
 /* Creates the tokenizer. Fails with TRI_BAD_CONFIG if there is too little text for the vocabulary; the message has the
  * possible size. */

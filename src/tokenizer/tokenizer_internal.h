@@ -55,7 +55,8 @@ tri_status tri_tokenizer_add_token(tri_tokenizer *tokenizer, const tri_added_tok
  * text. `file` is for messages. */
 tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file);
 
-/* Parses a tokenizer.json in memory; `file` is its name for messages. */
+/* Parses a tokenizer.json in memory; `file` is its name for messages. This and the next two functions fail with
+ * TRI_BAD_FILE for a wrong file, with TRI_UNSUPPORTED for one that needs something that this program lacks. */
 tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t bytes, tri_tokenizer **out);
 /* Reads a tokenizer.json with the tokens that other files of a folder have (folder.h); folder NULL: without these. */
 tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, const char *text, size_t bytes,
@@ -68,7 +69,8 @@ tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encode
 /* ---- for the readers --------------------------------------------------------------------------------------------- */
 
 /* Composes the text of a tokenizer.json (vocab_merges.c) from vocab.json and merges.txt of a folder, by the class that
- * its tokenizer_config.json names. Release *out with free. */
+ * its tokenizer_config.json names. Fails with TRI_UNSUPPORTED for an unknown class, with TRI_BAD_FILE for a wrong file.
+ * Release *out with free. */
 tri_status tri_tokenizer_compose_json(const char *folder, const char *vocab_file, char **out);
 
 /* Parses a JSON object. Fails with TRI_BAD_FILE if it is invalid; the message names the file and the line. Release with
@@ -120,7 +122,8 @@ bool tri_tokenizer_is_byte_level(const json_t *root);
 /* Reads the normalizer and the pre-tokenizer of a tokenizer.json. Fails with TRI_UNSUPPORTED for a step or an option
  * that this program lacks, with TRI_BAD_FILE for a wrong value. */
 tri_status tri_tokenizer_read_stages(const char *file, const json_t *root, tri_tokenizer *tokenizer);
-/* Reads the decoder of a tokenizer.json. Logs a line if the file has none. */
+/* Reads the decoder of a tokenizer.json. Logs a line if the file has none. Fails with TRI_UNSUPPORTED for a decoder
+ * that this program lacks, with TRI_BAD_FILE for a wrong value. */
 tri_status tri_tokenizer_read_decoder(const char *file, const json_t *root, tri_tokenizer *tokenizer);
 
 /* {"type": "Metaspace", ...} of pre-tokenizers and decoders. */

@@ -56,7 +56,7 @@ typedef struct tri_vocabulary {
 tri_status tri_vocabulary_create(tri_vocabulary *vocabulary, int64_t size);
 void tri_vocabulary_release(tri_vocabulary *vocabulary);
 
-/* Sets the bytes of an id. The caller has checked that the id is below size and free and that the bytes are new. */
+/* Sets the bytes of an id. The caller has checked that the id is below size and free, and that the bytes are new. */
 tri_status tri_vocabulary_add(tri_vocabulary *vocabulary, int32_t id, const char *bytes, size_t count, bool learnt);
 
 /* Returns the learnt token with these bytes; -1: none. */
