@@ -59,7 +59,7 @@ tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int
 /* Sets *out to a flag of one of Python's own functions; false if it is not given. Fails with TRI_UNSUPPORTED unless it
  * is true, false or a small integer, since versions of Python differ in the other values that they accept. */
 tri_status tri_chat_argument_flag(const tri_chat_call *call, int32_t index, bool *out);
-/* Sets *out to str(self) as a flat string, and charges its bytes. */
+/* Sets *out to str(self) as a flat string, and charges its bytes. Fails as tri_chat_str does. */
 tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 
 /* Helpers that the bodies of functions share. */
@@ -80,7 +80,7 @@ tri_status tri_chat_check_hashable(tri_chat_value value);
 /* Computes a % b for numbers. Fails with TRI_BAD_FILE if b is 0. */
 tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value *out);
 /* Sets *out to value["name"], or to value.name if there is no such item, for `map(attribute=...)`. It is undefined if
- * the value has neither. */
+ * the value has neither. Fails with TRI_UNSUPPORTED for an attribute of Python that this program lacks. */
 tri_status tri_chat_item(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value name,
                          tri_chat_value *out);
 /* Sets *out to Python's `what in in` for a string, list or dict `in`; false if `in` is undefined. Fails with

@@ -108,7 +108,8 @@ static tri_status check_content(const json_t *message, const char *where) {
                   where, tri_json_kind(content));
 }
 
-/* Appends one message with role and content. Fails with TRI_BAD_FILE if the role is not a string. */
+/* Appends one message with role and content, and tags its strings except the role. Fails with TRI_BAD_FILE if the role,
+ * the content or a flag is invalid. */
 static tri_status add_message(tri_chat_arena *arena, tri_chat_conversation *to, const json_t *message,
                               const char *where) {
   tri_chat_value value;

@@ -78,7 +78,8 @@ tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TUR
 tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, int64_t line, const char *text,
                                   size_t bytes, json_t **out);
 tri_chat_arena *tri_chat_session_arena(tri_chat_session *session);
-/* Renders the first `count` messages; `prompt`: with add_generation_prompt. The format must have a template. */
+/* Renders the first `count` messages; `prompt`: with add_generation_prompt. The format must have a template. Fails as
+ * tri_chat_render does. */
 tri_status tri_chat_session_render(tri_chat_session *session, const tri_chat_conversation *c, int64_t count,
                                    bool prompt, tri_chat_rendered *out);
 /* Appends a string to a text. */
