@@ -126,9 +126,8 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
   if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) status = load(folder, MODEL_CONFIG, &model);
   const char *class = status == TRI_OK ? tri_tokenizer_class_of(config, model, NULL) : NULL;
-  if (class != NULL &&
-      strcmp(class, "LlamaTokenizer") ==
-          0) { /* this class is only used with a vocabulary of characters, so tokenizer.json must be read */
+  if (class != NULL && strcmp(class, "LlamaTokenizer") == 0) {
+    /* This class is used only with a vocabulary of characters. Whether tokenizer.json has one is not known yet. */
     status = load(folder, "tokenizer.json", &root);
     class = tri_tokenizer_class_of(config, model, root);
   }

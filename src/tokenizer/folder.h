@@ -26,7 +26,7 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
  * `root` (`file` is its name for messages). Tokens with a number keep it, the others get the next numbers, as in
  * transformers. Fails with TRI_BAD_FILE if two files contradict each other, with two exceptions, as in transformers:
  * flags of a token (lstrip, rstrip, single_word, normalized) come from added_tokens_decoder, and a space before texts
- * comes from GPT2Tokenizer. Sets *changed to whether the document was changed. */
+ * comes from the class GPT2Tokenizer. Sets *changed to whether the document was changed. */
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed);
 
 /* LOCAL. Finds the name of the class with which transformers tokenizes differently from tokenizer.json

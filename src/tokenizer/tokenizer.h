@@ -141,8 +141,8 @@ tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *t
                                              tri_token_ends *ends);
 
 /* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. If it was read from a
- * tokenizer.json, that file is written unchanged, byte for byte, unless other files of its folder added tokens: these
- * are written, too. */
+ * tokenizer.json, that file is written unchanged, byte for byte, unless other files of its folder added tokens or
+ * changed flags (folder.h): then the result is written. */
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 
 /* ---- learning a vocabulary --------------------------------------------------------------------------------------- */

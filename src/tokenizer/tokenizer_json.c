@@ -294,7 +294,7 @@ static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t b
   return TRI_OK;
 }
 
-/* Keeps the document, to which the tokens of other files have been added, for saving. */
+/* Keeps the document, which other files of the folder have changed, for saving. */
 static tri_status keep_document(tri_tokenizer *tokenizer, const json_t *root) {
   char *text = json_dumps(root, JSON_INDENT(2));
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a tokenizer");

@@ -1,6 +1,6 @@
 /* Writes a tokenizer as a tokenizer.json that Hugging Face's `tokenizers` loads. If it was read from such a file, the
- * file's text is written, including the parts that this program ignores; tokens that other files of the folder added
- * are part of it. */
+ * file's text is written, including the parts that this program ignores; changes by other files of the folder
+ * (folder.h) are part of it. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
