@@ -174,8 +174,8 @@ static tri_status cut_joined(tri_splitter *splitter, int index, const char *text
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
   const bool next = stage->kind == TRI_STAGE_WITH_NEXT;
   size_t from = 0, at = 0;
-  bool waits_match = false; /* WITH_NEXT: whether the piece is a match; WITH_PREVIOUS: whether the next match is joined
-                               to the piece */
+  bool waits_match = false; /* if `next`: whether the piece is a match; else: whether the next match is joined to the
+                               piece */
   while (at < bytes) {
     size_t start = at, stop = at;
     TRI_TRY(find_match(splitter, stage, text, bytes, at, &start, &stop));
