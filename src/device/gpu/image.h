@@ -12,7 +12,8 @@ tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype 
 
 /* Compiles a module for a chip, which this machine need not have, and writes it to `folder`. A machine without a
  * compiler finds it there if TRIREME_CACHE is this folder. *log is the compiler's output, with the resources of each
- * kernel; release it with tri_free. */
+ * kernel; release it with tri_free. Fails with TRI_UNSUPPORTED if there is no compiler, with TRI_IO_FAILED if the
+ * folder cannot be written. */
 tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architecture, const char *module, tri_dtype type,
                                        char **log);
 
