@@ -40,7 +40,7 @@ typedef struct tri_chat_pair {
 } tri_chat_pair;
 
 /* Makes room for messages, and appends `system`, the question and the answer. Question and answer also become `prompt`
- * and `completion`. Fails with TRI_BAD_FILE for an invalid `system`. The record's tree owns both strings. */
+ * and `completion`. The record's tree owns both strings. Fails with TRI_BAD_FILE for an invalid `system`. */
 tri_status tri_chat_messages_add_pair(tri_chat_arena *arena, json_t *root, const tri_chat_pair *pair,
                                       tri_chat_conversation *to);
 
