@@ -188,7 +188,7 @@ static void free_list(learner *l, int32_t node) {
   }
 }
 
-/* Queues the new pairs with their words. */
+/* Queues the new pairs with their words, except pairs with a count of 0. Afterwards no pair has a fresh list. */
 static tri_status queue_fresh(learner *l) {
   for (int32_t i = 0; i < l->fresh_count; i++) {
     pair_facts *facts = &l->pairs[l->fresh_pairs[i]];
@@ -236,7 +236,7 @@ static tri_status bpe_train_begin(learner *l) {
   return queue_fresh(l);
 }
 
-/* Merges all occurrences of the pair in a word. */
+/* Merges all occurrences of the pair in a word, and counts the pairs that this ends and creates. */
 static tri_status merge_in_word(learner *l, int32_t word, uint64_t pair, int32_t merged) {
   int32_t *symbols = l->symbols + l->counts->words[word].offset;
   int32_t left = (int32_t)(pair >> 32), right = (int32_t)(uint32_t)pair;

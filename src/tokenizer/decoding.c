@@ -113,7 +113,8 @@ void tri_decoder_destroy(tri_decoder *decoder) {
   tri_free(decoder);
 }
 
-/* Finds the text of a token. The caller removes stripped characters at the beginning of the whole text (strip). */
+/* Finds the text of a token, and sets decoder->begun if the token is not empty. The caller removes stripped characters
+ * at the beginning of the whole text (strip). */
 static tri_status text_of(tri_decoder *decoder, int32_t id, const char **text, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const tri_token *token = NULL;
@@ -198,8 +199,8 @@ static bool spells_mark(const tri_decoder *decoder, int32_t id) {
          byte == space_mark[decoder->spelled];
 }
 
-/* Sets *bytes to the length of the text to which the mark of a space is decoded. Called when byte tokens have spelled
- * the mark. */
+/* Sets *bytes to the length of the text to which the mark of a space is decoded, without stripped characters. Sets
+ * decoder->begun. Called when byte tokens have spelled the mark. */
 static tri_status count_mark(tri_decoder *decoder, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const bool first = !decoder->begun && decoding->first_differs;

@@ -121,7 +121,7 @@ static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t
   return TRI_OK;
 }
 
-/* Finds the place in the cache for a word, and sets `key` to the word's bytes. */
+/* Finds the place in the cache for a word of at most CACHED_BYTES bytes, and sets `key` to these bytes. */
 static cached_word *cache_place(const tri_encoder *encoder, const char *word, size_t bytes, uint64_t key[3]) {
   key[0] = key[1] = key[2] = 0;
   memcpy(key, word, bytes);
@@ -257,8 +257,8 @@ static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *m
   return walk.done < walk.bytes ? encode(encoder, text + walk.done, walk.bytes - walk.done, specials) : TRI_OK;
 }
 
-/* Finds the ranges of plain text in the piece [begin, end) of the text of the call, after its normalization. Pieces
- * come in order. */
+/* Sets encoder->following to the ranges of plain text in the piece [begin, end) of the text of the call, after its
+ * normalization. Pieces come in order. */
 static tri_status follow_plain(tri_encoder *encoder, size_t begin, size_t end) {
   encoder->num_following = 0;
   while (encoder->num_plain > 0 && encoder->plain->end <= begin) encoder->plain++, encoder->num_plain--;

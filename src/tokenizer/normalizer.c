@@ -64,7 +64,7 @@ static tri_status normalizer_append(tri_normalizer *normalizer, const char *text
 
 static int class_of(int32_t code) { return (int)utf8proc_get_property(code)->combining_class; }
 
-/* Sorts each run of marks by combining class; the sort is stable. */
+/* Sorts each run of marks by combining class; the sort is stable. `space` has room for `count` codes. */
 static void sort_marks(int32_t *codes, size_t count, int32_t *space) {
   for (size_t i = 0, end = 0; i < count; i = end + 1) {
     for (end = i; end < count && class_of(codes[end]) > 0;) end++;

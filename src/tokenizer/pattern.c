@@ -559,8 +559,8 @@ static tri_status append_until(translation *t, char end) {
   return append_pattern_bytes(t, t->pattern + begin, t->at - begin);
 }
 
-/* Copies flags like (?i) or (?i: and sets *folds to whether case is ignored, and *opens to whether the flags open a
- * group. */
+/* Copies flags like (?i) or (?i: and sets *folds to whether case is ignored, if there is a flag i, and *opens to
+ * whether the flags open a group. */
 static tri_status append_flags(translation *t, bool *folds, bool *opens) {
   bool on = true;
   TRI_TRY(append_pattern_text(t, "(?"));

@@ -71,8 +71,9 @@ typedef struct tri_pretokenizer {
   bool letters; /* whether one of the stages is TRI_STAGE_LETTERS, so that words are in letters */
 } tri_pretokenizer;
 
-/* Appends a stage of the kind TRI_STAGE_CUT; fails with TRI_BAD_FILE beyond TRI_MAX_STAGES stages. `drop_unmatched` is
- * the member of the stage; the other arguments are those of tri_pattern_compile. */
+/* Appends a stage of the kind TRI_STAGE_CUT. Fails with TRI_BAD_FILE beyond TRI_MAX_STAGES stages, and as
+ * tri_pattern_compile does. `drop_unmatched` is the member of the stage; the other arguments are those of
+ * tri_pattern_compile. */
 tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
                                         size_t bytes, bool literal, bool drop_unmatched);
 /* Appends a stage that searches a plain string. Its matches are joined to the text before or after them (`kind`). Fails

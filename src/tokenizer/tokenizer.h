@@ -82,7 +82,7 @@ void tri_decoder_destroy(tri_decoder *decoder);
 /* Decodes one id. Sets *out to the new part of the text: complete characters, and bytes that are not part of a
  * character. It is valid until the next call. */
 tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, size_t *out_bytes);
-/* Sets *out to the bytes of an incomplete character at the end of the text. */
+/* Sets *out to the bytes of an incomplete character at the end of the text, which the decoder then no longer holds. */
 void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes);
 
 /* Starts another text, as tri_decoder_create does. */
