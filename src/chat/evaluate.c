@@ -101,7 +101,7 @@ static bool is_of_python(tri_chat_value value, tri_chat_value name) {
 }
 
 /* Finds getattr(value, name). Sets *found to whether the value has this attribute. Fails with TRI_UNSUPPORTED for an
- * attribute of Python that this program does not support. */
+ * attribute of Python that this program does not support, and for any attribute of a safe string except a method. */
 static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool *found, tri_chat_value *out) {
   const tri_chat_function *method = tri_chat_function_find(tri_chat_methods((tri_chat_kind)value.kind), name);
   *found = method != NULL;

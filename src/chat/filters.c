@@ -33,7 +33,7 @@ static tri_status filter_method(const tri_chat_call *call, tri_chat_value *out) 
   return as_method(call, call->function->name, NULL, 0, out);
 }
 
-/* Implements `replace`. str() is applied to all arguments except the count. */
+/* Implements `replace`. str() is applied to all arguments except the count. The result is never safe. */
 static tri_status filter_replace(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value items[3];
   for (int32_t i = 0; i < 2; i++) {
@@ -346,7 +346,7 @@ static tri_status filter_length(const tri_chat_call *call, tri_chat_value *out) 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 /* Converts a part of a dotted name: digits become a number, the index in a list. Fails with TRI_UNSUPPORTED if the part
- * is not ASCII. */
+ * is not ASCII, or the number is too large. */
 static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
   bool digits = text.bytes > 0, ascii = true;
   int64_t whole = 0;

@@ -181,7 +181,7 @@ static tri_status same_answers(void) {
 }
 
 /* Reads two texts or two conversations with a common beginning. Fails with TRI_BAD_FILE if they are of different kinds,
- * or have no common beginning. */
+ * are equal, or have no common beginning. */
 static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                               tri_preference *out) {
   json_t *chosen = json_object_get(root, "chosen"), *rejected = json_object_get(root, "rejected");

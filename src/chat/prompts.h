@@ -12,8 +12,8 @@ typedef struct tri_chat_prompts {
   char turn_end[TRI_TURN_END_BYTES]; /* text that ends an answer; "": unknown */
 } tri_chat_prompts;
 
-/* Reads the template. Fails with TRI_BAD_FILE if there is none; with options->optional, or for the file "none",
- * `session` is NULL then. Release with tri_chat_prompts_close, also after a failure. */
+/* Reads the template, and finds turn_end. Fails with TRI_BAD_FILE if there is none; with options->optional, or for the
+ * file "none", `session` is NULL then. Release with tri_chat_prompts_close, also after a failure. */
 tri_status tri_chat_prompts_open(const tri_chat_format_options *options, tri_chat_prompts *out);
 void tri_chat_prompts_close(tri_chat_prompts *prompts);
 

@@ -45,7 +45,7 @@ static tri_status test_iterable(const tri_chat_call *call, tri_chat_value *out) 
                 out);
 }
 
-/* Tests whether a value has a length and items. Dicts are sequences in Jinja, too. */
+/* Tests whether a value has a length and items. Dicts and undefined values are sequences in Jinja, too. */
 static tri_status test_sequence(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_kind kind = (tri_chat_kind)call->self.kind;
   bool list = kind == TRI_CHAT_LIST &&
