@@ -19,7 +19,8 @@ static tri_status cuda_find(tri_gpu_context *context) {
 }
 
 /* Retains the GPU's primary context, and creates the stream `zeroing`. If no library has created the primary context
- * yet, this call creates it, which is the first allocation on the GPU. */
+ * yet, this call creates it, which is the first allocation on the GPU. Fails with TRI_OUT_OF_MEMORY if there is no
+ * memory for it. */
 static tri_status cuda_begin(tri_gpu_context *context) {
   const tri_gpu_enum error = own_calls(context)->context_retain(&context->own, context->device);
   if (error == TRI_GPU_OUT_OF_MEMORY) return tri_gpu_full_at_first(context);

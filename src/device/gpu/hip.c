@@ -47,8 +47,8 @@ static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t o
                   context->label, context->driver->text, context->driver->path);
 }
 
-/* Checks that the library reports the chip's name, and creates the stream `zeroing`, which is the first allocation on
- * the GPU. */
+/* Creates the stream `zeroing`, which is the first allocation on the GPU. Fails with TRI_OUT_OF_MEMORY if there is no
+ * memory for it, and with TRI_UNSUPPORTED if the library does not report the chip's name. */
 static tri_status hip_begin(tri_gpu_context *context) {
   char chip[32];
   TRI_TRY(hip_architecture(context, chip, sizeof chip));

@@ -104,7 +104,8 @@ static void note_others(search *s, const char *folder) {
   globfree(&found);
 }
 
-/* Tries the requested names in a folder. */
+/* Tries the requested names in a folder, and adds the folder to `places`. Does nothing if a library is found already or
+ * if there is no such folder. */
 static void try_folder(search *s, const char *folder) {
   char path[TRI_PATH_BYTES];
   if (s->found || !tri_path_is_directory(folder)) return;

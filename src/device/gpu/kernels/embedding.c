@@ -141,7 +141,8 @@ DEVICE void load_columns(const element *from, int columns, int whole, wide out[V
   for (int j = 0; j < VECTOR; j++) out[j] = j < columns ? load(from + j) : 0;
 }
 
-/* Load and store WIDE_VECTOR columns of a row of the table, `columns` of them valid (possibly none). */
+/* Load and store WIDE_VECTOR columns of a row of the table, `columns` of them valid (possibly none): the others are
+ * loaded as 0, and not stored. */
 DEVICE void load_table(const wide *from, int columns, int whole, wide out[WIDE_VECTOR]) {
   if (whole && columns > 0) {
     load_16_bytes(from, out);
