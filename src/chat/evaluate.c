@@ -257,7 +257,7 @@ static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_nod
   const bool is_list = value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_RANGE, is_safe = value.is_safe;
   if (value.kind == TRI_CHAT_UNDEFINED) TRI_CHAT_TRY_AT(renderer, node, is_undefined(value));
   if (!is_list && value.kind != TRI_CHAT_STRING) {
-    /* An error in Python, but undefined in Jinja if all operands are literals. */
+    /* This is an error in Python, but in Jinja the result is undefined if all operands are literals. */
     return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a %s cannot be sliced", tri_chat_type(value));
   }
   if (step == 0) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "the step of a slice must not be zero");

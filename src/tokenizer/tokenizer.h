@@ -158,8 +158,8 @@ tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_traine
 /* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words.
  * Fails with TRI_UNSUPPORTED for 2^31 different words or more. */
 tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char *text, size_t bytes);
-/* Creates the tokenizer. Fails with TRI_BAD_CONFIG if there is too little text for the vocabulary; the message has the
- * possible size. */
+/* Creates the tokenizer. Fails with TRI_BAD_CONFIG if there is too little text for the vocabulary; the message names
+ * the size that is possible. */
 tri_status tri_tokenizer_trainer_finish(tri_tokenizer_trainer *trainer, tri_tokenizer **out);
 void tri_tokenizer_trainer_destroy(tri_tokenizer_trainer *trainer);
 

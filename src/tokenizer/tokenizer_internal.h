@@ -58,7 +58,7 @@ tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file);
 /* Parses a tokenizer.json in memory; `file` is its name for messages. This and the next two functions fail with
  * TRI_BAD_FILE for a wrong file, with TRI_UNSUPPORTED for one that needs something that this program lacks. */
 tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t bytes, tri_tokenizer **out);
-/* Reads a tokenizer.json with the tokens that other files of a folder have (folder.h); folder NULL: without these. */
+/* Reads a tokenizer.json, and the tokens that only the other files of `folder` have (folder.h); folder NULL: none. */
 tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, const char *text, size_t bytes,
                                        tri_tokenizer **out);
 /* Reads GPT-2's own files: encoder.json and vocab.bpe. Warns if no merge creates some tokens. */

@@ -167,8 +167,8 @@ static void try_environment(search *s, const char *variable) {
   try_below(s, root, "lib", try_folder); /* conda's own packages */
 }
 
-/* Searches the folders of python3 if the library has not been found elsewhere, because starting python3 takes a
- * moment. */
+/* Searches the folders of python3, but only if the library has not been found elsewhere: python3 takes a moment to
+ * start. */
 static void try_python(search *s) {
   char *folders = NULL;
   if (s->found || tri_python_path(&folders) != TRI_OK) return;

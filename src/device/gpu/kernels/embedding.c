@@ -189,7 +189,7 @@ DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   return here;
 }
 
-/* The VECTOR columns of a thread: addresses of the first one in row 0 of each array. */
+/* The VECTOR columns of a thread. The pointers point to its first column in row 0 of each array. */
 typedef struct sum_columns {
   const element *gradient;
   wide *table, *partial;
