@@ -169,7 +169,8 @@ static tri_status read_files(tri_chat_format *format, const char *folder) {
   return tri_path_exists(path) ? read_file(path, path, &format->tools_template) : TRI_OK;
 }
 
-/* Refuses split_special_tokens, with which transformers tokenizes the special tokens of a template as text. */
+/* Fails with TRI_UNSUPPORTED if split_special_tokens is true, with which transformers tokenizes the special tokens of a
+ * template as text. */
 static tri_status check_split(const char *folder) {
   char path[TRI_PATH_BYTES];
   json_t *config = NULL;

@@ -45,7 +45,8 @@ static tri_status get_string(const json_t *root, const char *key, bool optional,
   return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a string", key, tri_json_kind(value));
 }
 
-/* Reads an answer. Refuses an answer that is empty or only white space, which would teach the model to say nothing. */
+/* Reads an answer. Fails with TRI_BAD_FILE if it is empty or only white space, which would teach the model to say
+ * nothing. */
 static tri_status get_answer(const json_t *root, const char *key, json_t **out) {
   TRI_TRY(get_string(root, key, false, out));
   if (strspn(json_string_value(*out), " \t\r\n") < json_string_length(*out)) return TRI_OK;

@@ -68,11 +68,10 @@ tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 tri_status tri_chat_charge(struct tri_chat_renderer *renderer, size_t bytes);
 /* Sets *out to the items of a list, the keys of a dict, or the letters of a string, as a list; an undefined value has
  * no items. An iterator is empty afterwards. Fails with TRI_BAD_FILE for values that are not iterable and for an
- * iterator that ends with a failure, and with TRI_UNSUPPORTED for a partly consumed iterator. */
+ * iterator that ends with a failure, and with TRI_UNSUPPORTED for a partly consumed iterator and for `loop`. */
 tri_status tri_chat_iterate(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
 /* Works like tri_chat_iterate, for callers that may not read all items. An iterator cannot be used again afterwards,
- * unless the caller marks it as empty. Its failure is returned in (*out)->failure. Fails for values that are not
- * iterable. */
+ * unless the caller marks it as empty. Its failure is returned in (*out)->failure, not as a status. */
 tri_status tri_chat_iterate_some(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
 /* Fails with TRI_BAD_FILE if Python cannot hash the value, as keys of dicts require, and with TRI_UNSUPPORTED for a
  * tuple or a view. */

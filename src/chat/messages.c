@@ -44,8 +44,8 @@ static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message)
   return TRI_OK;
 }
 
-/* Flags of a message; false or 0 excludes it from learning. "loss" is of ms-swift and xtuner, "training" of axolotl,
- * "loss_mask" of verl. */
+/* Flags of a message; false or 0 excludes it from learning. ms-swift and xtuner use "loss", axolotl "training", and
+ * verl "loss_mask". */
 static const char *const learnt_flags[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
 enum { NUM_LEARNT_FLAGS = sizeof learnt_flags / sizeof learnt_flags[0] };
 

@@ -58,11 +58,11 @@ static bool is_asked(const json_t *message) {
   return role == NULL || strcmp(role, "user") == 0 || strcmp(role, "human") == 0 || strcmp(role, "system") == 0;
 }
 
-/* Moves the last message of a conversation under `key`, which is the answer, to `completion`. */
+/* Moves the answer, which is the last message of the conversation `key`, to `completion`. */
 static tri_status divide_conversation(json_t *record, const char *key) {
   json_t *list = json_object_get(record, key);
   const size_t count = json_array_size(list);
-  if (count < 2 || is_asked(json_array_get(list, count - 1))) return TRI_OK; /* refused by its form later */
+  if (count < 2 || is_asked(json_array_get(list, count - 1))) return TRI_OK; /* later refused by the record's form */
   if (json_object_set(record, "completion", json_array_get(list, count - 1)) != 0) return out_of_memory();
   json_array_remove(list, count - 1);
   return TRI_OK;

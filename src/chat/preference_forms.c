@@ -63,7 +63,8 @@ static tri_status check_answer(const json_t *list, size_t from, const char *key)
   return json_is_string(content) && json_string_length(content) == 0 && !calls ? empty_answer(key) : TRI_OK;
 }
 
-/* Refuses flags that exclude a message of the answer from learning, because an answer is compared as a whole. */
+/* Fails with TRI_BAD_FILE if a flag excludes a message of the answer from learning, because an answer is compared as a
+ * whole. */
 static tri_status check_flags(const tri_chat_conversation *c, int64_t from, const char *key) {
   for (int64_t i = from; i < c->num_messages; i++) {
     if (!c->is_answer[i] || c->trained[i]) continue;

@@ -102,8 +102,8 @@ static void add_property(translation *t, const property *p, set *out) {
 
 static bool is_cased(uint32_t facts) { return (facts & TRI_UNICODE_CATEGORY) <= TRI_UNICODE_LL; }
 
-/* Adds a property to a class that ignores case. Refuses a property that only some of the letters with case have,
- * because their case variants would be needed one by one. */
+/* Adds a property to a class that ignores case. Fails with TRI_UNSUPPORTED for a property that only some of the letters
+ * with case have, because their case variants would be needed one by one. */
 static tri_status fold_property(const translation *t, size_t at, const set *added, set *out) {
   int with = 0, without = 0;
   if (t->alphabet == NULL) return TRI_OK;

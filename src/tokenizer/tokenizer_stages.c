@@ -235,9 +235,9 @@ static bool is_character(const char *text, size_t bytes) {
   return bytes > 0 && tri_utf8_decode(text, bytes, &code) == bytes;
 }
 
-/* Refuses prepend_scheme "first" after a normalizer that moves the beginning of a text: `tokenizers` takes a piece as
- * the first one if its first letter comes from the beginning of the original text; we take the beginning of the
- * normalized text. */
+/* Fails with TRI_UNSUPPORTED for prepend_scheme "first" after a normalizer that moves the beginning of a text:
+ * `tokenizers` takes a piece as the first one if its first letter comes from the beginning of the original text; we
+ * take the beginning of the normalized text. */
 static tri_status check_first(const char *where, const tri_tokenizer *tokenizer) {
   bool only_first = false, moves = false;
   for (int i = 0; i < tokenizer->spaces.count; i++) only_first |= tokenizer->spaces.steps[i].only_first;
