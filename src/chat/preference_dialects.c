@@ -68,8 +68,8 @@ static tri_status divide_conversation(json_t *record, const char *key) {
   return TRI_OK;
 }
 
-/* Translates a record of one answer with a label: renames `kto_tag` to `label`, and makes `completion` of the
- * conversation's last message or of `output`. */
+/* Translates a record of one answer with a label: renames `kto_tag` to `label`, and moves the
+ * conversation's last message, or `output`, to `completion`. */
 static tri_status translate_label(json_t *record) {
   TRI_TRY(rename_key(record, "kto_tag", "label"));
   if (!json_is_boolean(json_object_get(record, "label")) || has(record, "completion")) return TRI_OK;
