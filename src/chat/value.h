@@ -153,7 +153,7 @@ size_t tri_chat_size(tri_chat_value value);
 tri_chat_value tri_chat_part(tri_chat_value string, size_t begin, size_t end);
 /* Returns whether a byte of a flat string is given. */
 bool tri_chat_is_given(tri_chat_value string, size_t at);
-/* Returns the end of the run from byte `at` on whose bytes are all given, or all not. */
+/* Returns the end of the run of bytes, from `at` on, that are all given or all not given. */
 size_t tri_chat_run_end(tri_chat_value string, size_t at);
 
 /* Replaces *string, if it is a rope, by a flat string: its bytes in one piece. */

@@ -8,7 +8,7 @@ enum { TRI_FEW_CODES = 129 }; /* ASCII and the mark of a space */
 
 typedef struct tri_joins {
   bool all;        /* whether every pair may be joined */
-  bool few_only;   /* whether every pair with a character other than the TRI_FEW_CODES ones may be joined */
+  bool few_only;   /* whether a pair may always be joined if it has a character other than the TRI_FEW_CODES */
   uint64_t *pairs; /* hash table with open addressing: left << 32 | right; 0: free */
   size_t mask;
   uint8_t few[(TRI_FEW_CODES * TRI_FEW_CODES + 7) /

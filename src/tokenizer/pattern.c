@@ -394,7 +394,7 @@ static tri_status read_escape(translation *t, bool in_class, escape *out) {
   return TRI_OK;
 }
 
-/* Writes \b, where one side belongs to a word and the other does not, or \B if `is` is false. */
+/* Writes a pattern for \b (one side belongs to a word, and the other does not), or for \B if `is` is false. */
 static tri_status append_boundary(translation *t, bool is) {
   const property word = {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER};
   TRI_TRY(append_pattern_text(t, "(?:(?<="));

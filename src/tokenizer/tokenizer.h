@@ -66,8 +66,8 @@ void tri_tokenizer_log_class(const tri_tokenizer *tokenizer);
 enum { TRI_MOST_ENDS = 64 };
 const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
 /* Reads the tokens that end a text, and the token that separates documents, from the files of a folder: the tokenizer's
- * own folder, or that of a model's weights. Changes nothing if these files name no such token, or after a failure:
- * TRI_BAD_FILE for wrong values. */
+ * own folder, or that of a model's weights. Changes nothing if these files name no such token. Fails with
+ * TRI_BAD_FILE for wrong values, and changes nothing then either. */
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
 /* Returns the token for text that has no token of its own; -1: none. */
 int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);

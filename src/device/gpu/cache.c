@@ -129,7 +129,7 @@ static bool write_file(int file, const char *name, const void *image, size_t byt
   return write_all(file, &h, sizeof h) && write_all(file, name, h.name_bytes) && write_all(file, image, bytes);
 }
 
-/* Writes to a temporary file of a unique name, then renames it; creates the folder. The file is not flushed to disk:
+/* Writes to a temporary file with a unique name, then renames it; creates the folder. The file is not flushed to disk:
  * the checksum detects a torn file. */
 tri_status tri_gpu_cache_write(const char *folder, const char *name, const void *image, size_t bytes) {
   char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];

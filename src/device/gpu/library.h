@@ -29,7 +29,7 @@ typedef struct tri_gpu_library {
   /* Folders of toolkits, in addition to the usual places: glob(7) patterns; the newest version that matches is tried
    * first: "/usr/local/cuda/lib64", "/usr/local/cuda-*" "/lib64". NULL at the end; may be NULL. */
   const char *const *folders;
-  /* Folders below a Python environment's site-packages, patterns too: "nvidia/cu13/lib", ...; NULL at the end; may be
+  /* Folders below a Python environment's site-packages, also patterns: "nvidia/cu13/lib", ...; NULL at the end; may be
    * NULL. */
   const char *const *wheels;
   const tri_gpu_symbol *symbols; /* ends with a NULL name */
