@@ -618,7 +618,7 @@ static tri_status translate(translation *t) {
       if (c == ')' && t->depth > 0) t->depth--;
       TRI_TRY(append_pattern_bytes(t, &c, 1));
       if (c == '{' && peek(t, 1) == ',')
-        TRI_TRY(append_pattern_text(t, "0")); /* {,3}, which older PCRE2 do not support */
+        TRI_TRY(append_pattern_text(t, "0")); /* {,3} becomes {0,3}, because older PCRE2 do not support it */
       t->at++;
     }
   }

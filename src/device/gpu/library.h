@@ -27,7 +27,7 @@ typedef struct tri_gpu_library {
    * version matches any version. */
   const char *const *names;
   /* Folders of toolkits, in addition to the usual places: glob(7) patterns; the newest version that matches is tried
-   * first: "/usr/local/cuda/lib64", "/usr/local/cuda-*" "/lib64". NULL at the end; may be NULL. */
+   * first: "/usr/local/cuda/lib64", "/usr/local/cuda-1?.?/lib64". NULL at the end; may be NULL. */
   const char *const *folders;
   /* Folders below a Python environment's site-packages, also patterns: "nvidia/cu13/lib", ...; NULL at the end; may be
    * NULL. */
