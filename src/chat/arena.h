@@ -27,7 +27,7 @@ tri_status tri_chat_arena_charge(tri_chat_arena *arena, size_t bytes);
  * multiplies its input reaches. */
 tri_status tri_chat_arena_alloc(tri_chat_arena *arena, size_t count, size_t size, void *out_pointer);
 
-/* Frees everything except one block, for reuse. */
+/* Frees everything except one block of usual size, for reuse, and resets `used` and `steps` to 0. */
 void tri_chat_arena_reset(tri_chat_arena *arena);
 void tri_chat_arena_release(tri_chat_arena *arena);
 

@@ -44,7 +44,8 @@ static tri_status no_answer(const tri_chat_conversation *c) {
       "no answer of the conversation is to be learnt: all are context only, by `train`: false or such a flag");
 }
 
-/* Reads the tools: a list, or a string with the JSON of a list, as in some datasets. */
+/* Reads the tools: a list, or a string with the JSON of a list, as in some datasets. Fails with TRI_BAD_FILE for other
+ * values, and for `functions` without `tools`. */
 static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conversation *out) {
   json_t *tools = json_object_get(root, "tools");
   out->tools = tri_chat_none();

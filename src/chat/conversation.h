@@ -29,14 +29,18 @@ typedef struct tri_chat_reading {
 } tri_chat_reading;
 
 /* Reads a conversation. The result is in the arena and in the JSON tree, which may be changed. Fails with TRI_BAD_FILE
- * if no answer is to be learnt. Error messages name the key; the caller adds file and line. */
+ * if no answer is to be learnt, and as the next two functions do. Error messages name the key; the caller adds file and
+ * line. */
 tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                       tri_chat_conversation *out);
-/* Reads only the messages or the text, without tools and variables. The conversation may have no answer yet. */
+/* Reads only the messages or the text, without tools and variables. The conversation may have no answer yet. Fails with
+ * TRI_BAD_FILE if the record is not an object, or a value in it is wrong, with TRI_UNSUPPORTED if it is a preference,
+ * or has something else that this program does not read. */
 tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                           tri_chat_conversation *out);
 
-/* Reads the keys that every form may have: `tools` and `chat_template_kwargs`. */
+/* Reads the keys that every form may have: `tools` and `chat_template_kwargs`. Fails with TRI_BAD_FILE if a value is
+ * wrong. */
 tri_status tri_chat_conversation_read_beside(tri_chat_arena *arena, json_t *root, tri_chat_conversation *to);
 
 #endif

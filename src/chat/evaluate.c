@@ -100,7 +100,8 @@ static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   return strstr(names, spaced) != NULL;
 }
 
-/* Finds getattr(value, name). Sets *found to whether the value has this attribute. */
+/* Finds getattr(value, name). Sets *found to whether the value has this attribute. Fails with TRI_UNSUPPORTED for an
+ * attribute of Python that this program does not support, and for any attribute of a safe string except a method. */
 static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool *found, tri_chat_value *out) {
   const tri_chat_function *method = tri_chat_function_find(tri_chat_methods((tri_chat_kind)value.kind), name);
   *found = method != NULL;
@@ -256,7 +257,7 @@ static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_nod
   const bool is_list = value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_RANGE, is_safe = value.is_safe;
   if (value.kind == TRI_CHAT_UNDEFINED) TRI_CHAT_TRY_AT(renderer, node, is_undefined(value));
   if (!is_list && value.kind != TRI_CHAT_STRING) {
-    /* An error in Python, but undefined in Jinja if all operands are literals. */
+    /* This is an error in Python, but in Jinja the result is undefined if all operands are literals. */
     return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a %s cannot be sliced", tri_chat_type(value));
   }
   if (step == 0) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "the step of a slice must not be zero");
@@ -453,7 +454,7 @@ static bool is_repeatable(tri_chat_value value) {
   return value.kind == TRI_CHAT_STRING || (value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_TUPLE);
 }
 
-/* Divides with rounding down, like Python; b is not 0. */
+/* Returns a / b rounded down, like Python; b is not 0. */
 static int64_t floor_of(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 static tri_status power_of_reals(double a, double b, tri_chat_value *out) {
@@ -668,7 +669,8 @@ static bool is_callable_here(const tri_chat_function *function, tri_chat_value s
          tri_chat_function_find(tri_chat_methods((tri_chat_kind)self.kind), name) == function;
 }
 
-/* Evaluates a call: `value.method(...)` passes its value as self; any other callee is a function or a macro. */
+/* Evaluates a call: `value.method(...)` passes its value as self; any other callee is a function or a macro. Fails with
+ * TRI_BAD_FILE or TRI_UNSUPPORTED if the callee is unknown or cannot be called. */
 static tri_status evaluate_call(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out) {
   tri_chat_value room[FEW_ARGUMENTS], callee;
   tri_chat_call call = {0};

@@ -12,7 +12,7 @@ static tri_chat_value empty_text(void) { return tri_chat_string("", 0); }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* Calls the string method `name` with the given arguments on str(self). */
+/* Calls the string method `name` with the given arguments on str(self). The result is safe if self is. */
 static tri_status as_method(const tri_chat_call *call, const char *name, const tri_chat_value *items, int32_t count,
                             tri_chat_value *out) {
   tri_chat_call method = {.renderer = call->renderer, .arena = call->arena, .items = items, .count = count};
@@ -33,7 +33,7 @@ static tri_status filter_method(const tri_chat_call *call, tri_chat_value *out) 
   return as_method(call, call->function->name, NULL, 0, out);
 }
 
-/* Implements `replace`. str() is applied to all arguments except the count. */
+/* Implements `replace`. str() is applied to all arguments except the count. The result is never safe. */
 static tri_status filter_replace(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value items[3];
   for (int32_t i = 0; i < 2; i++) {
@@ -79,7 +79,7 @@ static tri_status filter_safe(const tri_chat_call *call, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* Makes the indentation of one level, from a number of spaces or a string. */
+/* Makes the indentation of one level, from a number of spaces or a string. Fails with TRI_BAD_FILE for other values. */
 static tri_status indent_text(const tri_chat_call *call, tri_chat_value width, tri_chat_value *out) {
   tri_chat_writer writer = {.arena = call->arena};
   *out = width;
@@ -179,7 +179,7 @@ static int digit_of(char letter) {
   return 99;
 }
 
-/* Returns the base of the prefix 0x, 0o or 0b of a text if `base` is equal to it or 0; else 0. */
+/* Returns the base that the prefix 0x, 0o or 0b of a text names, if `base` is the same or 0; otherwise 0. */
 static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
   int64_t named = 0;
   if (bytes > 1 && text[0] == '0') {
@@ -190,7 +190,8 @@ static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
 }
 
 /* Computes int(text, base) of an ASCII text without white space around it: a sign, a prefix, digits with single
- * underscores between them. In base 0, a 0 before other digits is not allowed. */
+ * underscores between them. In base 0, a 0 before other digits is not allowed. Sets *out if the result is
+ * INT_IS_WHOLE. */
 static int_text whole_of_text(const char *text, size_t bytes, int64_t base, int64_t *out) {
   size_t at = bytes > 0 && (text[0] == '+' || text[0] == '-');
   bool minus = at > 0 && text[0] == '-', digit = false, over = false, zeros = true;
@@ -226,7 +227,8 @@ static size_t digits_at(const char *text, size_t at) {
   return at - begin;
 }
 
-/* Computes int(float(text)). Forms that strtod accepts and Python does not (hexadecimal digits) are refused. */
+/* Computes int(float(text)), and removes underscores from the text. Sets *out if the result is INT_IS_WHOLE. Forms that
+ * strtod accepts and Python does not (hexadecimal digits) are refused. */
 static int_text whole_of_real(char *text, int64_t *out) {
   size_t at = text[0] == '+' || text[0] == '-', kept = 0, whole = 0, part = 0;
   if (strcasecmp(text + at, "inf") == 0 || strcasecmp(text + at, "infinity") == 0) return INT_IS_TOO_LARGE;
@@ -343,7 +345,8 @@ static tri_status filter_length(const tri_chat_call *call, tri_chat_value *out) 
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* Converts a part of a dotted name: digits become a number, the index in a list. */
+/* Converts a part of a dotted name: digits become a number, the index in a list. Fails with TRI_UNSUPPORTED if the part
+ * is not ASCII, or the number is too large. */
 static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
   bool digits = text.bytes > 0, ascii = true;
   int64_t whole = 0;
@@ -453,8 +456,8 @@ static tri_status filter_reverse(const tri_chat_call *call, tri_chat_value *out)
   return TRI_OK;
 }
 
-/* Ends the body of a generator with a status. A failure is kept in the list, because in Python it only occurs when the
- * iteration reaches that item. */
+/* Ends the body of a generator with a status. TRI_BAD_FILE becomes the list's failure, because in Python it only occurs
+ * when the iteration reaches that item; other failures are returned. */
 static tri_status end_generator(const tri_chat_call *call, tri_chat_list *list, tri_status status) {
   if (status != TRI_BAD_FILE) return status;
   const char *message = tri_status_message();
@@ -561,7 +564,7 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
 /* ---- choosing and mapping ---------------------------------------------------------------------------------------- */
 
 /* Sets *out to whether a value passes a test. The arguments from `first` on name the test and its arguments; without
- * them, *out is the value's truth. */
+ * them, *out is the value's truth. Fails with TRI_UNSUPPORTED for an unknown test. */
 static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value value, bool *out) {
   if (call->count <= first) { /* without a test Jinja ignores keywords */
     *out = tri_chat_truth(value);
@@ -586,7 +589,7 @@ static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value
 
 static tri_status choose_items(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_list *chosen) {
   tri_chat_list *list = NULL;
-  if (!tri_chat_truth(call->self)) return TRI_OK; /* None has no items */
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* None and other false values have no items */
   TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
   if (by_attribute && call->count == 0) {
     return tri_fail(TRI_BAD_FILE, "`%s` needs the name of an attribute", call->function->name);
@@ -639,13 +642,13 @@ static bool has_keyword(const tri_chat_call *call, const char *name) {
   return false;
 }
 
-/* Implements `map`: replaces items by one of their attributes, or applies the filter that the first argument names to
- * them. */
+/* Implements `map`: appends one value for each item, either an attribute of the item, or the result of the filter that
+ * the first argument names. */
 static tri_status map_items(const tri_chat_call *call, tri_chat_list *mapped) {
   tri_chat_list *list = NULL;
   tri_chat_call filter = {.renderer = call->renderer, .arena = call->arena};
   tri_chat_value item, attribute = tri_chat_none(), otherwise = tri_chat_none();
-  if (!tri_chat_truth(call->self)) return TRI_OK; /* None has no items */
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* None and other false values have no items */
   const bool by_attribute = call->count == 0 && has_keyword(call, "attribute");
   if (by_attribute) {
     attribute = tri_chat_argument(call, MAP_ATTRIBUTE, tri_chat_none());

@@ -89,7 +89,8 @@ static tri_status compile(const char *where, const json_t *text, tri_chat_templa
   return tri_chat_template_compile(where, json_string_value(text), json_string_length(text), out);
 }
 
-/* Reads a list of {"name", "template"}. */
+/* Compiles the first templates named `default` and `tool_use` in a list of {"name", "template"}. Fails with
+ * TRI_BAD_FILE if there is no `default`. */
 static tri_status read_named(tri_chat_format *format, const char *path, const json_t *list) {
   char where[TRI_PATH_BYTES + 64], names[256] = "";
   size_t held = 0;
@@ -168,7 +169,8 @@ static tri_status read_files(tri_chat_format *format, const char *folder) {
   return tri_path_exists(path) ? read_file(path, path, &format->tools_template) : TRI_OK;
 }
 
-/* Refuses split_special_tokens, with which transformers tokenizes the special tokens of a template as text. */
+/* Fails with TRI_UNSUPPORTED if split_special_tokens is true, with which transformers tokenizes the special tokens of a
+ * template as text. */
 static tri_status check_split(const char *folder) {
   char path[TRI_PATH_BYTES];
   json_t *config = NULL;

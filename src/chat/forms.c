@@ -37,7 +37,7 @@ static tri_status read_prompt(tri_chat_arena *arena, json_t *root, const char *k
   return tri_chat_messages_add(arena, "completion", completion, out);
 }
 
-/* Reads a member that must be a string; if `optional`, it may be missing or null. */
+/* Reads a member. Fails with TRI_BAD_FILE if it is not a string; if `optional`, it may be missing or null. */
 static tri_status get_string(const json_t *root, const char *key, bool optional, json_t **out) {
   json_t *value = json_object_get(root, key);
   *out = is_null(value) ? NULL : value;
@@ -45,7 +45,8 @@ static tri_status get_string(const json_t *root, const char *key, bool optional,
   return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a string", key, tri_json_kind(value));
 }
 
-/* Reads an answer. Refuses an answer that is empty or only white space, which would teach the model to say nothing. */
+/* Reads an answer. Fails with TRI_BAD_FILE if it is empty or only white space, which would teach the model to say
+ * nothing. */
 static tri_status get_answer(const json_t *root, const char *key, json_t **out) {
   TRI_TRY(get_string(root, key, false, out));
   if (strspn(json_string_value(*out), " \t\r\n") < json_string_length(*out)) return TRI_OK;
@@ -214,7 +215,7 @@ static tri_status no_form(const json_t *root) {
       tri_chat_list_keys(root, keys, sizeof keys));
 }
 
-/* Checks a record against the requested form or key. */
+/* Fails with TRI_BAD_FILE if a record does not have the requested form or key. */
 static tri_status check_asked(const json_t *root, const tri_chat_reading *how, const tri_chat_form *form) {
   char keys[512];
   for (int i = 0; form->keys[i] != NULL; i++) {

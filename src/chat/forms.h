@@ -23,7 +23,7 @@ typedef struct tri_chat_form {
   const char *optional[TRI_CHAT_FORM_KEYS + 1]; /* keys that a record of this form may also have */
   /* Reads a record that has the keys. `key`: tri_chat_reading.key, or keys[0] if that is NULL. */
   tri_status (*read)(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out);
-  bool takes_key; /* tri_chat_reading.key may be given */
+  bool takes_key; /* whether tri_chat_reading.key may be given */
   /* Finds the question of a record, without its answer: the user's text, or messages. NULL: not supported. */
   tri_status (*ask)(tri_chat_arena *arena, json_t *root, json_t **out);
 } tri_chat_form;

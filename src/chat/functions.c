@@ -215,8 +215,8 @@ tri_status tri_chat_time(tri_chat_renderer *renderer, const char *format, tri_ch
   return tri_chat_copy(&renderer->arena, text, bytes, out);
 }
 
-/* Accepts only the listed conversions, which Python's datetime passes to C. %f, %z and %Z are not listed, because
- * datetime defines them itself. */
+/* Fails with TRI_UNSUPPORTED for conversions that are not listed. The listed ones are those that Python's datetime
+ * passes to C. %f, %z and %Z are not listed, because datetime defines them itself. */
 static tri_status check_format(const char *format) {
   for (const char *at = strchr(format, '%'); at != NULL; at = strchr(at, '%')) {
     at += 1 + strspn(at + 1, "-_0^#123456789");

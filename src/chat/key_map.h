@@ -9,7 +9,8 @@
 
 enum { TRI_KEY_MAP_PAIRS = 16, TRI_KEY_MAP_NAME_BYTES = 64 };
 
-/* Fails with TRI_BAD_USAGE if the text is not a list of KEY=OTHER with each KEY once. */
+/* Fails with TRI_BAD_USAGE if the text is not a list of at most TRI_KEY_MAP_PAIRS pairs KEY=OTHER with each KEY
+ * once. */
 tri_status tri_key_map_check(const char *map);
 
 /* Renames the keys of a record. All pairs apply at once, so two keys may be exchanged; an existing value under a new

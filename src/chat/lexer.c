@@ -49,8 +49,9 @@ static size_t skip_space(const tri_chat_lexer *lexer, size_t at) {
   return at;
 }
 
-/* Returns the offset after a closed tag and after the white space or newline that the tag removes. `at`: offset after
- * the tag; `sign`: the tag's `-` or `+`, or 0; `trims`: a newline is removed without a sign. */
+/* Returns the offset after a closed tag and after the white space or newline that the tag removes, and sets
+ * lexer->line_starts. `at`: offset after the tag; `sign`: the tag's `-` or `+`, or 0; `trims`: a newline is removed
+ * without a sign. */
 static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims) {
   size_t before = at;
   if (sign == '-') at = skip_space(lexer, at);
@@ -61,7 +62,8 @@ static size_t close_tag(tri_chat_lexer *lexer, size_t at, char sign, bool trims)
 
 /* ---- text between tags ------------------------------------------------------------------------------------------- */
 
-/* Finds the next tag at or after `at`. Sets *out to its second byte. */
+/* Returns the offset of the next tag at or after `at`, and sets *out to its second byte. Without such a tag, returns
+ * the length of the source, and sets *out to 0. */
 static size_t find_tag(const tri_chat_lexer *lexer, size_t at, char *out) {
   for (; at < lexer->bytes; at++) {
     const char *brace = memchr(lexer->source + at, '{', lexer->bytes - at);
@@ -106,8 +108,8 @@ static tri_status skip_comment(tri_chat_lexer *lexer, size_t tag) {
   return TRI_OK;
 }
 
-/* Matches `NAME` and `%}` after a `{%`. Returns the end of the tag, and sets *sign to its sign; returns 0 if it does
- * not match. */
+/* Matches `NAME` and `%}` after a `{%`. Returns the end of the tag, and sets *sign to the sign before its `%}` (0:
+ * none); returns 0 if it does not match. */
 static size_t match_raw(const tri_chat_lexer *lexer, size_t tag, const char *name, char *sign) {
   size_t at = tag + 2;
   if (at < lexer->bytes && (lexer->source[at] == '-' || lexer->source[at] == '+')) at++;
@@ -210,7 +212,8 @@ static tri_status read_hex(tri_chat_lexer *lexer, size_t at, int digits, uint32_
   return TRI_OK;
 }
 
-/* Reads one of Python's escapes. *at is the offset after the backslash, and is moved to the end of the escape. */
+/* Reads one of Python's escapes, and writes the characters that it stands for. *at is the offset after the backslash,
+ * and is moved to the end of the escape. Fails with TRI_BAD_FILE for an invalid escape. */
 static tri_status read_escape(tri_chat_lexer *lexer, size_t *at, tri_chat_writer *writer) {
   static const char letters[] = "\\'\"abfnrtv", meant[] = "\\'\"\a\b\f\n\r\t\v";
   char letter = lexer->source[(*at)++];

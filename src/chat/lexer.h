@@ -31,15 +31,15 @@ typedef struct tri_chat_lexer {
   int32_t line, column;
   tri_chat_arena *arena;
   bool in_tag, in_block;
-  bool line_starts; /* the text at `at` begins a line: at the beginning of the source, or behind a tag that removed the
-                       newline after it */
+  bool line_starts; /* whether the text at `at` begins a line: at the beginning of the source, or after a tag that
+                       removed the newline after it */
   int32_t brackets;
 } tri_chat_lexer;
 
-/* Reads the next token: TRI_TOKEN_END at the end of the source. */
+/* Reads the next token: TRI_TOKEN_END at the end of the source. Fails with TRI_BAD_FILE for invalid text in a tag. */
 tri_status tri_chat_lexer_next(tri_chat_lexer *lexer, tri_chat_token *out);
 
-/* Fails with an error message that has the line and column of the template. */
+/* Fails with `code`, and a message that begins with the template's name, the line and the column. */
 tri_status tri_chat_fault_at(const char *name, int32_t line, int32_t column, tri_status code, const char *format, ...)
     TRI_PRINTF(5, 6);
 

@@ -44,8 +44,8 @@ static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message)
   return TRI_OK;
 }
 
-/* Flags of a message; false or 0 excludes it from learning. "loss" is of ms-swift and xtuner, "training" of axolotl,
- * "loss_mask" of verl. */
+/* Flags of a message; false or 0 excludes it from learning. ms-swift and xtuner use "loss", axolotl "training", and
+ * verl "loss_mask". */
 static const char *const learnt_flags[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
 enum { NUM_LEARNT_FLAGS = sizeof learnt_flags / sizeof learnt_flags[0] };
 
@@ -62,7 +62,9 @@ static tri_status read_flag(const json_t *value, const char *key, const char *wh
   return status;
 }
 
-/* Reads whether an answer is learnt. */
+/* Sets *out to whether a message is learnt: it is an answer, and no flag excludes it. Fails with TRI_BAD_FILE if flags
+ * contradict each other, or if one is true for a message that is not an answer; with TRI_UNSUPPORTED for
+ * `train_detail`. */
 static tri_status read_flags(const json_t *message, const char *where, bool is_answer, bool *out) {
   const char *first = NULL;
   bool trained = true;
@@ -106,7 +108,8 @@ static tri_status check_content(const json_t *message, const char *where) {
                   where, tri_json_kind(content));
 }
 
-/* Appends one message with role and content. */
+/* Appends one message with role and content, and tags its strings except the role. Fails with TRI_BAD_FILE if the role,
+ * the content or a flag is invalid. */
 static tri_status add_message(tri_chat_arena *arena, tri_chat_conversation *to, const json_t *message,
                               const char *where) {
   tri_chat_value value;
@@ -194,7 +197,8 @@ const char *tri_chat_role_of(const char *from) {
 }
 
 /* Makes a new list of tool_calls from the `value` of a message whose `from` is function_call, as LLaMA-Factory has
- * them: a text that is JSON of {"name", "arguments"}, or of a list of these. */
+ * them: a text that is JSON of {"name", "arguments"}, or of a list of these. Fails with TRI_BAD_FILE for another
+ * value. */
 static tri_status read_calls(const json_t *value, const char *where, json_t **out) {
   json_t *parsed = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, NULL);
   json_t *calls = json_array(), *one = NULL;
@@ -216,7 +220,8 @@ static tri_status read_calls(const json_t *value, const char *where, json_t **ou
                   where);
 }
 
-/* Translates a message in ShareGPT's form to one with role and content. The caller releases it. */
+/* Translates a message in ShareGPT's form to one with role and content. The caller releases it. Fails with TRI_BAD_FILE
+ * for an unknown `from` or a `value` that is not a string. */
 static tri_status translate(const json_t *message, const char *where, json_t **out) {
   const char *from = json_string_value(json_object_get(message, "from"));
   json_t *value = json_object_get(message, "value");

@@ -162,7 +162,8 @@ static tri_status method_splitlines(const tri_chat_call *call, tri_chat_value *o
 /* The part of a string in which methods search, from `start` to `end` (arguments 1 and 2) by Python's rules. */
 typedef struct window {
   size_t begin, bytes;
-  bool none; /* `start` is after the end of the string, so not even an empty text is found */
+  bool none; /* whether `start` is after `end` or after the end of the string, so that not even an empty text is
+                found */
 } window;
 
 static tri_status window_bound(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t length,
@@ -234,7 +235,8 @@ static tri_status method_remove_affix(const tri_chat_call *call, tri_chat_value 
   return TRI_OK;
 }
 
-/* Replaces the empty string, which occurs before each letter and at the end. */
+/* Replaces the first `most` occurrences (negative: all) of the empty string, which occurs before each letter and at the
+ * end. */
 static tri_status replace_empty(const tri_chat_call *call, tri_chat_value self, tri_chat_value new, int64_t most,
                                 tri_chat_writer *writer) {
   size_t at = 0;

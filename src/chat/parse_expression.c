@@ -274,7 +274,8 @@ static tri_status parse_argument(tri_chat_parser *parser, tri_chat_node *node) {
   return tri_chat_node_add(parser, node, item);
 }
 
-/* Parses `(a, b, c=d)`; the bracket is the current token. */
+/* Parses `(a, b, c=d)`; the bracket is the current token. Fails with TRI_BAD_FILE for more than MOST_ITEMS
+ * arguments. */
 static tri_status parse_arguments(tri_chat_parser *parser, tri_chat_node *node) {
   bool done = false;
   TRI_TRY(tri_chat_parser_next(parser));
@@ -352,7 +353,7 @@ static tri_status parse_test(tri_chat_parser *parser, tri_chat_node *from, tri_c
   return check_arguments(parser, *out, "test");
 }
 
-/* Parses `[item]` or `[begin:end:step]`. */
+/* Parses `[item]` or `[begin:end:step]`. Fails with TRI_UNSUPPORTED for several items. */
 static tri_status parse_subscript(tri_chat_parser *parser, tri_chat_node *from, tri_chat_node **out) {
   tri_chat_node *parts[3] = {NULL, NULL, NULL};
   int colons = 0;

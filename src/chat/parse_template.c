@@ -188,7 +188,7 @@ static tri_status parse_jump(tri_chat_parser *parser, tri_chat_node_kind kind, c
   return end_block(parser);
 }
 
-/* Parses a statement, after `{%`. */
+/* Parses a statement, after `{%`. Fails with TRI_UNSUPPORTED for statements that this program lacks. */
 static tri_status parse_statement(tri_chat_parser *parser, tri_chat_node **out) {
   static const char *const lacking[] = {"call",  "filter", "include", "import",     "from", "extends",
                                         "block", "do",     "with",    "autoescape", "trans"};

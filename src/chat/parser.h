@@ -1,4 +1,5 @@
-/* Parses tokens to a tree. Private to this folder. */
+/* Parses tokens to a tree. Functions fail with TRI_BAD_FILE for an invalid template, and with TRI_UNSUPPORTED for
+ * features of Jinja that this program lacks. Private to this folder. */
 #ifndef TRI_CHAT_PARSER_H
 #define TRI_CHAT_PARSER_H
 
@@ -28,9 +29,9 @@ bool tri_chat_at_name(const tri_chat_parser *parser, const char *name);
 /* Advance past the current token if it is this sign or name. Set *taken to whether it is. */
 tri_status tri_chat_accept_sign(tri_chat_parser *parser, const char *sign, bool *taken);
 tri_status tri_chat_accept_name(tri_chat_parser *parser, const char *name, bool *taken);
-/* Advances past a sign; fails if the current token is a different one. */
+/* Advances past a sign; fails with TRI_BAD_FILE if the current token is a different one. */
 tri_status tri_chat_expect_sign(tri_chat_parser *parser, const char *sign);
-/* Parses a name. */
+/* Parses a name. Fails with TRI_BAD_FILE if the current token is not a name, or is a reserved word. */
 tri_status tri_chat_parse_name(tri_chat_parser *parser, tri_chat_node **out);
 
 /* Creates a node with the line and column of the current token. */

@@ -18,7 +18,8 @@ static tri_status rename_key(json_t *record, const char *from, const char *to) {
   return TRI_OK;
 }
 
-/* Moves the members of `input` that the record needs beside the answers: the messages and the tools. */
+/* Translates a record of OpenAI: moves the messages and the tools from `input` to the record, removes `input`, and
+ * renames the keys of the answers. */
 static tri_status translate_openai(json_t *record) {
   json_t *input = json_object_get(record, "input");
   if (!json_is_object(input) || !has(record, "preferred_output") || !has(record, "non_preferred_output")) return TRI_OK;
@@ -34,7 +35,8 @@ static tri_status translate_openai(json_t *record) {
   return rename_key(record, "non_preferred_output", "rejected");
 }
 
-/* Divides a ranking of two answers, the better one first. */
+/* Divides a ranking of two answers, the better one first, into `chosen` and `rejected`. Fails with TRI_BAD_FILE for
+ * another number of answers. */
 static tri_status translate_ranking(json_t *record) {
   const json_t *answers = json_object_get(record, "output");
   if (!json_is_array(answers) || !has(record, "instruction") || has(record, "chosen")) return TRI_OK;
@@ -56,17 +58,18 @@ static bool is_asked(const json_t *message) {
   return role == NULL || strcmp(role, "user") == 0 || strcmp(role, "human") == 0 || strcmp(role, "system") == 0;
 }
 
-/* Moves the last message of a conversation under `key`, which is the answer, to `completion`. */
+/* Moves the answer, which is the last message of the conversation `key`, to `completion`. */
 static tri_status divide_conversation(json_t *record, const char *key) {
   json_t *list = json_object_get(record, key);
   const size_t count = json_array_size(list);
-  if (count < 2 || is_asked(json_array_get(list, count - 1))) return TRI_OK; /* refused by its form later */
+  if (count < 2 || is_asked(json_array_get(list, count - 1))) return TRI_OK; /* later refused by the record's form */
   if (json_object_set(record, "completion", json_array_get(list, count - 1)) != 0) return out_of_memory();
   json_array_remove(list, count - 1);
   return TRI_OK;
 }
 
-/* Translates one answer with a label. */
+/* Translates a record of one answer with a label: renames `kto_tag` to `label`, and moves the
+ * conversation's last message, or `output`, to `completion`. */
 static tri_status translate_label(json_t *record) {
   TRI_TRY(rename_key(record, "kto_tag", "label"));
   if (!json_is_boolean(json_object_get(record, "label")) || has(record, "completion")) return TRI_OK;

@@ -15,7 +15,7 @@
 #include <jansson.h>
 
 /* Changes a record of one of these kinds; other records, and those that have the translated keys already, stay as they
- * are. Fails with TRI_BAD_FILE for a ranking of more than two answers. */
+ * are. Fails with TRI_BAD_FILE unless a ranking has two answers. */
 tri_status tri_preference_translate(json_t *record);
 
 #endif

@@ -39,8 +39,8 @@ static const json_t *content_of(const json_t *message) {
   return content == NULL ? json_object_get(message, "value") : content;
 }
 
-/* Checks an answer, which consists of the messages of a list from index `from` on. It must begin with a message of the
- * assistant or a tool, and end with an answer that is not empty. */
+/* Checks an answer, which consists of the messages of a list from index `from` on. Fails with TRI_BAD_FILE unless the
+ * answer begins with a message of the assistant or a tool, and ends with an answer that is not empty. */
 static tri_status check_answer(const json_t *list, size_t from, const char *key) {
   const size_t count = json_array_size(list);
   if (count <= from) return empty_answer(key);
@@ -63,7 +63,8 @@ static tri_status check_answer(const json_t *list, size_t from, const char *key)
   return json_is_string(content) && json_string_length(content) == 0 && !calls ? empty_answer(key) : TRI_OK;
 }
 
-/* Refuses flags for learning: an answer is compared as a whole. */
+/* Fails with TRI_BAD_FILE if a flag excludes a message of the answer from learning, because an answer is compared as a
+ * whole. */
 static tri_status check_flags(const tri_chat_conversation *c, int64_t from, const char *key) {
   for (int64_t i = from; i < c->num_messages; i++) {
     if (!c->is_answer[i] || c->trained[i]) continue;
@@ -180,7 +181,8 @@ static tri_status same_answers(void) {
   return tri_fail(TRI_BAD_FILE, "`chosen` and `rejected` are the same answer, which is not a preference" OR_SKIP);
 }
 
-/* Reads two texts or two conversations with a common beginning. */
+/* Reads two texts or two conversations with a common beginning. Fails with TRI_BAD_FILE if they are of different kinds,
+ * are equal, or have no common beginning. */
 static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                               tri_preference *out) {
   json_t *chosen = json_object_get(root, "chosen"), *rejected = json_object_get(root, "rejected");
@@ -217,7 +219,8 @@ static bool begins_with(const json_t *list, json_t *prompt) {
   return is_asked(first) && json_equal(content_of(first), prompt);
 }
 
-/* Reads a string `prompt` with whole conversations. */
+/* Reads a string `prompt` with whole conversations. Fails with TRI_BAD_FILE if a conversation does not begin with the
+ * prompt. */
 static tri_status read_whole(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                              tri_preference *out) {
   static const char *const keys[] = {"chosen", "rejected"};
@@ -231,7 +234,8 @@ static tri_status read_whole(tri_chat_arena *arena, json_t *root, const tri_pref
   return read_common(arena, root, form, out);
 }
 
-/* Reads a prompt that is a string or a list of messages, and answers of the same kind. */
+/* Reads a prompt that is a string or a list of messages, and answers. Fails with TRI_BAD_FILE if these are of another
+ * kind. */
 static tri_status read_prompt(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                               tri_preference *out) {
   json_t *prompt = json_object_get(root, "prompt");
@@ -275,7 +279,8 @@ static tri_status make_list(json_t *root, const char *role, json_t *text, const 
 }
 
 /* Reads a question as in a form of conversations (tri_chat_form_asking), and answers that are texts or messages. The
- * result is conversations. */
+ * result is conversations. Fails with TRI_BAD_FILE for answers of other types, two equal answers, or a question that
+ * ends with an answer. */
 static tri_status read_asked(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
                              tri_preference *out) {
   static const char kept[] = " question";

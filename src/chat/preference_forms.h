@@ -22,7 +22,7 @@ enum { TRI_PREFERENCE_ANSWERS = 2 };
 /* A prompt and its answers. Texts are in `prompt` and `answers`, messages in `conversations`. */
 typedef struct tri_preference {
   int num_answers; /* 2: chosen, then rejected; 1: an answer with a label */
-  bool desirable;  /* label of the answer, if num_answers is 1 */
+  bool desirable;  /* whether the answer is desirable (its label), if num_answers is 1 */
   bool is_text;
   tri_chat_value prompt, answers[TRI_PREFERENCE_ANSWERS];
   tri_chat_conversation conversations[TRI_PREFERENCE_ANSWERS]; /* conversation of each answer: the prompt's messages,
@@ -46,7 +46,8 @@ tri_status tri_preference_form_of(json_t *root, const tri_preference_form **out)
 /* Returns whether the form reads this key of the record. */
 bool tri_preference_form_reads(const tri_preference_form *form, const json_t *root, const char *key);
 
-/* Reads a record. The result is in the arena and in the JSON tree, which may be changed. */
+/* Reads a record. The result is in the arena and in the JSON tree, which may be changed. Fails with TRI_BAD_FILE if the
+ * record has no known form, or if its prompt or an answer is invalid. */
 tri_status tri_preference_read(tri_chat_arena *arena, json_t *root, tri_preference *out);
 
 #endif

@@ -23,8 +23,10 @@ typedef struct tri_preference_texts {
   tri_preference_text whole[TRI_PREFERENCE_ANSWERS]; /* prompt and answer of each text; a text without a template ends
                                                         with tri_chat_format.end */
   int num_answers;                                   /* 2: chosen, then rejected; 1: an answer with a label */
-  bool desirable;                                    /* label of the answer, if num_answers is 1 */
-  bool is_text; /* the texts were not rendered by a template, which would have written all special tokens */
+  bool desirable;                                    /* whether the answer is desirable (its label), if num_answers is
+                                                        1 */
+  bool is_text; /* whether the texts are plain: not rendered by a template, which would have written all special
+                   tokens */
 } tri_preference_texts;
 
 /* Reads one record. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED if it is wrong; the message begins with file and line.

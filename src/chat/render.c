@@ -165,7 +165,7 @@ static tri_status bind_targets(tri_chat_renderer *renderer, const tri_chat_node 
   return TRI_OK;
 }
 
-/* Keeps the items for which the loop's condition holds. */
+/* Replaces *list by a list of the items for which the loop's condition holds. */
 static tri_status filter_items(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list **list) {
   tri_chat_list *kept = NULL;
   TRI_TRY(tri_chat_list_create(&renderer->arena, 0, TRI_CHAT_IS_LIST, &kept));
@@ -180,8 +180,8 @@ static tri_status filter_items(tri_chat_renderer *renderer, const tri_chat_node 
   return TRI_OK;
 }
 
-/* Runs a loop. Sets *through to whether at least one iteration ended without `break` or `continue`; if none did, Jinja
- * runs the loop's `else`. */
+/* Runs a loop. Sets *broken to whether `break` ended it, and *through to whether at least one iteration ended without
+ * `break` or `continue`; if none did, Jinja runs the loop's `else`. */
 static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list *list, bool *broken,
                            bool *through) {
   tri_chat_loop *loop = NULL;

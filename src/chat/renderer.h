@@ -38,18 +38,20 @@ struct tri_chat_renderer {
   tri_chat_flow flow;
 };
 
-/* Evaluates an expression. */
+/* Evaluates an expression, and charges a step. Fails with TRI_BAD_FILE if evaluations are nested too deep. */
 tri_status tri_chat_evaluate(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out);
-/* Executes a statement. */
+/* Executes a statement, and charges a step. Fails with TRI_BAD_FILE if statements are nested too deep. */
 tri_status tri_chat_execute(tri_chat_renderer *renderer, const tri_chat_node *node);
-/* Calls a macro. *out is the text that it printed. */
+/* Calls a macro. *out is the text that it printed. Fails with TRI_BAD_FILE for arguments that the macro does not
+ * have. */
 tri_status tri_chat_call_macro(tri_chat_renderer *renderer, const tri_chat_node *macro, const tri_chat_call *call,
                                tri_chat_value *out);
 
 /* Returns the value of a variable; NULL if there is no such variable. */
 const tri_chat_value *tri_chat_find(const tri_chat_renderer *renderer, int32_t symbol);
 
-/* Adds the line and column of a node to the error message of a function that does not know the node. */
+/* Adds the line and column of a node to the error message of a function that does not know the node, except a message
+ * about memory. Returns the status. */
 tri_status tri_chat_place(const tri_chat_renderer *renderer, const tri_chat_node *node, tri_status status);
 #define TRI_CHAT_TRY_AT(renderer, node, call)                                                                          \
   do {                                                                                                                 \

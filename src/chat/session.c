@@ -29,7 +29,7 @@ struct tri_chat_session {
   bool has_pattern;
   tri_chat_span *answers;
   int64_t num_answers, answer_room;
-  bool is_text; /* the text in `whole` was not rendered by a template */
+  bool is_text; /* whether the text in `whole` is plain, not rendered by a template */
   bool no_end;
 };
 
@@ -117,7 +117,8 @@ static bool was_copied(const tri_chat_rendered *rendered, int64_t message) {
 }
 
 /* Returns the message that a generation block printed. If there are as many blocks as answers, it is the answer with
- * the same number; otherwise it is the message from which the block's bytes were copied. -1: unknown. */
+ * the same number; otherwise it is the message from which the block's bytes were copied. -1: unknown. *next: message at
+ * which the search begins, moved for the next block. */
 static int64_t message_of(const tri_chat_conversation *c, const tri_chat_rendered *whole, int64_t block,
                           int64_t *next) {
   tri_chat_span span = whole->generated[block];
@@ -155,7 +156,8 @@ static tri_status use_generated(tri_chat_session *session, const tri_chat_conver
   return TRI_OK;
 }
 
-/* Finds the beginning of a message's answer in the whole text. */
+/* Finds the beginning of a message's answer in the whole text; renders the messages before it. Fails with TRI_BAD_FILE
+ * if the beginning cannot be found. */
 static tri_status find_begin(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *out) {
   const tri_chat_rendered *whole = &session->whole;
   tri_status status = tri_chat_session_render(session, c, message, true, &session->before);
@@ -220,7 +222,8 @@ static bool same_text(const tri_chat_rendered *whole, tri_chat_span span, size_t
          memcmp(whole->text + span.begin, whole->text + at, bytes) == 0;
 }
 
-/* Finds the answer of a message by the text before and after the last found answer. */
+/* Finds the answer of a message, [*begin, *end), by the text before and after the last found answer. Fails with
+ * TRI_BAD_FILE if other text surrounds this one. */
 static tri_status follow_pattern(const tri_chat_session *session, int64_t message, size_t *begin, size_t *end) {
   const tri_chat_rendered *whole = &session->whole;
   tri_chat_span before = session->before_last, behind = session->behind_last;
@@ -290,7 +293,7 @@ static tri_status use_text(tri_chat_session *session, tri_chat_value text) {
   return add_answer(session, 0, session->whole.bytes);
 }
 
-/* Joins prompt and completion, and appends the ending text. */
+/* Joins prompt and completion, and appends the ending text. Fails with TRI_BAD_FILE for messages, and for `system`. */
 static tri_status join_plain(tri_chat_session *session, const tri_chat_conversation *c) {
   tri_chat_rendered *whole = &session->whole;
   if (c->prompt.kind != TRI_CHAT_STRING) {
@@ -386,7 +389,8 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
 
 /* ---- prompts and ends of answers --------------------------------------------------------------------------------- */
 
-/* Reads and renders messages; `beside`: with the record's tools and variables. */
+/* Resets the arena, and reads and renders messages; `beside`: with the record's tools and variables. Fails with
+ * TRI_BAD_USAGE if there is no template. */
 static tri_status render_messages(tri_chat_session *session, json_t *root, bool beside, bool prompt,
                                   tri_chat_conversation *read, tri_chat_rendered *out) {
   const tri_chat_reading messages = {.form = "messages"};
@@ -402,7 +406,8 @@ static tri_status render_messages(tri_chat_session *session, json_t *root, bool 
   return tri_chat_session_render(session, read, read->num_messages, prompt, out);
 }
 
-/* Finds the end of the last message's content, without the white space at its end, as transformers does. */
+/* Finds the end of the last message's content, without the white space at its end, as transformers does. Fails with
+ * TRI_BAD_FILE if the content is not in the text. */
 static tri_status find_final_end(const tri_chat_session *session, const tri_chat_conversation *c, size_t *out) {
   const tri_chat_rendered *whole = &session->whole;
   const tri_chat_value *content = tri_chat_dict_get(c->messages.list->items[c->num_messages - 1].dict, "content");
@@ -450,8 +455,8 @@ static bool copy_end(const tri_chat_rendered *rendered, size_t begin, size_t end
   return true;
 }
 
-/* Finds the text of a message: the bytes that were copied from it. If the template did not copy them, but has composed
- * another string with the text, finds the last occurrence of the text. */
+/* Finds the text of a message: the bytes that were copied from it. If the template did not copy them, finds the last
+ * occurrence of the text, which another string may have. Returns false if there is none. */
 static bool find_text(const tri_chat_rendered *rendered, int64_t message, const char *text, tri_chat_span *out) {
   const size_t bytes = strlen(text);
   if (was_copied(rendered, message)) {

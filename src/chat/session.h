@@ -33,8 +33,8 @@ typedef struct tri_chat_answered {
   size_t bytes;
   const tri_chat_span *answers; /* byte ranges of the learnt answers in `text`, in order [num_answers] */
   int64_t num_answers;
-  bool is_text; /* the text was not rendered by a template, which would have written all special tokens */
-  bool no_end;  /* only white space is learnt after the text of the last message */
+  bool is_text; /* whether the text is plain: not rendered by a template, which would have written all special tokens */
+  bool no_end;  /* whether only white space is learnt after the text of the last message */
 } tri_chat_answered;
 
 /* Reads one conversation; `how` is as in tri_chat_conversation_read. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED if it
@@ -48,8 +48,8 @@ tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, cons
 
 /* How tri_chat_session_prompt_as renders messages, with the names of transformers' apply_chat_template. */
 typedef struct tri_chat_prompting {
-  bool generation_prompt; /* add_generation_prompt */
-  bool continues;         /* continue_final_message: the text ends with the last message's content */
+  bool generation_prompt; /* whether the prompt ends with the beginning of an answer (add_generation_prompt) */
+  bool continues;         /* whether the text ends with the last message's content (continue_final_message) */
 } tri_chat_prompting;
 /* A rendered prompt. The session owns its memory until the next call. */
 typedef struct tri_chat_prompt {
@@ -59,7 +59,8 @@ typedef struct tri_chat_prompt {
   int64_t num_given;
 } tri_chat_prompt;
 /* Renders the prompt as tri_chat_session_prompt does, but `how` decides about add_generation_prompt. `root` may also
- * have "tools" and "chat_template_kwargs". */
+ * have "tools" and "chat_template_kwargs". Fails with TRI_BAD_FILE if how->continues, and the last message has no text
+ * or the template does not print it. */
 tri_status tri_chat_session_prompt_as(tri_chat_session *session, json_t *root, const tri_chat_prompting *how,
                                       tri_chat_prompt *out);
 
@@ -72,16 +73,19 @@ tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TUR
 
 /* ---- for other readers of records (preference_session.h) --------------------------------------------------------- */
 
-/* Parses a record, and resets the session's arena. */
+/* Parses a record, renames its keys (tri_chat_format.key_map), and resets the session's arena. Release *out with
+ * json_decref. Fails with TRI_BAD_FILE for invalid JSON and for missing keys; the message begins with file and line. */
 tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, int64_t line, const char *text,
                                   size_t bytes, json_t **out);
 tri_chat_arena *tri_chat_session_arena(tri_chat_session *session);
-/* Renders the first `count` messages; `prompt`: with add_generation_prompt. The format must have a template. */
+/* Renders the first `count` messages; `prompt`: with add_generation_prompt. The format must have a template. Fails as
+ * tri_chat_render does. */
 tri_status tri_chat_session_render(tri_chat_session *session, const tri_chat_conversation *c, int64_t count,
                                    bool prompt, tri_chat_rendered *out);
 /* Appends a string to a text. */
 tri_status tri_chat_rendered_append(tri_chat_rendered *to, tri_chat_value text);
-/* Adds file and line to the beginning of an error message. */
+/* Returns `status`. If it is a failure other than TRI_OUT_OF_MEMORY, adds file and line to the beginning of its
+ * message. */
 tri_status tri_chat_name_line(const char *path, int64_t line, tri_status status);
 
 #endif

@@ -11,7 +11,8 @@
 
 typedef struct tri_chat_template tri_chat_template;
 
-/* Compiles a template. `name`: its file, for messages. Release with tri_chat_template_destroy. */
+/* Compiles a template. `name`: its file, for messages. Fails with TRI_BAD_FILE if the template is invalid or too large,
+ * with TRI_UNSUPPORTED if it uses something that this program lacks. Release with tri_chat_template_destroy. */
 tri_status tri_chat_template_compile(const char *name, const char *text, size_t bytes, tri_chat_template **out);
 void tri_chat_template_destroy(tri_chat_template *template);
 
@@ -58,7 +59,9 @@ typedef struct tri_chat_rendered {
 void tri_chat_rendered_release(tri_chat_rendered *rendered);
 
 /* Renders with these variables: names (flat strings) and values alternate. `num_messages`: number of messages for the
- * tags of strings (tri_chat_value's origin). Values may be in the caller's arena. */
+ * tags of strings (tri_chat_value's origin). Values may be in the caller's arena. Fails with TRI_BAD_FILE if the
+ * template fails or reaches a limit, with TRI_UNSUPPORTED if it needs something that this program lacks, and with
+ * TRI_INTERRUPTED after a stop request. */
 tri_status tri_chat_render(tri_chat_renderer *renderer, const tri_chat_value *variables, int32_t num_variables,
                            int64_t num_messages, tri_chat_rendered *out);
 

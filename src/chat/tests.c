@@ -45,7 +45,7 @@ static tri_status test_iterable(const tri_chat_call *call, tri_chat_value *out) 
                 out);
 }
 
-/* Tests whether a value has a length and items. Dicts are sequences in Jinja, too. */
+/* Tests whether a value has a length and items. Dicts and undefined values are sequences in Jinja, too. */
 static tri_status test_sequence(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_kind kind = (tri_chat_kind)call->self.kind;
   bool list = kind == TRI_CHAT_LIST &&
@@ -102,7 +102,8 @@ static tri_status test_order(const tri_chat_call *call, tri_chat_value *out) {
   return answer(less, out);
 }
 
-/* Tests whether value % by equals `rest`, also for real numbers. */
+/* Sets *out to whether value % by equals `rest`, also for real numbers. Fails with TRI_BAD_FILE or TRI_UNSUPPORTED for
+ * other values. */
 static tri_status divides(const tri_chat_call *call, tri_chat_value by, int64_t rest, tri_chat_value *out) {
   tri_chat_value left;
   if (call->self.kind == TRI_CHAT_STRING) {

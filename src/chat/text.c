@@ -119,7 +119,7 @@ static bool is_maybe_cased(uint32_t code) {
 
 tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_chat_case to, tri_chat_value *out) {
   tri_chat_writer writer = {.arena = arena};
-  bool first = true; /* first letter of the word, or of the text */
+  bool first = true; /* whether the next letter is the first of a word, or of the text */
   for (size_t i = 0; i < string.bytes;) {
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);

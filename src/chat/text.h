@@ -29,8 +29,8 @@ typedef enum tri_chat_case {
   TRI_CHAT_INITIAL  /* first letter of the text in upper case */
 } tri_chat_case;
 
-/* Converts the case. Fails with TRI_UNSUPPORTED for letters whose other case is more than one letter, and for signs
- * that may be letters within a word; the message names the first. */
+/* Converts the case. Fails with TRI_UNSUPPORTED for letters whose other case is more than one letter or depends on
+ * their neighbours, and for signs that may be letters within a word; the message names the first. */
 tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_chat_case to, tri_chat_value *out);
 
 /* Returns the offset of the first occurrence of `part` at or after `from`; SIZE_MAX if there is none. */

@@ -5,6 +5,7 @@
 #include "chat/functions.h"
 #include "chat/value.h"
 
+/* Kinds of nodes. The comments list the members of tri_chat_node that a node of this kind uses. */
 typedef enum tri_chat_node_kind {
   /* expressions */
   TRI_NODE_CONSTANT,  /* constant */
@@ -66,14 +67,14 @@ struct tri_chat_node {
   uint8_t binary;
   bool is_tuple, negated;
   int32_t line, column;
-  int32_t symbol; /* NAME, MACRO: number of the name; else -1 */
+  int32_t symbol; /* TRI_NODE_NAME, TRI_NODE_MACRO: number of the name; else -1 */
   tri_chat_value constant;
   tri_chat_value name;
   tri_chat_node *a, *b, *c, *filter;
   tri_chat_node **items;
   int32_t count;
   uint8_t *compare;
-  tri_chat_node **keywords; /* NAME nodes of the keyword arguments; their `a` is the value */
+  tri_chat_node **keywords; /* TRI_NODE_NAME nodes of the keyword arguments; their `a` is the value */
   int32_t num_keywords;
   tri_chat_node **defaults; /* defaults of a macro's parameters; NULL: none */
   const tri_chat_function *function;

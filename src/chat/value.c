@@ -346,8 +346,8 @@ static tri_status equal_dicts(tri_chat_arena *arena, const tri_chat_dict *a, con
   return TRI_OK;
 }
 
-/* Compares functions. In Python methods are equal if they belong to the same object, which is unknown here for equal
- * values. */
+/* Sets *out to whether two functions are equal. Fails with TRI_UNSUPPORTED for the same method twice: in Python methods
+ * are equal if they belong to the same object, which is unknown here for equal values. */
 static tri_status equal_functions(tri_chat_value a, tri_chat_value b, bool *out) {
   *out = a.function == b.function;
   if (*out && a.is_method) return tri_fail(TRI_UNSUPPORTED, "methods of values cannot be compared");

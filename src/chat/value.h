@@ -42,8 +42,8 @@ enum { TRI_CHAT_GIVEN = -1 }; /* origin of a given string that is not part of a 
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */
   bool is_rope;
-  bool is_method; /* function: it is a method; the value before its dot is not stored */
-  bool is_safe;   /* result of `safe`: Markup, whose methods and `+` escape their arguments */
+  bool is_method; /* function: whether it is a method; the value before its dot is not stored */
+  bool is_safe;   /* whether the string is a result of `safe`: Markup, whose methods and `+` escape their arguments */
   int32_t origin; /* string: 1 + the number of the message from which it was copied, or TRI_CHAT_GIVEN; 0: the
                      template's, or of several origins */
   union {
@@ -110,7 +110,7 @@ tri_chat_value tri_chat_text(const char *text); /* for a literal */
 
 /* Copies bytes to a string. */
 tri_status tri_chat_copy(tri_chat_arena *arena, const char *text, size_t bytes, tri_chat_value *out);
-/* Concatenates two strings. */
+/* Concatenates two strings, without copying. Fails with TRI_BAD_FILE if the result is longer than the arena's limit. */
 tri_status tri_chat_concat(tri_chat_arena *arena, tri_chat_value left, tri_chat_value right, tri_chat_value *out);
 
 /* Creates an empty list with room for `room` items. */
@@ -153,20 +153,22 @@ size_t tri_chat_size(tri_chat_value value);
 tri_chat_value tri_chat_part(tri_chat_value string, size_t begin, size_t end);
 /* Returns whether a byte of a flat string is given. */
 bool tri_chat_is_given(tri_chat_value string, size_t at);
-/* Returns the end of the run from byte `at` on whose bytes are all given, or all not. */
+/* Returns the end of the run of bytes, from `at` on, that are all given or all not given. */
 size_t tri_chat_run_end(tri_chat_value string, size_t at);
 
-/* Makes a rope flat, with its bytes in one piece. */
+/* Replaces *string, if it is a rope, by a flat string: its bytes in one piece. */
 tri_status tri_chat_flatten(tri_chat_arena *arena, tri_chat_value *string);
 
 /* Called for the pieces of a string in order; their concatenation is the string. */
 typedef tri_status tri_chat_piece_visitor(void *context, tri_chat_value piece);
 tri_status tri_chat_visit(tri_chat_arena *arena, tri_chat_value string, tri_chat_piece_visitor *visit, void *context);
 
-/* Computes ==; fails with TRI_BAD_FILE for values that are nested too deeply. */
+/* Computes ==. Fails with TRI_BAD_FILE for values that are nested too deeply, and with TRI_UNSUPPORTED for views of
+ * dicts and for methods. */
 tri_status tri_chat_equal(tri_chat_arena *arena, tri_chat_value a, tri_chat_value b, bool *out);
 
-/* Computes str(value), which a template prints. A string is returned unchanged, but is not marked as safe. */
+/* Computes str(value), which a template prints. A string is returned unchanged, but is not marked as safe. Fails with
+ * TRI_UNSUPPORTED for a value that cannot be printed. */
 tri_status tri_chat_str(tri_chat_arena *arena, tri_chat_value value, tri_chat_value *out);
 
 /* Style of json.dumps in transformers' filter tojson. */
@@ -185,7 +187,7 @@ typedef struct tri_chat_writer {
   tri_chat_arena *arena;
   char *text;
   size_t bytes, room;
-  bool given;  /* the bytes that are written next are given */
+  bool given;  /* whether the bytes that are written next are given */
   bool *marks; /* whether each byte is given [room]; NULL: all are like the first, `first_given` */
   bool first_given;
 } tri_chat_writer;

@@ -13,9 +13,10 @@ typedef struct tri_added_token {
   size_t bytes;
   int32_t id;
   bool special;
-  bool single_word;    /* the token is not found inside words */
-  bool lstrip, rstrip; /* lstrip: the match includes the spaces before the token; rstrip: the spaces after it */
-  bool normalized;     /* the token is searched after normalization, not before */
+  bool single_word;    /* whether the token is not found directly before or after a character of a word */
+  bool lstrip, rstrip; /* lstrip: whether the match includes the spaces before the token. rstrip: whether it includes
+                          the spaces after it */
+  bool normalized;     /* whether the token is searched for in the normalized text, and not in the original one */
   size_t prepended;    /* bytes that normalization has put before the content (the mark of a space), if `normalized` */
 } tri_added_token;
 
@@ -32,7 +33,7 @@ typedef struct tri_added_matcher {
   int32_t count;
   int64_t room;
   int32_t roots[256]; /* node of each first byte; 0: no token begins with it */
-  int single_root;    /* byte with which all tokens begin; -1: first bytes differ */
+  int single_root;    /* byte with which all tokens begin; -1: no tokens, or their first bytes differ */
 } tri_added_matcher;
 
 /* Creates a matcher of the tokens whose member `normalized` has the value `normalized`. Keeps a pointer to `tokens`.

@@ -127,7 +127,7 @@ uint32_t tri_alphabet_stand_in(int class_index, int bytes) {
   return (bytes == 2 ? 0x600U : bytes == 3 ? 0x4E00U : 0x20000U) + (uint32_t)class_index;
 }
 
-/* Writes the bytes of tri_alphabet_stand_in. */
+/* Writes the bytes of UTF-8 directly; they are those of the code points of tri_alphabet_stand_in. */
 void tri_alphabet_map(const tri_alphabet *alphabet, const char *text, size_t bytes, char *out) {
   const uint8_t *class_of = alphabet->class_of;
   for (size_t i = 0; i < bytes;) {

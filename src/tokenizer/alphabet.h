@@ -47,7 +47,8 @@ typedef struct tri_alphabet {
 /* Returns the general category of a code point, and bits of the facts above. */
 uint32_t tri_code_facts(uint32_t code);
 
-/* Creates an alphabet. `where` begins the error message for too many classes. Release with tri_alphabet_destroy. */
+/* Creates an alphabet. Fails with TRI_UNSUPPORTED for more than TRI_MOST_CLASSES classes; `where` begins the message.
+ * Release with tri_alphabet_destroy. */
 tri_status tri_alphabet_create(const char *where, const tri_named_range *ranges, size_t count, tri_alphabet **out);
 void tri_alphabet_destroy(tri_alphabet *alphabet);
 

@@ -71,7 +71,8 @@ static size_t ending(const char *text, size_t bytes, bool any_case) {
   return is_long ? 3 : 0;
 }
 
-/* Returns the length of a word of white space at the beginning of the text. */
+/* Returns the length of a word of white space at the beginning of the text; 0 if a byte >= 0x80 follows the white
+ * space. break_ends: whether a word ends after the last line break. */
 static size_t white_word(const char *text, size_t bytes, bool break_ends) {
   size_t i = 0, after_break = 0;
   for (; i < bytes && is_white(class_at(text, i)); i++) {

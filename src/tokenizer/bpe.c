@@ -20,7 +20,8 @@ void tri_bpe_release(tri_bpe *bpe) {
   tri_free(bpe->heap);
 }
 
-/* Writes the ids of single bytes to bpe->ids. */
+/* Writes the ids of the word's bytes to bpe->ids, and returns their number. A byte without a token becomes the unknown
+ * token, or is dropped if the tokenizer has no unknown token. */
 static size_t begin_word(tri_bpe *bpe, const char *word, size_t bytes) {
   size_t count = 0;
   bool was_unknown = false;
@@ -44,8 +45,8 @@ static bool fall_back(const tri_vocabulary *vocabulary, const char *character, s
   return true;
 }
 
-/* Writes the ids of single characters to bpe->ids. As in Hugging Face, the unknown token is delayed until the next
- * known character (or the end), so that fallback bytes of other characters come before it. */
+/* Writes the ids of the word's characters to bpe->ids, and returns their number. As in Hugging Face, the unknown token
+ * is delayed until the next known character (or the end), so that fallback bytes of other characters come before it. */
 static size_t begin_characters(tri_bpe *bpe, const char *word, size_t bytes) {
   const tri_vocabulary *vocabulary = bpe->vocabulary;
   size_t count = 0, length = 0;

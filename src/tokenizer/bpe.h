@@ -19,9 +19,9 @@ typedef struct tri_bpe {
   const tri_vocabulary *vocabulary;
   int32_t unknown; /* token for bytes (or characters) that have no token */
   bool fuse_unknown;
-  bool guarded;     /* no merge makes a special token */
-  bool met_special; /* a merge of a word creates a special token, so that the ids of the word depend on `guarded`; the
-                       caller sets it to false */
+  bool guarded;     /* whether merges that would make a special token are left out */
+  bool met_special; /* whether two adjacent tokens of a word have merged, or could merge, into a special token, so that
+                       the ids of the word depend on `guarded`; the caller sets it to false */
   int32_t *ids;     /* result of the last word */
   size_t room;
   tri_bpe_symbol *symbols;
@@ -29,7 +29,8 @@ typedef struct tri_bpe {
   size_t long_room, heap_count;
 } tri_bpe;
 
-/* Encodes a word; bytes > 0. The ids are in bpe->ids until the next call. */
+/* Encodes a word; bytes > 0. Its *out_count ids are in bpe->ids until the next call. Fails with TRI_UNSUPPORTED for a
+ * word of 1 GiB or more. */
 tri_status tri_bpe_encode(tri_bpe *bpe, const char *word, size_t bytes, size_t *out_count);
 void tri_bpe_release(tri_bpe *bpe);
 

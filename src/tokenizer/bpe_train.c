@@ -72,8 +72,8 @@ typedef struct learner {
 
 static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
 
-/* Makes room for one more element in an array, whose `count` is an int32_t. Fails if the array becomes too long for
- * this type. */
+/* Makes room for one more element in an array, whose `count` is an int32_t. Fails with TRI_UNSUPPORTED if the array
+ * becomes too long for this type. */
 static tri_status make_room(void *array, size_t size, int32_t count, int32_t *room) {
   if (count < *room) return TRI_OK;
   if (*room > INT32_MAX / 2 - 4096) {
@@ -188,7 +188,7 @@ static void free_list(learner *l, int32_t node) {
   }
 }
 
-/* Queues the new pairs with their words. */
+/* Queues the new pairs with their words, except pairs with a count of 0. Afterwards no pair has a fresh list. */
 static tri_status queue_fresh(learner *l) {
   for (int32_t i = 0; i < l->fresh_count; i++) {
     pair_facts *facts = &l->pairs[l->fresh_pairs[i]];
@@ -236,7 +236,7 @@ static tri_status bpe_train_begin(learner *l) {
   return queue_fresh(l);
 }
 
-/* Merges all occurrences of the pair in a word. */
+/* Merges all occurrences of the pair in a word, and counts the pairs that this ends and creates. */
 static tri_status merge_in_word(learner *l, int32_t word, uint64_t pair, int32_t merged) {
   int32_t *symbols = l->symbols + l->counts->words[word].offset;
   int32_t left = (int32_t)(pair >> 32), right = (int32_t)(uint32_t)pair;
@@ -261,7 +261,7 @@ static tri_status merge_in_word(learner *l, int32_t word, uint64_t pair, int32_t
   return TRI_OK;
 }
 
-/* Finds the token of a pair: an existing one, or the next id. */
+/* Finds the token that a pair merges into. If there is none, adds it with the id `next`. */
 static tri_status token_of(learner *l, uint64_t pair, int32_t next, int32_t *out) {
   const tri_token *left = &l->vocabulary->tokens[pair >> 32], *right = &l->vocabulary->tokens[(uint32_t)pair];
   size_t bytes = (size_t)left->bytes + right->bytes;

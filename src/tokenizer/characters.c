@@ -34,7 +34,8 @@ static json_t *added_json(int id, const char *content) {
                    "rstrip", 0, "normalized", 0, "special", 1);
 }
 
-/* Makes the vocabulary without U+0000, which cannot be in the keys of a JSON file. */
+/* Makes the vocabulary without U+0000, which cannot be in the keys of a JSON file. Returns NULL if memory is
+ * exhausted. */
 static json_t *vocabulary_json(const tri_character_trainer *trainer, const char *end, const char *unknown) {
   json_t *object = json_pack("{s:i, s:i}", end, END_OF_TEXT, unknown, UNKNOWN);
   int id = FIRST;

@@ -18,7 +18,7 @@ static const char what[] = "the texts of tokens";
 
 static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f'); }
 
-/* Parses "<0x0A>". */
+/* Returns whether the text has the form "<0x0A>", and sets *out to the byte that it names. */
 static bool is_byte(const char *text, size_t bytes, char *out) {
   if (bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || !is_hex(text[3]) || !is_hex(text[4])) return false;
   const char digits[3] = {text[3], text[4], '\0'};
@@ -80,7 +80,7 @@ enum { LONGEST_CHARACTER = 4 };
 struct tri_decoder {
   const tri_tokenizer *tokenizer;
   tri_stepper stepper;
-  bool begun;       /* a token was decoded */
+  bool begun;       /* whether text comes before the next token */
   int64_t to_strip; /* characters that may still be removed from the beginning */
   char *text;       /* bytes that are held back, and then the text of the next token */
   size_t held, room;
@@ -113,7 +113,8 @@ void tri_decoder_destroy(tri_decoder *decoder) {
   tri_free(decoder);
 }
 
-/* Finds the text of a token. The caller removes stripped characters at the beginning of the whole text (strip). */
+/* Finds the text of a token, and sets decoder->begun if the token is not empty. The caller removes stripped characters
+ * at the beginning of the whole text (strip). */
 static tri_status text_of(tri_decoder *decoder, int32_t id, const char **text, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const tri_token *token = NULL;
@@ -137,7 +138,7 @@ static void strip(tri_decoder *decoder, const char **text, size_t *bytes) {
   }
 }
 
-/* Returns the length of an incomplete character at the end of a text. */
+/* Returns the length of an incomplete character at the end of a text; 0 if the text does not end with one. */
 static size_t unfinished_bytes(const char *text, size_t bytes) {
   for (size_t length = 1; length < LONGEST_CHARACTER && length <= bytes; length++) {
     uint8_t first = (uint8_t)text[bytes - length];
@@ -198,8 +199,8 @@ static bool spells_mark(const tri_decoder *decoder, int32_t id) {
          byte == space_mark[decoder->spelled];
 }
 
-/* Sets *bytes to the length of the text to which the mark of a space is decoded. Called when byte tokens have spelled
- * the mark. */
+/* Sets *bytes to the length of the text to which the mark of a space is decoded, without stripped characters. Sets
+ * decoder->begun. Called when byte tokens have spelled the mark. */
 static tri_status count_mark(tri_decoder *decoder, size_t *bytes) {
   const tri_decoding *decoding = &decoder->tokenizer->decoding;
   const bool first = !decoder->begun && decoding->first_differs;

@@ -9,7 +9,7 @@ typedef struct tri_decoding {
   tri_text_steps replaced;       /* replacements in each token, in order */
   tri_text_steps first_replaced; /* replacements in the first token of a text, if first_differs */
   bool first_differs;
-  bool bytes;       /* "<0x0A>" is decoded as the byte 0x0A */
+  bool bytes;       /* whether "<0x0A>" is decoded as the byte 0x0A */
   char stripped[4]; /* character that is removed from the beginning of a text */
   size_t stripped_bytes;
   int64_t stripped_most; /* maximum number of times that it is removed */
@@ -18,7 +18,7 @@ typedef struct tri_decoding {
   size_t pool_bytes, pool_room;
 } tri_decoding;
 
-/* Fills `tokens` from a vocabulary; the other members must be set. */
+/* Fills `tokens` and `pool` from a vocabulary; the other members must be set. */
 tri_status tri_decoding_index(tri_decoding *decoding, const tri_vocabulary *vocabulary);
 void tri_decoding_release(tri_decoding *decoding);
 

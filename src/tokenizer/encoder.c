@@ -30,8 +30,8 @@ struct tri_encoder {
   const tri_tokenizer *tokenizer;
   tri_splitter splitter;
   tri_stepper normalizer, spaces;
-  bool continues; /* the text of the current call continues an earlier one */
-  bool first;     /* the current piece begins the text of the call */
+  bool continues; /* whether the text of the current call continues an earlier one */
+  bool first;     /* whether the current piece begins the text of the call */
   tri_bpe bpe;
   cached_word *cache;
   int32_t whole;        /* id of the word that was last found as a whole token */
@@ -93,7 +93,8 @@ static tri_status encoder_append(tri_token_list *list, const int32_t *ids, size_
   return TRI_OK;
 }
 
-/* Returns the token that a word is, for ignore_merges; -1: none. */
+/* Returns the token whose text is the whole word, for ignore_merges; -1 if there is no such token, or if it is special
+ * and special tokens are guarded against. Sets bpe.met_special if the token is special. */
 static int32_t find_whole(tri_encoder *encoder, const char *word, size_t bytes) {
   const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
   const int32_t whole = tri_vocabulary_find(vocabulary, word, bytes);
@@ -102,7 +103,7 @@ static int32_t find_whole(tri_encoder *encoder, const char *word, size_t bytes) 
   return encoder->bpe.guarded ? -1 : whole;
 }
 
-/* Encodes a word that is not in the cache; the ids are valid until the next call. */
+/* Encodes a word that is not in the cache, to *count ids, which are valid until the next call. */
 static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t bytes, const int32_t **ids,
                                   size_t *count) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;
@@ -120,7 +121,7 @@ static tri_status encode_new_word(tri_encoder *encoder, const char *word, size_t
   return TRI_OK;
 }
 
-/* Finds the place in the cache for a word, and sets `key` to the word's bytes. */
+/* Finds the place in the cache for a word of at most CACHED_BYTES bytes, and sets `key` to these bytes. */
 static cached_word *cache_place(const tri_encoder *encoder, const char *word, size_t bytes, uint64_t key[3]) {
   key[0] = key[1] = key[2] = 0;
   memcpy(key, word, bytes);
@@ -154,7 +155,8 @@ static tri_status encode_word(void *context, const char *word, size_t bytes) {
   return TRI_OK;
 }
 
-/* Encodes a word of the pre-tokenizer, with a vocabulary of characters. */
+/* Encodes a word of the pre-tokenizer, with a vocabulary of characters: as one token if ignore_merges allows, otherwise
+ * in parts that no merge crosses (joins.h). */
 static tri_status encode_long_word(void *context, const char *word, size_t bytes) {
   tri_encoder *encoder = context;
   const tri_tokenizer *tokenizer = encoder->tokenizer;
@@ -208,8 +210,9 @@ static bool is_dropped(const tri_tokenizer *tokenizer, char byte) {
   return tokenizer->missing_bytes > 0 && tokenizer->vocabulary.byte_ids[(uint8_t)byte] < 0;
 }
 
-/* Appends the ends of the tokens from number `first` on, to which the plain text was encoded. These tokens spell the
- * text without its dropped bytes, perhaps with a space before it. A dropped byte belongs to the token before it. */
+/* Appends the ends of the tokens from number `first` on, to which the plain text was encoded, if the caller of the
+ * encoder asked for ends. The tokens must spell the text without its dropped bytes, perhaps with a space before it; if
+ * they do not, fails with TRI_UNSUPPORTED. A dropped byte belongs to the token before it. */
 static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t bytes, int64_t first) {
   const tri_tokenizer *tokenizer = encoder->tokenizer;
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
@@ -254,8 +257,8 @@ static tri_status encode_pieces(tri_encoder *encoder, const tri_added_matcher *m
   return walk.done < walk.bytes ? encode(encoder, text + walk.done, walk.bytes - walk.done, specials) : TRI_OK;
 }
 
-/* Finds the ranges of plain text in the piece [begin, end) of the text of the call, after its normalization. Pieces
- * come in order. */
+/* Sets encoder->following to the ranges of plain text in the piece [begin, end) of the text of the call, after its
+ * normalization. Pieces come in order. */
 static tri_status follow_plain(tri_encoder *encoder, size_t begin, size_t end) {
   encoder->num_following = 0;
   while (encoder->num_plain > 0 && encoder->plain->end <= begin) encoder->plain++, encoder->num_plain--;
@@ -270,7 +273,8 @@ static tri_status follow_plain(tri_encoder *encoder, size_t begin, size_t end) {
   return TRI_OK;
 }
 
-/* Runs the steps on a piece, and encodes the result. */
+/* Runs the steps on a piece, and encodes the result. Converts the ends of the new tokens, if requested, to offsets in
+ * the text before the steps. */
 static tri_status encode_changed(tri_encoder *encoder, tri_stepper *stepper, const tri_text_steps *steps,
                                  const char *text, size_t bytes, bool specials, piece_encoder encode) {
   size_t begin = (size_t)(text - encoder->level);

@@ -17,7 +17,8 @@ enum { LARGEST_BYTES = 64 << 20 };
 #define ADDED_TOKENS "added_tokens.json"
 #define MODEL_CONFIG "config.json"
 
-/* Loads a file of a folder; sets *out to NULL if the file does not exist. Release *out with json_decref. */
+/* Loads a file of a folder; sets *out to NULL if the file does not exist. Fails with TRI_BAD_FILE if it is not a JSON
+ * object. Release *out with json_decref. */
 static tri_status load(const char *folder, const char *name, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -83,7 +84,7 @@ static bool is_usual(const char *key) {
   return false;
 }
 
-/* Objects of tokens with any names: {"image_token": "<image>"}. */
+/* Keys of objects whose members are tokens, under any names: {"image_token": "<image>"}. */
 static const char *const objects_of_tokens[] = {"model_specific_special_tokens", "extra_special_tokens"};
 enum { OBJECTS = sizeof objects_of_tokens / sizeof *objects_of_tokens };
 
@@ -125,9 +126,8 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
   if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) status = load(folder, MODEL_CONFIG, &model);
   const char *class = status == TRI_OK ? tri_tokenizer_class_of(config, model, NULL) : NULL;
-  if (class != NULL &&
-      strcmp(class, "LlamaTokenizer") ==
-          0) { /* this class is only used with a vocabulary of characters, so tokenizer.json must be read */
+  if (class != NULL && strcmp(class, "LlamaTokenizer") == 0) {
+    /* This class is used only with a vocabulary of characters. Whether tokenizer.json has one is not known yet. */
     status = load(folder, "tokenizer.json", &root);
     class = tri_tokenizer_class_of(config, model, root);
   }
@@ -153,7 +153,8 @@ typedef struct extra {
   const json_t *facts;        /* {"lstrip": ...}; NULL: none */
   int64_t id;                 /* -1: not given */
   bool special;
-  bool takes_id; /* the token is not added to texts, but transformers gives it an id before the tokens that are added */
+  bool takes_id; /* whether the token only takes an id: it is not searched for in texts, but transformers gives it an id
+                    before the tokens that are */
 } extra;
 
 typedef struct extras {
@@ -181,7 +182,8 @@ static tri_status add_extra(extras *to, extra one) {
   return TRI_OK;
 }
 
-/* Adds the tokens of added_tokens_decoder, {"260": {"content": "<|turn|>", "special": true, ...}}. */
+/* Adds the tokens of added_tokens_decoder, {"260": {"content": "<|turn|>", "special": true, ...}}. Fails with
+ * TRI_BAD_FILE for a wrong id or content. */
 static tri_status add_decoder(extras *to, const json_t *decoder) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -199,7 +201,7 @@ static tri_status add_decoder(extras *to, const json_t *decoder) {
   return TRI_OK;
 }
 
-/* Adds the tokens of added_tokens.json, {"<|turn|>": 260}. */
+/* Adds the tokens of added_tokens.json, {"<|turn|>": 260}. Fails with TRI_BAD_FILE for a wrong id. */
 static tri_status add_numbered(extras *to, const json_t *added) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -282,7 +284,7 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
 }
 
 /* Sets the flags of an added token of tokenizer.json to those of added_tokens_decoder if they differ, because
- * transformers adds the token a second time with the flags of added_tokens_decoder. */
+ * transformers adds the token a second time with the flags of added_tokens_decoder. Sets *changed if they differ. */
 static tri_status set_flags(const char *file, const extra *one, json_t *root, bool *changed) {
   static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
   const json_t *list = json_object_get(root, "added_tokens");
@@ -337,7 +339,7 @@ static tri_status insert_extra(const char *file, const extra *one, json_t *root,
 }
 
 /* Sets add_prefix_space of GPT2Tokenizer, which reads it from tokenizer_config.json only; without the key it is false.
- */
+ * Sets *changed if it was different. */
 static tri_status set_prefix_space(const json_t *config, const json_t *model, json_t *root, bool *changed) {
   static const char key[] = "add_prefix_space";
   json_t *stage = json_object_get(root, "pre_tokenizer");
@@ -354,8 +356,8 @@ static tri_status set_prefix_space(const json_t *config, const json_t *model, js
              : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the tokenizer of " TOKENIZER_CONFIG);
 }
 
-/* Adds the tokens to the document. Tokens at the end of the list that need not be added are left out: those that only
- * take an id (`takes_id`), and those that tokenizer.json has. */
+/* Adds the tokens to the document, and sets *changed if it changes. A token that only takes an id (`takes_id`) is left
+ * out if no token after it has to be added. */
 static tri_status insert_extras(const char *file, const extras *found, json_t *root, bool *changed) {
   bool is_added = false;
   int64_t needed = found->count;
@@ -415,7 +417,8 @@ static int32_t id_of_token(const tri_tokenizer *tokenizer, const char *token) {
   return tri_vocabulary_find(&tokenizer->vocabulary, token, strlen(token));
 }
 
-/* Adds a token that ends texts. -1 and null mean none, as in files of other programs. */
+/* Adds a token that ends texts: the number or the name in `value`. -1 and null mean none, as in files of other
+ * programs. Fails with TRI_BAD_FILE for other values, and for more than TRI_MOST_ENDS tokens. */
 static tri_status add_end(const char *folder, const char *name, const json_t *value, tri_tokenizer *tokenizer) {
   char shown[TRI_SHOWN_BYTES];
   json_int_t id = json_integer_value(value);
@@ -546,8 +549,8 @@ static tri_status merge_map(const char *folder, json_t *config) {
   return TRI_OK;
 }
 
-/* Writes the class's default token for the beginning of a text if no file names one, because the written folder may
- * have a different class. */
+/* Sets bos_token in `config` to the class's default, if no file names one and the tokenizer has the default: a reader
+ * of the written folder may use a different class, which has another default. */
 static tri_status set_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
   static const char beginning[] = "bos_token";
   json_t *model = NULL;

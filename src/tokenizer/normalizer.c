@@ -1,10 +1,10 @@
 /* Normalizes to form C with utf8proc's tables, in linear time.
  *
- * Most text is in form C already, and most code points are inert: they start a new combination, are never its second
- * half and do not change. The text is cut before inert code points. A part of one inert code point is copied (or, if
- * the whole text is inert, not even that); other parts are decomposed, their marks sorted, and composed. utf8proc's own
- * function for whole strings sorts marks by exchanging neighbours, which is quadratic for a hostile text of marks only;
- * here marks are sorted by counting. */
+ * Most text is in form C already, and most code points are inert: they begin a new combination, are never the second
+ * code point of one, and do not change. The text is cut before inert code points. A part of one inert code point is
+ * copied (or, if the whole text is inert, not even that); other parts are decomposed, their marks sorted, and composed.
+ * utf8proc's own function for whole strings sorts marks by exchanging neighbours, which is quadratic for a hostile text
+ * of marks only; here marks are sorted by counting. */
 #include "tokenizer/normalizer.h"
 
 #include "base/memory.h"
@@ -64,7 +64,7 @@ static tri_status normalizer_append(tri_normalizer *normalizer, const char *text
 
 static int class_of(int32_t code) { return (int)utf8proc_get_property(code)->combining_class; }
 
-/* Sorts each run of marks by combining class; the sort is stable. */
+/* Sorts each run of marks by combining class; the sort is stable. `space` has room for `count` codes. */
 static void sort_marks(int32_t *codes, size_t count, int32_t *space) {
   for (size_t i = 0, end = 0; i < count; i = end + 1) {
     for (end = i; end < count && class_of(codes[end]) > 0;) end++;

@@ -1,19 +1,19 @@
-/* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which Hugging Face uses.
- * PCRE2 has nearly the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on the
- * machine's PCRE2. So PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is
- * matched with stand-ins for the alphabet's classes, and each set of the pattern is rewritten here as a set of ASCII
- * and of stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names, which with the table
- * of unicode_classes.h determine the alphabet, then to write PCRE2's pattern.
+/* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which Hugging Face uses. PCRE2 has nearly
+ * the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on the machine's PCRE2. So
+ * PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is matched with stand-ins for
+ * the alphabet's classes, and each set of the pattern is rewritten here as a set of ASCII and of stand-ins. A pattern
+ * is read twice: first for the characters beyond ASCII that it names, which with the table of unicode_classes.h
+ * determine the alphabet, then to write PCRE2's pattern.
  *
  * Also rewritten, because PCRE2 gives it another meaning:
  *
- *   \s \w \h  Unicode's White_Space; letters, marks, connectors, numbers but for most of No; a hexadecimal digit
+ *   \s \w \h  Unicode's White_Space; letters, marks, connectors, numbers (few of category No); a hexadecimal digit
  *   \b \B     by this \w
  *   (?i)      s and k have a third form each
  *   ^ $ .     lines end at \n, everywhere in the text: options of PCRE2
  *
- * Refused are sets within sets and && in a class, and what would need the characters themselves (\1) or tables that
- * are not here (scripts, [:alpha:]). */
+ * These are refused: sets within sets and && in a class; back references (\1), which would compare stand-ins instead of
+ * characters; scripts and [:alpha:], whose tables this program does not have. */
 #include "base/memory.h"
 #include "tokenizer/alphabet.h"
 #include "tokenizer/pretokenizer.h"
@@ -27,7 +27,7 @@
 
 enum {
   MAX_PATTERN_BYTES = 65536,
-  DEEPEST = 200, /* nesting of groups */
+  DEEPEST = 200, /* maximum depth of nested groups */
   MOST_RANGES =
       4096, /* maximum number of ranges beyond ASCII; the time to make an alphabet is quadratic in this number */
   MOST_FOLDED = 10000000, /* maximum number of characters whose case variants are searched */
@@ -53,8 +53,8 @@ typedef struct translation {
   size_t num_ranges, ranges_room;
   int64_t num_folded;
   int num_named;        /* named sets so far; the same in both readings */
-  bool asks_categories; /* matches depend on the version of Unicode */
-  bool folds[DEEPEST];  /* (?i) at each depth of groups */
+  bool asks_categories; /* whether matches depend on the version of Unicode */
+  bool folds[DEEPEST];  /* whether (?i) is on, at each depth of groups */
   int depth;
   char *out;
   size_t length, room;
@@ -102,8 +102,8 @@ static void add_property(translation *t, const property *p, set *out) {
 
 static bool is_cased(uint32_t facts) { return (facts & TRI_UNICODE_CATEGORY) <= TRI_UNICODE_LL; }
 
-/* Adds a property to a class that ignores case. Refuses a property that only some of the letters with case have,
- * because their case variants would be needed one by one. */
+/* Adds a property to a class that ignores case. Fails with TRI_UNSUPPORTED for a property that only some of the letters
+ * with case have, because their case variants would be needed one by one. */
 static tri_status fold_property(const translation *t, size_t at, const set *added, set *out) {
   int with = 0, without = 0;
   if (t->alphabet == NULL) return TRI_OK;
@@ -145,7 +145,7 @@ static tri_status append_run(translation *t, int first, int last) {
 
 static tri_status append_set(translation *t, const set *s) {
   int runs = 0;
-  bool even = true; /* both cases of each ASCII letter are in the set, or neither */
+  bool even = true; /* whether the set has both cases or neither case of each ASCII letter */
   if (t->alphabet == NULL) return TRI_OK;
   for (int c = 'A'; c <= 'Z'; c++) even &= s->has[c] == s->has[c - 'A' + 'a'];
   if (!even && is_folding(t)) TRI_TRY(append_pattern_text(t, "(?-i:"));
@@ -206,8 +206,9 @@ static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *
   return TRI_OK;
 }
 
-/* Adds the classes that the current set names to `out`, and increments the number of named sets. `any`: the set names
- * characters beyond ASCII. */
+/* Adds the classes that the current set names to `out`, and increments the number of named sets. `any`: whether the set
+ * names characters beyond ASCII; if not, this function does nothing. Fails with TRI_UNSUPPORTED after TRI_MOST_NAMED
+ * sets. */
 static tri_status add_named(translation *t, bool any, set *out) {
   if (!any) return TRI_OK;
   for (int i = TRI_ASCII; t->alphabet != NULL && i < num_all(t); i++) {
@@ -254,7 +255,8 @@ static const struct {
     {"Rust_punctuation", {.facts = TRI_IS_PUNCTUATION}},
 };
 
-/* Reads Name or ^Name of \p{Name}, up to the character `end`. */
+/* Reads Name or ^Name of \p{Name}, up to the character `end`. Fails with TRI_BAD_FILE if the name does not end, with
+ * TRI_UNSUPPORTED if it is unknown. */
 static tri_status read_property(translation *t, size_t begin, char end, property *out) {
   char name[64];
   size_t length = 0;
@@ -301,7 +303,8 @@ static tri_status check_code(const translation *t, uint32_t code, size_t begin) 
                   code, begin);
 }
 
-/* Reads the number of \xHH, \x{H...}, \uHHHH or \OOO, after the letter. */
+/* Reads the number of \xHH, \x{H...}, \uHHHH or \OOO, after the letter. Fails with TRI_BAD_FILE if the } is missing, or
+ * the number is not a character. */
 static tri_status read_number(translation *t, char letter, size_t begin, uint32_t *out) {
   if (letter == 'x' && peek(t, 0) == '{') {
     t->at++;
@@ -338,7 +341,8 @@ static const struct {
   uint32_t code;
 } controls[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'f', '\f'}, {'v', '\v'}, {'a', '\a'}, {'e', 0x1B}};
 
-/* Reads the escape at t->at, which stands for a character or a set, and moves t->at to its end. */
+/* Reads the escape at t->at, which stands for a character or a set, and moves t->at to its end. Fails with TRI_BAD_FILE
+ * or TRI_UNSUPPORTED for other escapes. */
 static tri_status read_escape(translation *t, bool in_class, escape *out) {
   const size_t begin = t->at;
   const char letter = peek(t, 1);
@@ -390,7 +394,7 @@ static tri_status read_escape(translation *t, bool in_class, escape *out) {
   return TRI_OK;
 }
 
-/* Writes \b: one side belongs to a word and the other does not. */
+/* Writes a pattern for \b (one side belongs to a word, and the other does not), or for \B if `is` is false. */
 static tri_status append_boundary(translation *t, bool is) {
   const property word = {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER};
   TRI_TRY(append_pattern_text(t, "(?:(?<="));
@@ -439,7 +443,7 @@ static const struct {
     {"print", {"L", "M", "N", "P", "S", "Cf", "Co", "Zs"}, 0},
 };
 
-/* Adds [:name:] or [:^name:]. */
+/* Adds [:name:] or [:^name:]. Fails with TRI_UNSUPPORTED for an unknown name. */
 static tri_status add_posix(translation *t, set *out) {
   const size_t begin = t->at;
   char name[16];
@@ -467,7 +471,8 @@ static tri_status add_posix(translation *t, set *out) {
                   t->where, name, begin);
 }
 
-/* Reads a member of a class: a character, or a set, which is added. */
+/* Reads a member of a class: a character, whose code point is stored in *code, or a set, which is added to `out`.
+ * *is_code: whether it is a character. Fails with TRI_BAD_FILE if the character is not UTF-8. */
 static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t *code) {
   const size_t begin = t->at;
   const char c = peek(t, 0);
@@ -488,7 +493,8 @@ static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t 
   return TRI_OK;
 }
 
-/* Adds one member of a class, or a range. */
+/* Adds one member of a class, or a range. Sets *named if it names a character beyond ASCII. Fails with TRI_BAD_FILE if
+ * the range ends before it begins. */
 static tri_status add_member(translation *t, set *out, bool *named) {
   const size_t begin = t->at;
   bool is_code = false, last_is_code = false;
@@ -545,7 +551,7 @@ static tri_status append_class(translation *t) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* Copies the pattern up to the character `end`. */
+/* Copies the pattern up to and including the next character `end`, or to the pattern's end. */
 static tri_status append_until(translation *t, char end) {
   const size_t begin = t->at;
   while (t->at < t->bytes && t->pattern[t->at] != end) t->at++;
@@ -553,8 +559,8 @@ static tri_status append_until(translation *t, char end) {
   return append_pattern_bytes(t, t->pattern + begin, t->at - begin);
 }
 
-/* Copies flags like (?i) or (?i: and sets *folds to whether case is ignored, and *opens to whether the flags open a
- * group. */
+/* Copies flags like (?i) or (?i: and sets *folds to whether case is ignored, if there is a flag i, and *opens to
+ * whether the flags open a group. */
 static tri_status append_flags(translation *t, bool *folds, bool *opens) {
   bool on = true;
   TRI_TRY(append_pattern_text(t, "(?"));
@@ -612,7 +618,7 @@ static tri_status translate(translation *t) {
       if (c == ')' && t->depth > 0) t->depth--;
       TRI_TRY(append_pattern_bytes(t, &c, 1));
       if (c == '{' && peek(t, 1) == ',')
-        TRI_TRY(append_pattern_text(t, "0")); /* {,3}, which older PCRE2 do not support */
+        TRI_TRY(append_pattern_text(t, "0")); /* {,3} becomes {0,3}, because older PCRE2 do not support it */
       t->at++;
     }
   }

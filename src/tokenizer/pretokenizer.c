@@ -87,7 +87,8 @@ void tri_splitter_release(tri_splitter *splitter) {
   *splitter = (tri_splitter){0};
 }
 
-/* Finds the first match at or after `at`: [*start, *stop), both `bytes` if there is none. */
+/* Finds the first match at or after `at`: [*start, *stop), both `bytes` if there is none. Fails with TRI_UNSUPPORTED if
+ * PCRE2 fails. */
 static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, const char *text, size_t bytes, size_t at,
                              size_t *start, size_t *stop) {
   int result = pcre2_match(stage->compiled.code, (PCRE2_SPTR)text, bytes, at, PCRE2_NO_UTF_CHECK, splitter->match,
@@ -108,8 +109,8 @@ static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, con
   return TRI_OK;
 }
 
-/* Returns the text with which a stage's pattern is matched, which has the same length; valid until the stage's next
- * piece. */
+/* Sets *out to the text with which a stage's pattern is matched, which has the same length. It is valid until the
+ * stage's next piece. */
 static tri_status map_text(tri_splitter *splitter, int index, const char *text, size_t bytes, const char **out) {
   const tri_alphabet *alphabet = splitter->pretokenizer->stages[index].compiled.alphabet;
   tri_mapped_text *mapped = &splitter->mapped[index];
@@ -173,7 +174,8 @@ static tri_status cut_joined(tri_splitter *splitter, int index, const char *text
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
   const bool next = stage->kind == TRI_STAGE_WITH_NEXT;
   size_t from = 0, at = 0;
-  bool waits_match = false; /* WITH_NEXT: the piece is a match; WITH_PREVIOUS: the next match is joined to the piece */
+  bool waits_match = false; /* if `next`: whether the piece is a match; else: whether the next match is joined to the
+                               piece */
   while (at < bytes) {
     size_t start = at, stop = at;
     TRI_TRY(find_match(splitter, stage, text, bytes, at, &start, &stop));

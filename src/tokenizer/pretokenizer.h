@@ -26,16 +26,18 @@ size_t tri_scanner_word(tri_scanner scanner, const char *text, size_t bytes);
 typedef struct tri_compiled_pattern {
   pcre2_code *code;
   tri_alphabet *alphabet; /* text is mapped by tri_alphabet_map before matching; NULL: not mapped */
-  bool asks_categories;   /* has letters, digits, ...: its matches depend on the version of Unicode */
+  bool asks_categories;   /* whether the pattern has classes such as letters or digits, so that its matches depend on
+                             the version of Unicode */
 } tri_compiled_pattern;
 
-/* Compiles a pattern written for Oniguruma (or, if literal, a plain string) so that PCRE2 matches the same. `where`
- * begins the message of a failure: the file and the key. Release with tri_pattern_release. */
+/* Compiles a pattern written for Oniguruma (or, if literal, a plain string) so that PCRE2 matches the same. Fails with
+ * TRI_BAD_FILE for an invalid pattern, and with TRI_UNSUPPORTED for a valid one that cannot be translated; `where`, the
+ * file and the key, begins the message. Release with tri_pattern_release. */
 tri_status tri_pattern_compile(const char *where, const char *pattern, size_t bytes, bool literal,
                                tri_compiled_pattern *out);
 void tri_pattern_release(tri_compiled_pattern *pattern);
 
-/* Patterns of Digits and Punctuation. The latter matches all punctuation and symbols of ASCII, and Unicode's
+/* Patterns of Digits and Punctuation. Punctuation's pattern matches all punctuation and symbols of ASCII, and Unicode's
  * punctuation. Each has its own version of Unicode (make_unicode_classes.py). */
 #define TRI_PATTERN_DIGIT "\\p{Rust_numeric}"
 #define TRI_PATTERN_PUNCTUATION "[\\p{Rust_punctuation}$+<=>^`|~]"
@@ -54,8 +56,8 @@ typedef enum tri_stage_kind {
 typedef struct tri_stage {
   tri_stage_kind kind;
   tri_compiled_pattern compiled; /* pattern of the first three kinds */
-  tri_scanner scanner;           /* scanner that finds the same words faster */
-  bool drop_unmatched;           /* CUT: the text between two matches is dropped */
+  tri_scanner scanner;           /* scanner that finds the same words faster; TRI_SCAN_NONE: none */
+  bool drop_unmatched;           /* CUT: whether the text between two matches is dropped */
   char *text;                    /* source of the pattern, any bytes */
   size_t text_bytes;
   bool literal;
@@ -66,16 +68,19 @@ enum { TRI_MAX_STAGES = 16 };
 typedef struct tri_pretokenizer {
   tri_stage stages[TRI_MAX_STAGES];
   int count;
-  bool letters; /* one of the stages is TRI_STAGE_LETTERS, so words are in letters */
+  bool letters; /* whether one of the stages is TRI_STAGE_LETTERS, so that words are in letters */
 } tri_pretokenizer;
 
-/* Appends a stage. `pattern` is as in tri_pattern_compile. */
+/* Appends a stage of the kind TRI_STAGE_CUT. Fails with TRI_BAD_FILE beyond TRI_MAX_STAGES stages, and as
+ * tri_pattern_compile does. `drop_unmatched` is the member of the stage; the other arguments are those of
+ * tri_pattern_compile. */
 tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const char *where, const char *pattern,
                                         size_t bytes, bool literal, bool drop_unmatched);
-/* Appends a stage that searches a plain string. Its matches are joined to the text before or after them (`kind`). */
+/* Appends a stage that searches a plain string. Its matches are joined to the text before or after them (`kind`). Fails
+ * with TRI_UNSUPPORTED if the string is empty. */
 tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind,
                                        const char *text, size_t bytes);
-/* Appends a stage without a pattern. */
+/* Appends a stage without a pattern; fails as tri_pretokenizer_add_pattern does if there are too many stages. */
 tri_status tri_pretokenizer_add_stage(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind);
 void tri_pretokenizer_release(tri_pretokenizer *pretokenizer);
 
@@ -104,8 +109,8 @@ void tri_splitter_release(tri_splitter *splitter);
 
 typedef tri_status (*tri_word_visitor)(void *context, const char *word, size_t bytes);
 
-/* Visits the words of a text of any bytes. Ranges of valid UTF-8 are cut separately; a range of bytes between them that
- * is not UTF-8 is one word. */
+/* Visits the words of a text of any bytes. Stops if `visit` fails, and returns its status. Ranges of valid UTF-8 are
+ * cut separately; a range of bytes between them that is not UTF-8 is one word. */
 tri_status tri_splitter_run(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,
                             void *context);
 

@@ -12,8 +12,8 @@ typedef enum tri_text_step_kind { TRI_TEXT_NFC, TRI_TEXT_REPLACE, TRI_TEXT_PREPE
 
 typedef struct tri_text_step {
   tri_text_step_kind kind;
-  bool only_first;   /* PREPEND: changes only the first piece of a text */
-  bool unless_there; /* PREPEND: does not change a piece that already begins with `put` */
+  bool only_first;   /* PREPEND: whether only the first piece of a text is changed */
+  bool unless_there; /* PREPEND: whether a piece that already begins with `put` stays unchanged */
   char *find, *put;  /* REPLACE: `find` is replaced by `put`; PREPEND: `put` is prepended. Released with tri_free. */
   size_t find_bytes, put_bytes;
 } tri_text_step;
@@ -25,7 +25,8 @@ typedef struct tri_text_steps {
   int count;
 } tri_text_steps;
 
-/* Append a step, whose strings are copied; `where` begins the message of a failure. */
+/* Append a step, whose strings are copied. Fail with TRI_UNSUPPORTED beyond TRI_MAX_TEXT_STEPS steps; `where` begins
+ * the message. */
 tri_status tri_text_steps_add_nfc(tri_text_steps *steps, const char *where);
 tri_status tri_text_steps_add_replace(tri_text_steps *steps, const char *where, const char *find, size_t find_bytes,
                                       const char *put, size_t put_bytes);
@@ -35,15 +36,15 @@ void tri_text_steps_release(tri_text_steps *steps);
 
 /* Position of a piece of text. */
 typedef struct tri_text_place {
-  bool first;     /* the piece begins the text of this call */
-  bool continues; /* the text continues an earlier one, so that nothing is prepended to its first piece */
+  bool first;     /* whether the piece begins the text of this call */
+  bool continues; /* whether the text continues an earlier one, so that nothing is prepended to its first piece */
 } tri_text_place;
 
 /* Scratch memory of one thread: a text and its changed parts for each step. Starts as {0}. */
 typedef struct tri_stepper {
   tri_normalizer scratch[TRI_MAX_TEXT_STEPS];
-  bool changed[TRI_MAX_TEXT_STEPS]; /* changed by the last run */
-  bool keep_parts;                  /* tri_stepper_undo or tri_stepper_follow will be called */
+  bool changed[TRI_MAX_TEXT_STEPS]; /* whether each step of the last run changed the text */
+  bool keep_parts;                  /* whether tri_stepper_undo or tri_stepper_follow will be called */
 } tri_stepper;
 
 /* Runs all steps. Sets *out to the result. It is the text itself if no step changes it, otherwise memory of the stepper

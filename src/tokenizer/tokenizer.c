@@ -217,7 +217,8 @@ free_texts:
 
 static bool is_called(const char *name, const char *wanted) { return strcmp(name, wanted) == 0; }
 
-/* Finds the folder of a tokenizer.json or vocab.json; a file with another name has no folder. */
+/* Finds the folder of a tokenizer.json or vocab.json. Returns false for a file with another name, which has no
+ * folder. */
 static bool find_folder(const char *source, char out[TRI_PATH_BYTES]) {
   const char *slash = strrchr(source, '/'), *name = slash == NULL ? source : slash + 1;
   const size_t length = slash == NULL ? 0 : slash == source ? 1 : (size_t)(slash - source);

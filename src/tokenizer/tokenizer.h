@@ -26,14 +26,17 @@ typedef struct tri_token_list {
 
 tri_status tri_token_list_append(tri_token_list *list, int32_t id);
 
-/* Finds the source for tri_tokenizer_create from `given`. For a folder with a tokenizer.json, named by its path or its
- * name on the hub (files/hub.h), it is that file; otherwise `given` itself. */
+/* Finds the source for tri_tokenizer_create from `given`. For a folder, given by its path or its name on the hub, it is
+ * the folder's tokenizer.json, which may be missing; otherwise `given` itself. Fails as tri_hub_resolve does
+ * (files/hub.h). */
 tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
 
 /* LOCAL. Creates a tokenizer. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and
  * end-of-text 256) or the path of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters
  * (SentencePiece's, with byte_fallback). If the folder has vocab.json and merges.txt instead, the same path (or that of
- * vocab.json) means the two files. Release with tri_tokenizer_destroy. */
+ * vocab.json) means the two files. Also reads the other files of the folder that describe tokens (folder.h). Fails with
+ * TRI_BAD_FILE if a file is wrong, with TRI_UNSUPPORTED if it needs something that this program lacks. Release with
+ * tri_tokenizer_destroy. */
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
 
 /* LOCAL. Sets path to FOLDER/tokenizer.json, and *found to whether tri_tokenizer_create would find a tokenizer there.
@@ -63,7 +66,8 @@ void tri_tokenizer_log_class(const tri_tokenizer *tokenizer);
 enum { TRI_MOST_ENDS = 64 };
 const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
 /* Reads the tokens that end a text, and the token that separates documents, from the files of a folder: the tokenizer's
- * own folder, or that of a model's weights. Changes nothing if these files name no such token. */
+ * own folder, or that of a model's weights. Changes nothing if these files name no such token. Fails with
+ * TRI_BAD_FILE for wrong values, and changes nothing then either. */
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
 /* Returns the token for text that has no token of its own; -1: none. */
 int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);
@@ -78,7 +82,7 @@ void tri_decoder_destroy(tri_decoder *decoder);
 /* Decodes one id. Sets *out to the new part of the text: complete characters, and bytes that are not part of a
  * character. It is valid until the next call. */
 tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, size_t *out_bytes);
-/* Sets *out to the bytes of an incomplete character at the end of the text. */
+/* Sets *out to the bytes of an incomplete character at the end of the text, which the decoder then no longer holds. */
 void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes);
 
 /* Starts another text, as tri_decoder_create does. */
@@ -96,7 +100,8 @@ void tri_encoder_destroy(tri_encoder *encoder);
 
 /* Appends the ids of `text`, which may have any bytes. If `specials`, special tokens that are written in the text
  * ("<|endoftext|>") become their ids, as in Hugging Face. Otherwise their letters are encoded as plain text (Hugging
- * Face's encode_special_tokens). Added tokens that are not special are found in either case. */
+ * Face's encode_special_tokens). Added tokens that are not special are found in either case. Fails with TRI_UNSUPPORTED
+ * if the tokenizer's pattern fails on the text, or for a word of 1 GiB or more, as all functions that encode do. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
 /* Bytes [begin, end) of a text. */
@@ -105,8 +110,8 @@ typedef struct tri_text_range {
 } tri_text_range;
 /* Appends the ids of `text` as tri_encoder_encode with `specials` does, except that the letters of a special token that
  * has a byte in one of the ranges, ascending and disjoint, are plain text. So the ranges can have text of strangers,
- * whose "<|im_end|>" is not the end of a message. Their text has the ids that it has elsewhere: it is not cut at the
- * ends of the ranges. */
+ * whose "<|im_end|>" is not the end of a message. Other text in a range gets the same ids as outside, because text is
+ * not cut at the ends of the ranges. */
 tri_status tri_encoder_encode_guarded(tri_encoder *encoder, const char *text, size_t bytes,
                                       const tri_text_range *ranges, int64_t num_ranges, tri_token_list *out);
 
@@ -130,12 +135,14 @@ typedef struct tri_token_ends {
  * if the tokenizer loses text (an unk_token, a pattern that drops unmatched text). */
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends);
-/* Appends the ids of a whole text (tri_encoder_encode_text) and their ends; tokens before the text end at offset 0. */
+/* Appends the ids of a whole text (tri_encoder_encode_text) and their ends; tokens before the text end at offset 0.
+ * Fails as tri_encoder_encode_with_ends does. */
 tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                              tri_token_ends *ends);
 
-/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. A tokenizer that was
- * read from a tokenizer.json is written unchanged, byte for byte. */
+/* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. If it was read from a
+ * tokenizer.json, that file is written unchanged, byte for byte, unless other files of its folder added tokens or
+ * changed flags (folder.h): then the result is written. */
 tri_status tri_tokenizer_save(const tri_tokenizer *tokenizer, const char *path);
 
 /* ---- learning a vocabulary --------------------------------------------------------------------------------------- */
@@ -148,10 +155,11 @@ typedef struct tri_tokenizer_trainer tri_tokenizer_trainer;
  * pair (equal ones by rising ids). vocab_size counts all of them; fails with TRI_BAD_CONFIG if it is below 257 or above
  * TRI_MAX_VOCABULARY (vocabulary.h). */
 tri_status tri_tokenizer_trainer_create(int64_t vocab_size, tri_tokenizer_trainer **out);
-/* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words. */
+/* Counts the words of one piece of text (a document), of any bytes. Memory grows with the number of different words.
+ * Fails with TRI_UNSUPPORTED for 2^31 different words or more. */
 tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char *text, size_t bytes);
-/* Creates the tokenizer. Fails with TRI_BAD_CONFIG if there is too little text for the vocabulary; the message has the
- * possible size. */
+/* Creates the tokenizer. Fails with TRI_BAD_CONFIG if there is too little text for the vocabulary; the message names
+ * the size that is possible. */
 tri_status tri_tokenizer_trainer_finish(tri_tokenizer_trainer *trainer, tri_tokenizer **out);
 void tri_tokenizer_trainer_destroy(tri_tokenizer_trainer *trainer);
 

@@ -14,7 +14,7 @@
  * Other types, such as llama, have the class that the files name. */
 static const struct {
   const char *class;
-  bool insists; /* the class is used even if the files name another one */
+  bool insists; /* whether the class is used even if the files name another one */
   const char *model_types;
 } of_types[] = {
     {"GPT2Tokenizer", false,
@@ -64,7 +64,7 @@ static const struct {
 };
 enum { MAKES = sizeof makes / sizeof makes[0] };
 
-/* Returns the index of a known class, with or without "Fast"; -1: unknown. */
+/* Returns the index in `makes` of a class, whose name may end with "Fast"; -1 if the class is unknown. */
 static int find_class(const char *name) {
   static const char fast[] = "Fast";
   size_t length = name == NULL ? 0 : strlen(name);

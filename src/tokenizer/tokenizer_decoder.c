@@ -76,8 +76,8 @@ static tri_status read_one(decoder_reader *reader, const json_t *object) {
                 "and Strip are");
 }
 
-/* Checks a decoder of a byte-level vocabulary: ByteLevel, or Fuse after ByteLevel. It has no effect, because the tokens
- * are bytes. */
+/* Checks a decoder of a byte-level vocabulary. Fails with TRI_UNSUPPORTED unless it is ByteLevel, or Fuse after
+ * ByteLevel, which have no effect because the tokens are bytes; and with TRI_BAD_FILE if it has no type. */
 static tri_status read_byte_decoder(decoder_reader *reader, const json_t *object) {
   const char *type = json_string_value(json_object_get(object, "type"));
   if (type == NULL) return tri_fail(TRI_BAD_FILE, "%s: a decoder has no \"type\"", reader->where);

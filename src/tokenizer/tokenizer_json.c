@@ -59,7 +59,8 @@ static tri_status find_model(json_reader *reader) {
   return tri_fail(TRI_BAD_FILE, "%s: \"vocab\" must be an object of tokens and their ids", where);
 }
 
-/* Collects the added tokens by content and finds the largest of their ids. */
+/* Collects the added tokens by content and finds the largest of their ids. Fails with TRI_BAD_FILE for a wrong
+ * entry. */
 static tri_status index_added(json_reader *reader) {
   json_t *list = json_object_get(reader->root, "added_tokens");
   reader->largest_added = -1;
@@ -93,7 +94,7 @@ static tri_status index_added(json_reader *reader) {
 
 /* Checks the id of an added token and adds it to the vocabulary. If the vocabulary has a token of this name, the id
  * must be that token's. Otherwise it must be the next free id, because Hugging Face assigns that one even if the file
- * has another, and the ids of the two programs would differ. */
+ * has another, and the ids of the two programs would differ. *largest: the largest id of an added token so far. */
 static tri_status enter_added(json_reader *reader, const char *where, const char *content, size_t bytes, int32_t id,
                               int64_t *largest, tri_vocabulary *vocabulary) {
   const json_t *known = json_object_get(reader->vocab, content);
@@ -224,7 +225,8 @@ static tri_status add_special(json_reader *reader, const json_t *special, const 
 }
 
 /* Reads the special tokens before the text in {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id":
- * "<s>"}}, {"Sequence": {"id": "A"}}, ...], "special_tokens": {"<s>": {"ids": [1]}}}. */
+ * "<s>"}}, {"Sequence": {"id": "A"}}, ...], "special_tokens": {"<s>": {"ids": [1]}}}. Fails with TRI_UNSUPPORTED unless
+ * the Sequence "A" occurs exactly once. */
 static tri_status read_template(json_reader *reader, const json_t *processor, tri_tokenizer *tokenizer) {
   const json_t *parts = json_object_get(processor, "single"), *ids = json_object_get(processor, "special_tokens");
   int texts = 0;
@@ -245,7 +247,7 @@ static tri_status read_template(json_reader *reader, const json_t *processor, tr
 
 /* Reads a post-processor, such as {"type": "RobertaProcessing", "cls": ["<s>", 0], ...}, or all members of a Sequence.
  * *frames: number of post-processors so far that put tokens around a text. A second one is refused, because it would
- * put its tokens around the text with the tokens of the first. */
+ * put its tokens around the text with the tokens of the first. Fails with TRI_UNSUPPORTED for other types. */
 static tri_status read_processor(json_reader *reader, const json_t *processor, int depth, int *frames,
                                  tri_tokenizer *tokenizer) {
   const char *type = json_string_value(json_object_get(processor, "type"));
@@ -292,7 +294,7 @@ static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t b
   return TRI_OK;
 }
 
-/* Keeps the document, to which the tokens of other files have been added, for saving. */
+/* Keeps the document, which other files of the folder have changed, for saving. */
 static tri_status keep_document(tri_tokenizer *tokenizer, const json_t *root) {
   char *text = json_dumps(root, JSON_INDENT(2));
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a tokenizer");

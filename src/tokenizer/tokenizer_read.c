@@ -59,8 +59,8 @@ tri_status tri_json_string(const char *where, const json_t *object, const char *
   return TRI_OK;
 }
 
-/* Converts byte letters to bytes. Returns false if one of the characters is not a byte letter. `out` has room for
- * `bytes` bytes. */
+/* Converts byte letters to *out_bytes bytes. Returns false if one of the characters is not a byte letter. `out` has
+ * room for `bytes` bytes. */
 static bool spell(const char *letters, size_t bytes, char *out, size_t *out_bytes) {
   size_t count = 0;
   for (size_t i = 0; i < bytes;) {
@@ -75,7 +75,7 @@ static bool spell(const char *letters, size_t bytes, char *out, size_t *out_byte
   return true;
 }
 
-/* Checks every id; finds the largest, and the length of the longest token. */
+/* Fails with TRI_BAD_FILE if an id is not in range. Finds the largest id, and the length of the longest token. */
 static tri_status check_ids(const char *where, json_t *object, int64_t *largest, size_t *longest) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -116,7 +116,8 @@ tri_status tri_tokenizer_enter_added(tri_vocabulary *vocabulary, int32_t id, con
   return status;
 }
 
-/* Adds the tokens. `scratch` has room for the longest one. */
+/* Adds the tokens. `scratch` has room for the longest one. Fails with TRI_BAD_FILE if a token is empty, an id occurs
+ * twice, or a key outside of `added` has a letter that is not a byte letter. */
 static tri_status add_tokens(const char *where, json_t *object, const json_t *added, char *scratch,
                              tri_vocabulary *vocabulary) {
   const char *key = NULL;

@@ -1,5 +1,6 @@
-/* Writes a tokenizer as a tokenizer.json that Hugging Face's `tokenizers` loads. A tokenizer that was read from such a
- * file is written unchanged, including the parts that this program ignores. */
+/* Writes a tokenizer as a tokenizer.json that Hugging Face's `tokenizers` loads. If it was read from such a file, the
+ * file's text is written, including the parts that this program ignores; changes by other files of the folder
+ * (folder.h) are part of it. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
@@ -26,7 +27,7 @@ static size_t write_letters(const tri_vocabulary *vocabulary, int32_t id, char *
   return length;
 }
 
-/* Returns a new object; NULL without memory. */
+/* Returns the vocabulary as a new object {"token": id, ...}; NULL if memory is exhausted. */
 static json_t *vocabulary_json(const tri_vocabulary *vocabulary, char *scratch) {
   json_t *object = json_object();
   for (int32_t id = 0; id < (int32_t)vocabulary->size; id++) {
@@ -65,8 +66,9 @@ static json_t *added_json(const tri_tokenizer *tokenizer) {
 /* Makes the whole document; NULL if memory is exhausted. */
 static json_t *document(const tri_tokenizer *tokenizer, char *scratch) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
-  bool words = tokenizer->pretokenizer.count > 0; /* GPT-2's pattern, or none; a tokenizer with another pattern was read
-                                                     from a tokenizer.json, which is written instead */
+  bool words = tokenizer->pretokenizer.count > 0; /* whether there is a pattern, which is GPT-2's; a tokenizer with
+                                                     another pattern was read from a tokenizer.json, which is written
+                                                     instead */
   json_t *byte_level = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1,
                                  "use_regex", (int)words);
   json_t *model =

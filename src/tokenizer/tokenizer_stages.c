@@ -61,7 +61,8 @@ static tri_status read_normalizer(const char *where, const json_t *object, int d
   return TRI_OK;
 }
 
-/* Also reads add_prefix_space of older files; false means prepend_scheme "never". */
+/* Also reads add_prefix_space of older files; false means prepend_scheme "never". Fails with TRI_BAD_FILE if the two
+ * contradict each other, or the mark is not one character; with TRI_UNSUPPORTED for another prepend_scheme. */
 tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metaspace *out) {
   const char *mark = NULL, *scheme = NULL;
   bool prefix = true;
@@ -90,7 +91,8 @@ tri_status tri_metaspace_read(const char *where, const json_t *object, tri_metas
   return TRI_OK;
 }
 
-/* Reads Metaspace, which changes the text and then cuts it, so it must be the first stage that cuts. */
+/* Reads Metaspace, which changes the text and then cuts it. Fails with TRI_UNSUPPORTED if it is not the first stage
+ * that cuts. */
 static tri_status read_metaspace(const char *where, const json_t *object, tri_tokenizer *out) {
   tri_metaspace space = {0};
   TRI_TRY(tri_metaspace_read(where, object, &space));
@@ -106,7 +108,8 @@ static tri_status read_metaspace(const char *where, const json_t *object, tri_to
   return tri_pretokenizer_add_string(&out->pretokenizer, where, TRI_STAGE_WITH_NEXT, space.mark, bytes);
 }
 
-/* Reads {"type": "Split", "pattern": {"Regex": ...} or {"String": ...}, "behavior": "Isolated", "invert": false} */
+/* Reads {"type": "Split", "pattern": {"Regex": ...} or {"String": ...}, "behavior": "Isolated", "invert": false}. Fails
+ * with TRI_BAD_FILE if there is no pattern, with TRI_UNSUPPORTED for combinations that this program lacks. */
 static tri_status read_split(const char *where, const json_t *object, tri_pretokenizer *out) {
   const char *behavior = NULL;
   bool invert = false;
@@ -173,7 +176,7 @@ static tri_status read_punctuation(const char *where, const json_t *object, tri_
 typedef struct stages_reader {
   const char *where;
   tri_tokenizer *tokenizer;
-  bool byte_level; /* ByteLevel was read */
+  bool byte_level; /* whether ByteLevel has been read */
 } stages_reader;
 
 static tri_status read_one(stages_reader *reader, const json_t *object) {
@@ -232,9 +235,9 @@ static bool is_character(const char *text, size_t bytes) {
   return bytes > 0 && tri_utf8_decode(text, bytes, &code) == bytes;
 }
 
-/* Refuses prepend_scheme "first" after a normalizer that moves the beginning of a text: `tokenizers` takes a piece as
- * the first one if its first letter comes from the beginning of the original text; we take the beginning of the
- * normalized text. */
+/* Fails with TRI_UNSUPPORTED for prepend_scheme "first" after a normalizer that moves the beginning of a text:
+ * `tokenizers` takes a piece as the first one if its first letter comes from the beginning of the original text; we
+ * take the beginning of the normalized text. */
 static tri_status check_first(const char *where, const tri_tokenizer *tokenizer) {
   bool only_first = false, moves = false;
   for (int i = 0; i < tokenizer->spaces.count; i++) only_first |= tokenizer->spaces.steps[i].only_first;

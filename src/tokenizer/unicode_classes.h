@@ -16,11 +16,13 @@ enum {
   TRI_UNICODE_CATEGORIES = 30
 };
 
-/* A row is a run of equal code points, in order: the first code point, and its facts in the low byte. */
+/* A row of tri_unicode_runs is a run of code points with equal facts: the first code point, shifted left by 8 bits, and
+ * the facts in the low byte. Rows are in the order of code points. */
 enum {
-  TRI_UNICODE_CATEGORY = 31,        /* its general category */
-  TRI_UNICODE_NUMERIC = 1 << 5,     /* a digit for Digits */
-  TRI_UNICODE_PUNCTUATION = 1 << 6, /* punctuation for Punctuation, which has more of ASCII than this table */
+  TRI_UNICODE_CATEGORY = 31,        /* mask of the general category */
+  TRI_UNICODE_NUMERIC = 1 << 5,     /* set if the pre-tokenizer Digits takes the code point for a digit */
+  TRI_UNICODE_PUNCTUATION = 1 << 6, /* set if the pre-tokenizer Punctuation takes the code point for punctuation; not
+                                       set for some ASCII that Punctuation also takes */
 };
 extern const uint32_t tri_unicode_runs[];
 extern const int tri_unicode_num_runs;

@@ -34,7 +34,7 @@ size_t tri_utf8_encode(uint32_t code, char out[4]) {
   return length;
 }
 
-/* Returns the length of the ASCII start, eight bytes at a time. */
+/* Returns the number of bytes before the first one that is not ASCII. Tests eight bytes at a time. */
 static size_t ascii_bytes(const char *text, size_t bytes) {
   size_t i = 0;
   for (; i + 8 <= bytes; i += 8) {

@@ -22,7 +22,7 @@ enum { LONGEST_FILE_BYTES = 256 << 20, LONGEST_CONFIG_BYTES = 64 << 20 };
  * <|endoftext|>. */
 typedef struct tokenizer_class {
   const char *name, *pattern;
-  bool composes; /* normalizes to NFC */
+  bool composes; /* whether texts are normalized to NFC */
 } tokenizer_class;
 static const tokenizer_class classes[] = {
     {"GPT2Tokenizer", NULL, false}, {"CodeGenTokenizer", NULL, false}, {"Qwen2Tokenizer", QWEN2_PATTERN, true}};
@@ -58,7 +58,8 @@ static tri_status load_config(const char *folder, json_t **out) {
   return status;
 }
 
-/* Loads the merges: one per line, except a first line with the version. */
+/* Loads the merges: one per line, except a first line with the version. Fails with TRI_BAD_FILE if a line is not
+ * UTF-8. */
 static tri_status load_merges(const char *folder, json_t *list) {
   static const char version[] = "#version";
   char path[TRI_PATH_BYTES], *memory = NULL;

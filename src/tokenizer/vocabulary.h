@@ -14,12 +14,12 @@
 enum { TRI_MAX_VOCABULARY = 1 << 24 }; /* ids are below this, so that a hostile id cannot allocate much memory */
 
 typedef struct tri_token {
-  size_t offset;  /* into the pool of bytes */
+  size_t offset;  /* offset of the token's bytes in the pool */
   uint32_t bytes; /* 0: no token has this id */
-  bool learnt;  /* the token is spelled in byte letters, so BPE and the lookup of words use it; false: only added tokens
-                   use it */
-  bool byte;    /* vocabulary of characters: the token is one byte of a character without a token */
-  bool special; /* an added token that is special */
+  bool learnt;  /* whether BPE and the lookup of words use the token; false: it is an added token that cannot be spelled
+                   in byte letters */
+  bool byte;    /* vocabulary of characters: whether the token is one byte of a character without a token */
+  bool special; /* whether it is an added token that is special */
 } tri_token;
 
 typedef struct tri_merge {
@@ -41,9 +41,9 @@ typedef struct tri_vocabulary {
   int32_t *by_bytes; /* hash table with open addressing: id + 1 by the bytes of a learnt token; 0: free */
   size_t by_bytes_mask;
   int32_t byte_ids[256]; /* id of the token of each single byte; -1: none */
-  bool characters;       /* its tokens consist of code points, not of bytes */
+  bool characters;       /* whether tokens consist of code points, not of bytes */
   int32_t fallback[256]; /* vocabulary of characters: id of the token of each byte; -1: none */
-  bool merges_specials;  /* the result of a merge is a special token */
+  bool merges_specials;  /* whether the result of any merge is a special token */
   tri_merge *merges;     /* by rank */
   int64_t merge_count, merge_room;
   tri_merge_slot *slots;
@@ -56,7 +56,7 @@ typedef struct tri_vocabulary {
 tri_status tri_vocabulary_create(tri_vocabulary *vocabulary, int64_t size);
 void tri_vocabulary_release(tri_vocabulary *vocabulary);
 
-/* Sets the bytes of an id. The caller has checked that the id is below size and free and that the bytes are new. */
+/* Sets the bytes of an id. The caller has checked that the id is below size and free, and that the bytes are new. */
 tri_status tri_vocabulary_add(tri_vocabulary *vocabulary, int32_t id, const char *bytes, size_t count, bool learnt);
 
 /* Returns the learnt token with these bytes; -1: none. */

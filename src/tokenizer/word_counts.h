@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 typedef struct tri_counted_word {
-  size_t offset; /* into the pool */
+  size_t offset; /* offset of the word's bytes in the pool */
   uint32_t bytes;
   int64_t count;
 } tri_counted_word;
@@ -23,7 +23,8 @@ typedef struct tri_word_counts {
   size_t table_places;
 } tri_word_counts;
 
-/* Adds 1 to the count of a word. */
+/* Adds 1 to the count of a word. Fails with TRI_UNSUPPORTED for 2^31 different words or more, and for a word of 4 GiB
+ * or more. */
 tri_status tri_word_counts_add(tri_word_counts *counts, const char *word, size_t bytes);
 void tri_word_counts_release(tri_word_counts *counts);
 

@@ -29,7 +29,7 @@ static const char magic[8] = "tri-gpu";
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the bytes are a complete file of this name, and sets the position of its image. */
+/* Returns whether the bytes are a complete file of this name, and sets the offset and the length of its image. */
 static bool check(const char *data, size_t bytes, const char *name, size_t *image, size_t *image_bytes) {
   header h;
   const size_t name_bytes = strlen(name);
@@ -97,7 +97,7 @@ bool tri_gpu_cache_find(const char *folder, const char *beginning, void **out, s
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Write all bytes of an array, and of a whole file. Return false and set errno if that fails. */
+/* Write an array, and a whole file (header, name and image). Return false and set errno if that fails. */
 static bool write_all(int file, const void *data, size_t bytes) {
   const char *at = data;
   while (bytes > 0) {
@@ -129,8 +129,8 @@ static bool write_file(int file, const char *name, const void *image, size_t byt
   return write_all(file, &h, sizeof h) && write_all(file, name, h.name_bytes) && write_all(file, image, bytes);
 }
 
-/* Writes to a temporary file of a unique name, then renames it. The file is not flushed to disk: the checksum detects a
- * torn file. */
+/* Writes to a temporary file with a unique name, then renames it; creates the folder. The file is not flushed to disk:
+ * the checksum detects a torn file. */
 tri_status tri_gpu_cache_write(const char *folder, const char *name, const void *image, size_t bytes) {
   char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
   TRI_TRY(tri_directory_create(folder));

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef unsigned tri_gpu_enum; /* type of the vendor's enums: compilers choose it, since no value is below 0 */
+typedef unsigned tri_gpu_enum; /* the type that compilers choose for the vendor's enums, because no value is below 0 */
 
 /* The vendor's own objects. */
 typedef struct tri_gpu_stream_object *tri_gpu_stream_handle;
@@ -44,7 +44,7 @@ enum {
 };
 
 typedef struct tri_gpu_calls {
-  tri_gpu_enum (*version)(int *out); /* CUDA: 13000; HIP: 50221153 for 5.2.21153 */
+  tri_gpu_enum (*version)(int *out); /* sets *out to 13000 for CUDA 13.0, and to 50221153 for HIP 5.2.21153 */
   tri_gpu_enum (*device_count)(int *out);
   tri_gpu_enum (*device_name)(char *out, int bytes, int device);
   tri_gpu_enum (*device_attribute)(int *out, tri_gpu_enum attribute, int device);

@@ -41,7 +41,7 @@ typedef struct requested {
   int count;  /* number of GPUs of the emulator (`gpus=N`); 0: number of existing GPUs */
 } requested;
 
-enum { MOST = 4096 }; /* number of valid GPU numbers: 0 .. MOST - 1 */
+enum { MOST = 4096 }; /* GPU numbers are 0 .. MOST - 1, and N of `gpus=N` is at most MOST */
 
 /* Parses the text as an integer in [least, least + MOST). Returns false if it is not one. */
 static bool read_number(const char *text, size_t length, int least, int *out) {
@@ -53,8 +53,9 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
   return true;
 }
 
-/* Reads one word of the options. Appends a word that is not known here to out->options if out->runtime, the first one,
- * has a function `check`; else the word is an error. */
+/* Reads one word of the options: the number of a GPU, `blocking`, or `gpus=N` of the emulator. Appends any other word
+ * to out->options if out->runtime, the first runtime of the list, has a function `check`; otherwise fails with
+ * TRI_BAD_CONFIG. */
 static tri_status read_word(const char *kind, const char *word, size_t length, requested *asked, tri_gpu_choice *out) {
   size_t used = strlen(out->options);
   const int before = asked->number;
@@ -103,7 +104,7 @@ tri_status tri_gpu_choice_check(const char *kind, const tri_gpu_runtime *const *
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
-/* Fails because no GPU can be used. `why`: the text of tri_gpu_count. */
+/* Fails with TRI_UNSUPPORTED because no GPU can be used. `why`: the text of tri_gpu_count. */
 static tri_status none(const char *kind, const char *why) {
   return tri_fail(TRI_UNSUPPORTED,
                   "`device: %s`: there is no GPU that this process can use%s%s; `trireme doctor` shows what there is, "
@@ -111,7 +112,8 @@ static tri_status none(const char *kind, const char *why) {
                   kind, why[0] == '\0' ? "" : ": ", why);
 }
 
-/* Finds the runtime of a GPU number. GPUs are numbered consecutively over all runtimes. */
+/* Sets out->number, and out->runtime and out->ordinal of GPU `number`. GPUs are numbered consecutively over all
+ * runtimes; a number beyond the GPUs of the other runtimes is one of the last runtime. */
 static void find_runtime(const tri_gpu_runtime *const *runtimes, int count, int number, tri_gpu_choice *out) {
   out->number = out->ordinal = number;
   for (; *runtimes != NULL; runtimes++) {

@@ -1,6 +1,6 @@
 /* Reads the resources of kernels from AMD's compiled code (code_object.h). The ELF file has a note, whose text is a map
  * in MessagePack; its entry "amdhsa.kernels" is an array with a map for each kernel. The file may be damaged, so every
- * length is compared with the bytes that are left. */
+ * length is compared with the bytes that are left, and the functions return false if the bytes are wrong. */
 #include "device/gpu/code_object.h"
 
 #include "base/memory.h"
@@ -59,7 +59,8 @@ static bool read_fixed(reader *r, size_t bytes, value *out) {
 /* Reads a value after a tag of 0xc0 or more, which gives its kind and the size of its count. */
 static bool read_tagged(reader *r, unsigned tag, value *out) {
   if (tag >= 0xcc && tag <= 0xcf) return read_sized(r, KIND_NUMBER, (size_t)1 << (tag - 0xcc), out);
-  if (tag >= 0xd0 && tag <= 0xd3) return read_fixed(r, (size_t)1 << (tag - 0xd0), out); /* signed: not used here */
+  /* Signed numbers, which this program does not use. */
+  if (tag >= 0xd0 && tag <= 0xd3) return read_fixed(r, (size_t)1 << (tag - 0xd0), out);
   if (tag >= 0xd9 && tag <= 0xdb) return read_sized(r, KIND_TEXT, (size_t)1 << (tag - 0xd9), out);
   if (tag == 0xdc || tag == 0xdd) return read_sized(r, KIND_ARRAY, tag == 0xdc ? 2 : 4, out);
   if (tag == 0xde || tag == 0xdf) return read_sized(r, KIND_MAP, tag == 0xde ? 2 : 4, out);

@@ -22,7 +22,8 @@ typedef struct tri_gpu_code_kernel {
  * TRI_BAD_FILE if the bytes are not a code object. */
 tri_status tri_gpu_code_kernels(const void *image, size_t bytes, tri_gpu_code_kernel **out, int *count);
 
-/* Prints a kernel's line of tri_gpu_compilation.show_resources; returns the length of the line. */
+/* Prints a kernel's line of tri_gpu_compilation.show_resources, truncated to `room` bytes; returns the length of the
+ * whole line. */
 size_t tri_gpu_code_kernel_print(const tri_gpu_code_kernel *kernel, char *out, size_t room);
 
 #endif

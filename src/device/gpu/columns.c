@@ -7,7 +7,8 @@
 enum { THREADS = column_sum_threads, MOST_ACROSS = 32, ROWS_EACH = 16 };
 
 /* Divides columns into strips and rows into slabs. The division depends only on the type and the width, so the sums of
- * existing rows do not depend on the capacity for further rows. */
+ * existing rows do not depend on the capacity for further rows. Fails with TRI_UNSUPPORTED if there are too many
+ * columns. */
 tri_status tri_gpu_columns_create(tri_dtype type, tri_rows rows, int64_t groups, int64_t width, int64_t sums,
                                   tri_gpu_columns *out) {
   const int64_t vector = 16 / (int64_t)tri_dtype_bytes(type);

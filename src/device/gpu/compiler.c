@@ -43,7 +43,8 @@ typedef struct known {
   char words[8192], chips[4096];
 } known;
 
-/* Adds the chips of a compiler, and its version and path, to the lists. Fails if the compiler is not available. */
+/* Adds the chips of a compiler, and its version and path, to the lists. Fails with TRI_UNSUPPORTED if the compiler is
+ * not available. */
 static tri_status add_known(const tri_gpu_compiler *compiler, known *to) {
   const size_t used = strlen(to->words), listed = strlen(to->chips);
   TRI_TRY(tri_gpu_compiler_open(compiler));
@@ -53,8 +54,8 @@ static tri_status add_known(const tri_gpu_compiler *compiler, known *to) {
   return TRI_OK;
 }
 
-/* Lists the chips of the compiler that the beginning of the name selects (sm_ or gfx), and fails if this compiler is
- * not available. For other names, lists the chips of all available compilers. */
+/* Lists the chips of the compiler that the beginning of the name selects (sm_ or gfx), and fails with TRI_UNSUPPORTED
+ * if this compiler is not available. For other names, lists the chips of all available compilers. */
 static tri_status list_chips(const char *chip, known *out) {
   const tri_gpu_compiler *only = tri_gpu_compiler_for(chip);
   out->words[0] = out->chips[0] = '\0';

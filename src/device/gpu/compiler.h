@@ -49,7 +49,8 @@ typedef struct tri_gpu_compiler {
 
 extern const tri_gpu_compiler tri_gpu_nvrtc, tri_gpu_hiprtc;
 
-/* Opens the library once. If it is not available, the error message says where it was looked for and how to get it. */
+/* Opens the library once. Fails with TRI_UNSUPPORTED, each time with the same error, if the library is not available or
+ * not usable; the message then says where it was looked for and how to get it. */
 tri_status tri_gpu_compiler_open(const tri_gpu_compiler *compiler);
 
 /* Compiles a source. *out is an image for the runtime's module_load, *log the compiler's messages ("" if it has none);
@@ -59,7 +60,7 @@ tri_status tri_gpu_compiler_open(const tri_gpu_compiler *compiler);
 tri_status tri_gpu_compiler_compile(const tri_gpu_compiler *compiler, const tri_gpu_compilation *what, void **out,
                                     size_t *bytes, char **log);
 
-/* Returns the compiler for an architecture; NULL for "" and for one that no compiler supports. */
+/* Returns the compiler of an architecture's vendor; NULL for "" and for names that belong to neither vendor. */
 const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture);
 
 /* Checks that `chip` is the name of a chip that an available compiler generates code for. If not, the TRI_UNSUPPORTED

@@ -19,7 +19,8 @@ static tri_status cuda_find(tri_gpu_context *context) {
 }
 
 /* Retains the GPU's primary context, and creates the stream `zeroing`. If no library has created the primary context
- * yet, this call creates it, which is the first allocation on the GPU. */
+ * yet, this call creates it, which is the first allocation on the GPU. Fails with TRI_OUT_OF_MEMORY if there is no
+ * memory for it. */
 static tri_status cuda_begin(tri_gpu_context *context) {
   const tri_gpu_enum error = own_calls(context)->context_retain(&context->own, context->device);
   if (error == TRI_GPU_OUT_OF_MEMORY) return tri_gpu_full_at_first(context);
@@ -45,7 +46,8 @@ static tri_status cuda_architecture(tri_gpu_context *context, char *out, size_t 
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* Reports that the driver rejects an image: the compiler's version does not match the driver's. */
+/* Fails with TRI_UNSUPPORTED because the driver rejects an image: the compiler's version does not match the
+ * driver's. */
 static tri_status image_refused(const tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_enum error,
                                 const char *said) {
   const char *name = context->calls->error_name(error);
@@ -78,7 +80,8 @@ static tri_status cuda_module_load(tri_gpu_context *context, const tri_gpu_image
   }
 }
 
-/* Loads the kernel. Otherwise the driver would load it at its first launch, which may be recorded into a graph. */
+/* Loads the kernel, if the driver has cuFuncLoad (CUDA 12.4 and newer). Otherwise the driver loads it at its first
+ * launch, which may be recorded into a graph. */
 static tri_status cuda_function_load(tri_gpu_context *context, tri_gpu_function_handle function) {
   const tri_cuda_calls *calls = own_calls(context);
   if (calls->function_load == NULL) return TRI_OK;

@@ -27,8 +27,8 @@ typedef struct piece_memory {
 } piece_memory;
 
 /* Lays out the scratch memory. The number of rows of a piece depends only on the width and the type, so the same rows
- * are always divided into the same pieces, and summed in the same order. TRI_UNSUPPORTED if the scratch memory is too
- * small for a window of keys. */
+ * are always divided into the same pieces, and summed in the same order. Fails with TRI_UNSUPPORTED if the scratch
+ * memory is too small for one window of keys and its partial sums. */
 static tri_status lay_out(tri_queue *queue, tri_dtype type, int64_t width, piece_memory *out) {
   const int64_t stride = (width + EMBEDDING_PAD - 1) / EMBEDDING_PAD * EMBEDDING_PAD;
   const int64_t keys_bytes = EMBEDDING_WINDOW * (int64_t)sizeof(uint64_t);

@@ -34,7 +34,7 @@ typedef struct tri_gpu_gemm_call {
   const void *a, *b, *bias; /* device memory; bias may be NULL */
   void *c, *workspace;      /* workspace: aligned to 256 bytes */
   size_t workspace_bytes;
-  bool refused; /* set by the library if it does not support the algorithm; nothing has been queued then */
+  bool refused; /* whether the library does not support the algorithm, and so has queued nothing (set by the library) */
 } tri_gpu_gemm_call;
 
 /* The library's own objects. */
@@ -45,8 +45,8 @@ typedef struct tri_gpu_lt tri_gpu_lt;
 struct tri_gpu_gemm_library {
   const char *name;     /* "cuBLASLt" */
   const tri_gpu_lt *lt; /* enum values and sizes of a vendor's library (lt.c); NULL: this program's own kernel */
-  /* Opens the library. If it is not available or of an unknown version, the error message says where it was looked for
-   * and how to get it. */
+  /* Opens the library. Fails with TRI_UNSUPPORTED if it is not available or of an unknown version; the message says
+   * where it was looked for and how to get it. */
   tri_status (*open)(const tri_gpu_gemm_library *library, tri_gpu *gpu, tri_gpu_gemm_state **out);
   void (*close)(tri_gpu_gemm_state *state);
   /* Finds the library's file without a GPU, for `trireme doctor`. *path is valid until the program ends. `version` is
@@ -60,6 +60,7 @@ struct tri_gpu_gemm_library {
    * ranking. Sets *count to 0 if the library does not support the GEMM. */
   tri_status (*algorithms)(tri_gpu_gemm_state *state, const tri_gpu_gemm *product, size_t workspace_bytes,
                            tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
+  /* Queues the GEMM. If the library does not support the algorithm, fails and sets call->refused. */
   tri_status (*multiply)(tri_gpu_gemm_state *state, tri_queue *queue, tri_gpu_gemm_call *call);
 };
 
@@ -101,7 +102,7 @@ tri_status tri_gpu_gemms_create(tri_gpu *gpu, tri_gpu_gemms **out);
 void tri_gpu_gemms_destroy(tri_gpu_gemms *products);
 
 /* Opens the vendor's library, once. If the runtime has a library (tri_gpu_runtime.products) that cannot be opened,
- * prints a warning, and this program's own kernel computes all GEMMs. */
+ * prints a warning, and this program's own kernel computes all GEMMs. Always returns TRI_OK. */
 tri_status tri_gpu_gemms_open(tri_gpu_gemms *products);
 
 /* Returns the request to a library for the GEMM `of` whose addresses are aligned to `alignment` bytes. Call
@@ -110,17 +111,19 @@ tri_gpu_gemm tri_gpu_gemm_of(const tri_gpu_gemms *products, const tri_matmul *of
 /* Returns the tri_matmul of a request: the inverse of tri_gpu_gemm_of, with a and b of one type. */
 tri_matmul tri_gpu_gemm_matmul(const tri_gpu_gemm *product);
 
-/* Adds a GEMM that a run will request to the list that tri_gpu_gemms_asked returns. */
+/* Adds a GEMM that a run will request to the list that tri_gpu_gemms_asked returns. Opens the vendor's library, if the
+ * GEMM has elements (m and n above 0). */
 tri_status tri_gpu_gemms_plan(tri_gpu_gemms *products, const tri_matmul *of);
-/* Returns the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
+/* Sets *out to the chosen algorithm. If none is chosen yet, chooses the first in the library's ranking. */
 tri_status tri_gpu_gemms_choice(tri_gpu_gemms *products, const tri_gpu_gemm *product, tri_gpu_gemm_choice *out);
 /* Lists the algorithms of the vendor's library in the order of its ranking. If it has none for the GEMM, or if k is 0,
- * lists the variants of this program's own kernel, beginning with that of tri_gpu_tiled_first. */
+ * lists the variants of this program's own kernel, beginning with that of tri_gpu_tiled_first. *count: the length of
+ * the list. */
 tri_status tri_gpu_gemms_candidates(tri_gpu_gemms *products, const tri_gpu_gemm *product,
                                     tri_gpu_gemm_choice out[TRI_GPU_MOST_ALGORITHMS], int *count);
-/* Returns the next candidate after the library has refused the current one. The last candidate is this program's own
- * kernel, which supports all GEMMs. Ranks with equal libraries get the same result. Only the first call prints a
- * warning, with the library's error message (tri_status_message). */
+/* Sets *out to the next candidate after the library has refused the current one, and chooses it. The last candidate is
+ * this program's own kernel, which supports all GEMMs. Ranks with equal libraries get the same result. Only the first
+ * call prints a warning, with the library's error message (tri_status_message). */
 tri_status tri_gpu_gemms_next(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
                               tri_gpu_gemm_choice *out);
 tri_status tri_gpu_gemms_set(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice);
@@ -139,7 +142,8 @@ enum { TRI_GPU_GEMM_TEXT_BYTES = 512 };
 /* Prints the types of a (and b) and of c, then m, n, k, lda, ldb, ldc, the flags that are set ("-" if none is), and the
  * alignment: "bf16 fp32 768 2304 65536 768 2304 2304 a_transposed,accumulate 16". Returns text. */
 const char *tri_gpu_gemm_print(const tri_gpu_gemm *product, char text[TRI_GPU_GEMM_TEXT_BYTES]);
-/* Prints the line of tri_gpu_gemm_print, followed by " : cuBLASLt 4194304 2a0b..." (library, workspace_bytes, data). */
+/* Prints the line of tri_gpu_gemm_print, followed by " : cuBLASLt 4194304 2a0b..." (library, workspace_bytes, data).
+ * Returns text. */
 const char *tri_gpu_gemm_choice_print(const tri_gpu_gemm *product, const tri_gpu_gemm_choice *choice,
                                       char text[TRI_GPU_GEMM_TEXT_BYTES]);
 /* Parse a line that these functions have printed. Return false if it is invalid; for a choice also if it names a
@@ -151,14 +155,14 @@ bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, 
 /* ---- timing (gemm_timing.c) -------------------------------------------------------------------------------------- */
 
 /* Times the candidates on random operands, which the function allocates and frees, and sets *best to the index of the
- * fastest. TRI_OUT_OF_MEMORY if the operands do not fit. */
+ * fastest. Fails with TRI_OUT_OF_MEMORY if the operands do not fit. */
 tri_status tri_gpu_gemm_fastest(tri_device *device, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *candidates,
                                 int count, int *best);
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
-/* Fails if the GEMM is invalid, or has types that the kernels do not support. Each of b and c must have the type of a,
- * or its wide type (tri_dtype_wide). */
+/* Fails with TRI_UNSUPPORTED if the GEMM has types that the kernels do not support, with TRI_INTERNAL if it is invalid.
+ * Each of b and c must have the type of a, or its wide type (tri_dtype_wide). */
 tri_status tri_gpu_matmul_check(const tri_matmul *product);
 
 /* Conversion of rows to dense rows of type `to`. The input rows are `ld` elements apart, and have the wide type

@@ -147,7 +147,8 @@ static void warn_of_refusal(tri_gpu_gemms *products) {
       tri_status_message());
 }
 
-/* Replaces a refused choice by the next candidate, unless it has been replaced already. The caller holds the lock. */
+/* Replaces a refused choice by the next candidate, unless it has been replaced already; warns at the first refusal. The
+ * caller holds the lock. */
 static tri_status pass_over(tri_gpu_gemms *products, const tri_gpu_gemm *product, const tri_gpu_gemm_choice *refused,
                             tri_gpu_gemm_choice *out) {
   tri_gpu_gemm_entry *entry = NULL;
@@ -263,8 +264,8 @@ tri_status tri_gpu_gemms_asked(tri_device *device, char **out) {
   return end_lines(&all, status, out);
 }
 
-/* Chooses an algorithm for this and later calls: the fastest if `timed`, else the first in the library's ranking. Also
- * chooses the first if the memory is too small to time the candidates. */
+/* Chooses an algorithm for this and later calls: the fastest if `timed`, else the first in the library's ranking. If
+ * the memory is too small to time the candidates, warns and chooses the first. */
 static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bool timed, tri_gpu_gemm_choice *out) {
   tri_gpu_gemm_choice candidates[TRI_GPU_MOST_ALGORITHMS];
   int count = 0, best = 0;
@@ -282,7 +283,8 @@ static tri_status choose_one(tri_device *device, const tri_gpu_gemm *product, bo
   return tri_gpu_gemms_set(products_of(device), product, out);
 }
 
-/* Calls `what` for each non-empty line of a text, without its newline. */
+/* Calls `what` for each non-empty line of a text, without its newline. Fails with TRI_BAD_FILE at a line of
+ * TRI_GPU_GEMM_TEXT_BYTES or more. */
 static tri_status for_lines(const char *text, tri_status (*what)(void *context, const char *line), void *context) {
   char line[TRI_GPU_GEMM_TEXT_BYTES];
   while (*text != '\0') {

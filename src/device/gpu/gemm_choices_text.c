@@ -72,8 +72,8 @@ const char *tri_gpu_gemm_print(const tri_gpu_gemm *p, char text[TRI_GPU_GEMM_TEX
   return text;
 }
 
-/* Validates a parsed line, which may come from outside: sizes are in range, and leading dimensions are not shorter than
- * rows. */
+/* Returns whether a parsed line, which may come from outside, is valid: sizes are in range, and leading dimensions are
+ * not shorter than rows. */
 static bool makes_sense(const tri_gpu_gemm *p) {
   const int64_t most = (int64_t)1 << 40;
   const int64_t lengths[] = {p->m, p->n, p->lda, p->ldb, p->ldc};
@@ -87,7 +87,7 @@ static bool makes_sense(const tri_gpu_gemm *p) {
   return p->lda >= (p->a_transposed ? p->m : p->k) && p->ldb >= (p->b_transposed ? p->k : p->n) && p->ldc >= p->n;
 }
 
-/* Parses a GEMM; *behind is the rest of the line. */
+/* Parses a GEMM; *behind is the rest of the line. Returns false if the GEMM is invalid. */
 static bool parse(const char *line, tri_gpu_gemm *out, const char **behind) {
   char in[8], to[8], printed[WORDS_BYTES];
   int used = 0;
@@ -135,7 +135,7 @@ static bool parse_hex(const char *text, unsigned char out[TRI_GPU_ALGORITHM_BYTE
   return true;
 }
 
-/* Rejects an algorithm that needs more workspace than its GEMM has, since the line may come from outside. */
+/* The line may come from outside, so an algorithm that needs more workspace than its GEMM has is rejected. */
 bool tri_gpu_gemm_choice_parse(const char *line, const tri_gpu_gemms *products, tri_gpu_gemm *product,
                                tri_gpu_gemm_choice *choice) {
   char name[32], hex[2 * TRI_GPU_ALGORITHM_BYTES + 1];

@@ -120,7 +120,8 @@ static int rounds_for(double seconds) {
   return rounds < LEAST_ROUNDS ? LEAST_ROUNDS : rounds;
 }
 
-/* Times all candidates except those that the library refuses. *best: the index of the fastest. */
+/* Times all candidates except those that the library refuses. *best: the index of the fastest, or 0 if the library
+ * refuses all of them. */
 static tri_status run_trial(trial *t, const tri_gpu_gemm_choice *candidates, int count, int *best) {
   double least[TRI_GPU_MOST_ALGORITHMS];
   int rounds[TRI_GPU_MOST_ALGORITHMS];

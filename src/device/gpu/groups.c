@@ -1,7 +1,8 @@
 /* Launches the kernels of kernels/groups.c. */
 #include "device/gpu/groups.h"
 
-/* Puts the counts at the start of the scratch memory, and reserves `totals` after them. */
+/* Puts the counts at the start of the scratch memory, and reserves `totals` after them. Fails with TRI_UNSUPPORTED if
+ * there are too many rows, experts or groups. */
 tri_status tri_gpu_count_groups(tri_queue *queue, tri_dtype type, const tri_gpu_pairs *pairs, const int32_t *experts,
                                 int32_t *keys, tri_gpu_group_counts *out) {
   const int64_t all = pairs->rows.capacity * pairs->chosen, tiles = (all + GROUPS_TILE - 1) / GROUPS_TILE;

@@ -17,8 +17,8 @@ typedef struct tri_gpu_group_counts {
 } tri_gpu_group_counts;
 
 /* Queues the computation of counts, and, if `keys` is not NULL, of the sorted keys of each tile
- * (groups_sort_arguments). TRI_UNSUPPORTED for 2^31 pairs or more, for more than GROUPS_MOST groups, or if the scratch
- * memory is too small for the counts. */
+ * (groups_sort_arguments). Fails with TRI_UNSUPPORTED for 2^31 pairs or more, for more than GROUPS_MOST groups, or if
+ * the scratch memory is too small for the counts. */
 tri_status tri_gpu_count_groups(tri_queue *queue, tri_dtype type, const tri_gpu_pairs *pairs, const int32_t *experts,
                                 int32_t *keys, tri_gpu_group_counts *out);
 

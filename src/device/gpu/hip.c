@@ -30,8 +30,8 @@ static tri_status read_properties(tri_gpu_context *context, void *properties) {
 }
 
 /* Writes the chip's name for the compiler to `out`: "gfx90a". The function that fills the properties determines their
- * layout. TRI_UNSUPPORTED if the text at the expected offset is not the name of a chip, because then the layout is
- * unknown. */
+ * layout. Fails with TRI_UNSUPPORTED if the text at the expected offset is not the name of a chip, because then the
+ * layout is unknown. */
 static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t out_bytes) {
   _Alignas(16) char properties[TRI_HIP_PROPERTIES_BYTES] = {0};
   char name[TRI_HIP_CHIP_BYTES];
@@ -47,8 +47,8 @@ static tri_status hip_architecture(tri_gpu_context *context, char *out, size_t o
                   context->label, context->driver->text, context->driver->path);
 }
 
-/* Checks that the library reports the chip's name, and creates the stream `zeroing`, which is the first allocation on
- * the GPU. */
+/* Creates the stream `zeroing`, which is the first allocation on the GPU. Fails with TRI_OUT_OF_MEMORY if there is no
+ * memory for it, and with TRI_UNSUPPORTED if the library does not report the chip's name. */
 static tri_status hip_begin(tri_gpu_context *context) {
   char chip[32];
   TRI_TRY(hip_architecture(context, chip, sizeof chip));
@@ -60,7 +60,8 @@ static tri_status hip_begin(tri_gpu_context *context) {
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
-/* Reports that the library rejects an image: the compiler's version does not match the library's. */
+/* Fails with TRI_UNSUPPORTED because the library rejects an image: the compiler's version does not match the
+ * library's. */
 static tri_status image_refused(tri_gpu_context *context, const tri_gpu_image *image, tri_gpu_enum error) {
   const char *name = context->calls->error_name(error);
   return tri_fail(TRI_UNSUPPORTED,

@@ -20,7 +20,8 @@ bool tri_hip_is_lasting(tri_gpu_enum error);
  * least one of the nodes. */
 const char *tri_hip_absence(const char *kfd, const char *nodes, char *out, size_t out_bytes);
 
-/* Copies "gfx90a" from the library's name of the chip, "gfx90a:sramecc+:xnack-"; "" for a name of another form. */
+/* Writes the chip's name without its features to `out`: "gfx90a" for the library's name "gfx90a:sramecc+:xnack-"; ""
+ * for a name of another form. */
 void tri_hip_chip(const char *name, char *out, size_t out_bytes);
 
 #endif

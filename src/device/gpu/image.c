@@ -23,7 +23,7 @@ typedef struct job {
   tri_dtype type;
 } job;
 
-/* Begins a job: finds the compiler of the chip. */
+/* Begins a job: finds the compiler of the chip. Fails with TRI_UNSUPPORTED if there is none for chips of this name. */
 static tri_status begin(const char *architecture, const char *module, tri_dtype type, job *out) {
   *out = (job){tri_gpu_compiler_for(architecture), architecture, module, type};
   if (out->compiler == NULL) {

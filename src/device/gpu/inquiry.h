@@ -12,8 +12,8 @@ typedef struct tri_gpu_seen {
   char fault[1024]; /* why the GPU cannot be used, or "" */
 } tri_gpu_seen;
 
-/* Lists the GPUs that this process sees; release *out with tri_free. `why` receives a text with what each driver
- * found. */
+/* Lists the GPUs that this process sees; a GPU that fails is listed with its error message (fault). Release *out with
+ * tri_free. Writes a text to `why` that has the libraries and GPUs that were found (tri_gpu_count). */
 tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_bytes);
 
 typedef struct tri_gpu_tool {
@@ -34,7 +34,8 @@ void tri_gpu_find_gemms(const tri_gpu_seen *gpus, int count, tri_gpu_tool out[TR
  * it after the first GEMM, which opens the library. Returns text. */
 const char *tri_gpu_gemms_text(const tri_device *device, char *text, size_t text_bytes);
 
-/* Checks that a compiler for this chip is available, before minutes of compiling. */
+/* Checks that a compiler for this chip is available, before minutes of compiling. Fails with TRI_UNSUPPORTED
+ * otherwise. */
 tri_status tri_gpu_compile_check(const char *architecture);
 
 /* Compiles all kernels for a chip, which this machine need not have, and writes them to `folder`. A machine without a

@@ -28,8 +28,8 @@ typedef struct tri_gpu {
 tri_status tri_gpu_modules_create(tri_gpu *gpu, tri_gpu_modules **out);
 void tri_gpu_modules_destroy(tri_gpu_modules *modules);
 /* Sets *out to the kernel that is compiled for a type of activations. The first call for a module and a type loads the
- * module from the cache, or compiles it. Threads may call it at the same time. Fails for a type that activations do not
- * have. */
+ * module from the cache, or compiles it. Threads may call it at the same time. Fails with TRI_INTERNAL for a type that
+ * activations do not have. */
 tri_status tri_gpu_function_of(tri_gpu_modules *modules, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out);
 
 /* Returns 64, 32 or 16, the value of TRI_GPU_TYPE with which a module is compiled for this type of activations; 0 for a
@@ -79,7 +79,8 @@ typedef struct tri_gpu_shape {
 } tri_gpu_shape;
 
 /* Queues the kernel that is compiled for `type`. `arguments` is the kernel's struct NAME_arguments, which is copied.
- * TRI_UNSUPPORTED if the grid has more blocks than a launch may have (tri_gpu_grid). */
+ * Fails with TRI_UNSUPPORTED if the grid has more blocks than a launch may have (tri_gpu_grid). The message of any
+ * failure names the kernel. */
 tri_status tri_gpu_launch(tri_queue *queue, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_shape shape,
                           const void *arguments, size_t argument_bytes);
 

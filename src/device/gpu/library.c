@@ -26,7 +26,7 @@ typedef struct search {
   char places[2048]; /* existing folders, for the message */
 } search;
 
-/* Appends an item to a list, unless the list has it. */
+/* Appends an item to a list, unless the list has it. An item for which there is too little room is cut. */
 static void append(char *list, size_t list_bytes, const char *separator, const char *more) {
   size_t used = strlen(list), length = strlen(more);
   for (const char *at = list; (at = strstr(at, more)) != NULL; at++) {
@@ -54,7 +54,8 @@ static const char *resolve_symbols(const tri_gpu_symbol *symbols, void *handle, 
   return NULL;
 }
 
-/* Opens a file by its path, or by its name where the loader looks, and resolves its functions. */
+/* Opens a file by its path, or by its name in the loader's folders, and resolves its functions. Records the error if
+ * the file exists but cannot be used. */
 static void try_open(search *s, const char *name) {
   void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   const struct link_map *map = NULL;
@@ -89,7 +90,7 @@ static bool is_asked_for(const tri_gpu_library *what, const char *file) {
   return false;
 }
 
-/* Records libraries of this name with another version number. */
+/* Records files of the preferred name, in a folder, that have a version number that was not requested. */
 static void note_others(search *s, const char *folder) {
   char pattern[TRI_PATH_BYTES];
   glob_t found;
@@ -103,7 +104,8 @@ static void note_others(search *s, const char *folder) {
   globfree(&found);
 }
 
-/* Tries the requested names in a folder. */
+/* Tries the requested names in a folder, and adds the folder to `places`. Does nothing if a library is found already or
+ * if there is no such folder. */
 static void try_folder(search *s, const char *folder) {
   char path[TRI_PATH_BYTES];
   if (s->found || !tri_path_is_directory(folder)) return;
@@ -165,8 +167,8 @@ static void try_environment(search *s, const char *variable) {
   try_below(s, root, "lib", try_folder); /* conda's own packages */
 }
 
-/* Searches the folders of python3 if the library has not been found elsewhere, because starting python3 takes a
- * moment. */
+/* Searches the folders of python3, but only if the library has not been found elsewhere: python3 takes a moment to
+ * start. */
 static void try_python(search *s) {
   char *folders = NULL;
   if (s->found || tri_python_path(&folders) != TRI_OK) return;
@@ -201,8 +203,8 @@ static void note_others_of_places(search *s) {
     note_others(s, folder + (folder[0] == ' '));
 }
 
-/* Fails with the reason: why the files that were found cannot be used, or which other versions exist, or where the
- * library was looked for. */
+/* Fails with TRI_UNSUPPORTED, and tells the reason: why the files that were found cannot be used, or which other
+ * versions exist, or where the library was looked for. */
 static tri_status tell(search *s) {
   char names[256] = "";
   for (const char *const *name = s->what->names; *name != NULL; name++) append(names, sizeof names, ", ", *name);

@@ -27,9 +27,9 @@ typedef struct tri_gpu_library {
    * version matches any version. */
   const char *const *names;
   /* Folders of toolkits, in addition to the usual places: glob(7) patterns; the newest version that matches is tried
-   * first: "/usr/local/cuda/lib64", "/usr/local/cuda-*" "/lib64". NULL at the end; may be NULL. */
+   * first: "/usr/local/cuda/lib64", "/usr/local/cuda-1?.?/lib64". NULL at the end; may be NULL. */
   const char *const *folders;
-  /* Folders below a Python environment's site-packages, patterns too: "nvidia/cu13/lib", ...; NULL at the end; may be
+  /* Folders below a Python environment's site-packages, also patterns: "nvidia/cu13/lib", ...; NULL at the end; may be
    * NULL. */
   const char *const *wheels;
   const tri_gpu_symbol *symbols; /* ends with a NULL name */
@@ -39,7 +39,7 @@ typedef struct tri_gpu_library {
  * modules), the toolkit's folders (CUDA_HOME, CUDA_PATH, ROCM_PATH, HIP_PATH and `folders`), and, if `wheels` is not
  * NULL, the user's Python environment: site-packages of VIRTUAL_ENV and CONDA_PREFIX, with their folders lib, and the
  * folders that python3 searches. Sets *path to the opened file; the text is valid until the program ends, since the
- * library is never closed. If no file can be used, returns TRI_UNSUPPORTED: the message has the names and folders of
+ * library is never closed. Fails with TRI_UNSUPPORTED if no file can be used: the message has the names and folders of
  * the search and how to get the library, or why an existing file cannot be used, such as a missing function. */
 tri_status tri_gpu_library_open(const tri_gpu_library *what, void *table, const char **path);
 

@@ -129,8 +129,8 @@ static void lt_version(const tri_gpu_gemm_state *state, char out[TRI_GPU_GEMM_VE
   snprintf(out, TRI_GPU_GEMM_VERSION_BYTES, "%d.%d.%d", state->version[0], state->version[1], state->version[2]);
 }
 
-/* Opens the library without a GPU and reads its version. For a library that reports its version only with a handle,
- * creates one; if that fails, as without a GPU, the version is "". */
+/* Opens the library without a GPU, and reads its path and its version. For a library that reports its version only with
+ * a handle, creates one; if that fails, as without a GPU, the version is "". */
 static tri_status lt_look(const tri_gpu_gemm_library *library, char version[TRI_GPU_GEMM_VERSION_BYTES],
                           const char **path) {
   tri_gpu_gemm_state state = {.library = library, .lt = library->lt};

@@ -28,7 +28,7 @@ static tri_gpu_shape grid_of(const tri_norm *norm) {
   return tri_gpu_shape_of(norm->rows.capacity * norm->groups, by_warp(norm) ? NORM_THREADS / 32 : 1);
 }
 
-/* Checks that the kernels' column indices, which have 32 bits, do not overflow. */
+/* Fails with TRI_UNSUPPORTED if the kernels' column indices, which have 32 bits, would overflow. */
 static tri_status check_width(const tri_norm *norm) {
   enum { MOST_WIDTH = 1 << 30 };
   if (norm->width <= MOST_WIDTH) return TRI_OK;

@@ -25,7 +25,8 @@ static size_t number_before(const char *line, const char *what) {
   return strtoull(at, NULL, 10);
 }
 
-/* Reads a line of the assembler; true if it is the last line about a kernel. */
+/* Reads a line of the assembler, and adds its facts to the report. Returns whether it is the last line about a
+ * kernel. */
 static bool read_resources(const char *line, assembler_report *r) {
   char name[64];
   const char *used = strstr(line, ": Used ");

@@ -4,9 +4,8 @@
 
 #include "base/status.h"
 
-/* Rewrites *log, which is released and replaced: the assembler reports each kernel's resources in several lines, which
- * differ by version; the last of them becomes one line in the form of tri_gpu_code_kernel_print, and the others are
- * removed. Other messages stay, in order. */
+/* Replaces *log by a shorter text, and releases the old one. The assembler's lines about a kernel's resources, which
+ * differ by version, become one line in the form of tri_gpu_code_kernel_print. Other messages stay, in order. */
 tri_status tri_gpu_ptxas_shorten(char **log);
 
 #endif

@@ -19,7 +19,8 @@ enum { MOST_BYTES = 1 << 16, SECONDS_TO_ANSWER = 10, SECONDS_TO_DIE = 1 };
 
 extern char **environ;
 
-/* Starts python3 in a process group of its own, so that all processes that a wrapper starts can be killed. */
+/* Starts python3 with its output to the file descriptor `to`, in a process group of its own, so that all processes that
+ * a wrapper starts can be killed. Returns false if it cannot be started. */
 static bool start(int to, pid_t *out) {
   static const char question[] = "import sys; print('\\n'.join(sys.path))";
   char name[] = "python3", option[] = "-c", code[sizeof question];

@@ -78,7 +78,8 @@ void *tri_gpu_scratch(tri_queue *queue) { return ((gpu_queue *)queue->state)->sc
 
 /* ---- marks and waits --------------------------------------------------------------------------------------------- */
 
-/* Records an event after the work so far, unless nothing was queued since the last mark. The caller holds the lock. */
+/* Records an event after the work so far, unless nothing was queued since the last mark. Sets *number to that of the
+ * newest mark. The caller holds the lock. */
 static tri_status mark(gpu_queue *own, uint64_t *number) {
   if (!own->marked) {
     TRI_TRY(own->gpu->runtime->event_record(own->events[(own->marks + 1) % EVENTS], own->stream));

@@ -26,7 +26,7 @@ static router_kind kind_of(const tri_router *r) {
                        .scale = r->scale};
 }
 
-/* Checks the sizes, because kernels index experts without checks. */
+/* Fails with TRI_INTERNAL for impossible sizes, because kernels index experts without checks. */
 static tri_status check(const tri_router *r) {
   const bool sizes = r->experts >= 1 && r->experts <= TRI_ROUTER_EXPERTS && r->chosen >= 1 &&
                      r->chosen <= TRI_ROUTER_CHOSEN && r->groups >= 1 && r->experts % r->groups == 0;
@@ -152,8 +152,8 @@ static tri_status gpu_router_z_loss(tri_queue *queue, tri_dtype type, tri_rows r
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
 /* Adds to counts[experts + 1] the number of rows of each expert, and in the last element the number of rows with a
- * weight that is not finite. router_not_finite counts the latter in the last row of `table`, and overwrites the counts
- * of pairs without an expert there. */
+ * weight that is not finite. router_not_finite counts these rows in the last row of `table`, and overwrites the
+ * counts of pairs without an expert there. */
 static tri_status gpu_router_count(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                    const int32_t *experts, const void *weights, int64_t *counts) {
   const tri_gpu_pairs pairs = {rows, router->chosen, router->experts};

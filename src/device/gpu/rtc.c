@@ -131,7 +131,8 @@ bool tri_gpu_chip_is_listed(const char *chips, const char *chip) {
 
 static rtc_library nvrtc;
 
-/* Reads the version and the list of chips, and opens the builtins. */
+/* Reads the version and the list of chips, and opens the builtins. Fails with TRI_UNSUPPORTED for other versions than
+ * 12 and 13, or if there is no list. */
 static tri_status nvrtc_ask(void) {
   int major = 0, minor = 0, count = 0;
   char builtins[64];
@@ -174,7 +175,8 @@ static bool nvrtc_takes(const char *architecture) {
 }
 
 /* Chooses the option for an architecture. For a chip that the compiler does not know, the option is to generate text
- * (PTX) for the newest older chip that it knows, and *is_text is set; the chip's driver translates the text. */
+ * (PTX) for the newest older chip that it knows, and *is_text is set; the chip's driver translates the text. Fails with
+ * TRI_UNSUPPORTED if the name is not that of an NVIDIA chip, or the compiler knows only newer chips. */
 static tri_status choose_architecture(const char *architecture, char option[64], bool *is_text) {
   const char *suffix = "";
   const int chip = chip_of(architecture, &suffix);
@@ -344,7 +346,8 @@ static int warp_of(const char *chip) {
 }
 
 /* Sets the options. They name the chip without the features that a driver adds ("gfx90a" for "gfx90a:sramecc+:xnack-"),
- * so that the compiled kernels run with any setting of these features. */
+ * so that the compiled kernels run with any setting of these features. Fails with TRI_UNSUPPORTED if the compiler does
+ * not know the chip. */
 static tri_status hiprtc_choose(const tri_gpu_compilation *what, rtc_options *out) {
   const char *chip = out->chip;
   snprintf(out->chip, sizeof out->chip, "%.*s", (int)strcspn(what->architecture, ":"), what->architecture);
@@ -366,8 +369,8 @@ static tri_status hiprtc_choose(const tri_gpu_compilation *what, rtc_options *ou
   return TRI_OK;
 }
 
-/* Checks the wavefront size of compiled kernels. If the compiler used another size than TRI_GPU_WARP, results would be
- * wrong. */
+/* Fails with TRI_UNSUPPORTED if the compiler used another wavefront size than TRI_GPU_WARP for a kernel: results would
+ * be wrong. */
 static tri_status check_warps(const char *chip, const tri_gpu_code_kernel *kernels, int count) {
   for (int i = 0; i < count; i++) {
     if (kernels[i].warp == warp_of(chip)) continue;

@@ -131,8 +131,8 @@ static void exchange_mode(const tri_gpu_context *context, tri_gpu_enum *mode) {
   (void)context->calls->capture_mode(mode);
 }
 
-/* Fails because the GPU has too little free memory for `bytes`. The message shows how much memory this process and the
- * others use. */
+/* Fails with TRI_OUT_OF_MEMORY because the GPU has too little free memory for `bytes`. The message shows how much
+ * memory this process and the others use. */
 static tri_status no_memory(tri_gpu_context *context, size_t bytes) {
   size_t free = 0, total = 0, held = atomic_load(&context->held);
   char wanted[32], left[32], all[32], own[32], others[32];

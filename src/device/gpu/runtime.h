@@ -1,6 +1,7 @@
 /* Access to a GPU: a table of run-time calls with three implementations. Those for CUDA and HIP share the code in
- * runtime.c, and their differences are in vendor.h, cuda.c and hip.c. The third is for tests (emulated/emulated.c). The
- * code that calls the table is the same for all three (gpu.c, queues.c, modules.c, image.c, timing.c, lt.c).
+ * runtime.c, and their differences are in vendor.h, cuda.c and hip.c. The third is for tests
+ * (device/emulated/emulated.c). The code that calls the table is the same for all three (choice.c, inquiry.c, gpu.c,
+ * queues.c, modules.c, image.c, timing.c, lt.c).
  *
  * An implementation opens its library when it is first needed, with dlopen and prototypes of its own. It reports a
  * failure in one message: the call, the driver's name of the error, and advice if there is any. It tracks no objects
@@ -87,10 +88,10 @@ typedef struct tri_gpu_runtime {
   /* Sets *out to the bytes of GPU memory that no process uses. */
   tri_status (*memory_free)(tri_gpu_context *context, size_t *out);
 
-  /* Allocates zeroed memory; TRI_OUT_OF_MEMORY if it does not fit. */
+  /* Allocates zeroed memory. Fails with TRI_OUT_OF_MEMORY if it does not fit. */
   tri_status (*memory_create)(tri_gpu_context *context, size_t bytes, void **out);
   void (*memory_destroy)(tri_gpu_context *context, void *memory);
-  /* Allocates page-locked host memory with undefined contents; TRI_OUT_OF_MEMORY if it does not fit. */
+  /* Allocates page-locked host memory with undefined contents. Fails with TRI_OUT_OF_MEMORY if it does not fit. */
   tri_status (*host_create)(tri_gpu_context *context, size_t bytes, void **out);
   void (*host_destroy)(tri_gpu_context *context, void *memory);
   /* Returns the address at which another device-aware library of this process (MPI) accesses this device memory. */
@@ -111,8 +112,10 @@ typedef struct tri_gpu_runtime {
   void (*event_destroy)(tri_gpu_event *event);
   tri_status (*event_record)(tri_gpu_event *event, tri_gpu_stream *stream);
   tri_status (*stream_wait)(tri_gpu_stream *stream, const tri_gpu_event *event);
-  /* Lets the host wait for an event, and reports errors of the work that was queued before the event. */
+  /* Lets the host wait for an event. Fails if work that was queued before the event has failed; the message names the
+   * newest kernel before the event. */
   tri_status (*event_wait)(const tri_gpu_event *event);
+  /* Returns whether the work before the event has ended, or failed; does not wait. */
   bool (*event_passed)(const tri_gpu_event *event);
   /* Waits for `from`, then for `to`, and sets *out to the seconds between the two events by the GPU's own clock. */
   tri_status (*event_seconds)(const tri_gpu_event *from, const tri_gpu_event *to, double *out);

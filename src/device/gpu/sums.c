@@ -16,7 +16,7 @@ static tri_status gpu_column_sum(tri_queue *queue, tri_dtype type, tri_rows rows
 
 /* ---- over an array ----------------------------------------------------------------------------------------------- */
 
-enum { PART = 4096 }; /* smallest number of elements of a part */
+enum { PART = 4096 }; /* smallest number of elements of a part, which one block sums */
 
 static tri_status gpu_sum(tri_queue *queue, tri_dtype type, int64_t count, const void *in, double *out,
                           bool accumulate) {
@@ -34,8 +34,8 @@ static tri_status gpu_sum(tri_queue *queue, tri_dtype type, int64_t count, const
 
 /* ---- exact sums -------------------------------------------------------------------------------------------------- */
 
-/* Limits of exact sums. These sums are integers, so their limbs do not depend on the number of blocks. At most
- * MOST_TERMS terms may be added before carries are propagated. */
+/* MOST_SUMS: maximum number of blocks of exact_squares, which each write one sum; sums are integers, so their limbs do
+ * not depend on this number. MOST_TERMS: maximum number of terms that are added before carries are propagated. */
 enum { MOST_SUMS = 1024, MOST_TERMS = 1 << 28 };
 
 static tri_status some_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,

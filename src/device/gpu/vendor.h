@@ -102,14 +102,14 @@ struct tri_gpu_module {
 
 /* ---- for the implementations ------------------------------------------------------------------------------------- */
 
-/* Makes the GPU current for this thread, or reports the stored unrecoverable error again. */
+/* Makes the GPU current for this thread. Fails with the stored unrecoverable error if there is one. */
 tri_status tri_gpu_use(tri_gpu_context *context);
 
 /* Stores an error so that later calls report it again. Only the first error is stored, and none if the vendor's library
  * itself repeats its errors (is_lasting is NULL). */
 void tri_gpu_error_keep(tri_gpu_context *context, const char *call, tri_gpu_enum error);
 
-/* Fails because a call on a GPU has failed; stores the error if it is unrecoverable. */
+/* Fails as tri_gpu_driver_failed does, because a call on a GPU has failed; stores the error if it is unrecoverable. */
 tri_status tri_gpu_call_failed(tri_gpu_context *context, const char *call, tri_gpu_enum error);
 
 /* Makes the GPU current for this thread, and calls a function of the library. Returns from the calling function if
@@ -127,7 +127,7 @@ int tri_gpu_attribute(const tri_gpu_context *context, tri_gpu_enum which);
 /* Fails with TRI_OUT_OF_MEMORY because the GPU has no memory for the context: other processes may use all of it. */
 tri_status tri_gpu_full_at_first(const tri_gpu_context *context);
 
-/* Checks that a launch requests no more dynamic shared memory than a block can have; else TRI_UNSUPPORTED. */
+/* Fails with TRI_UNSUPPORTED if a launch requests more dynamic shared memory than a block can have. */
 tri_status tri_gpu_shared_check(const tri_gpu_context *context, const tri_gpu_launch_call *call);
 
 #endif

@@ -14,9 +14,9 @@
 #define TIMES_VALUE(name)                                                                                              \
   DEVICE wide name##_times(wide factor, wide x) { return factor * name##_value(x); }
 
-/* 0.5 (1 + tanh u) is the sigmoid of 2u, which has no cancellation for negative u; 2u = x (LINEAR + CUBIC x^2) with
- * LINEAR = 2 sqrt(2/pi). x is clamped to [-20, 20], so that x^2 stays finite. The sigmoid of 2u is 1 at x = 20, and
- * below 1e-261 (0 in fp32) at x = -20. */
+/* gelu_tanh(x) = x 0.5 (1 + tanh u). The factor of x is the sigmoid of 2u, which has no cancellation for negative u; 2u
+ * = x (LINEAR + CUBIC x^2) with LINEAR = 2 sqrt(2/pi). x is clamped to [-20, 20], so that x^2 stays finite. The sigmoid
+ * of 2u is 1 at x = 20, and below 1e-261 (0 in fp32) at x = -20. */
 #define LINEAR ((wide)1.5957691216057307118)
 #define CUBIC ((wide)(0.044715 * 1.5957691216057307118))
 #define ROOT_HALF ((wide)0.70710678118654752440)
@@ -24,10 +24,10 @@
 DEVICE wide within_20(wide x) {
   if (x > 20) x = 20;
   if (x < -20) x = -20;
-  return x; /* NaN, too */
+  return x; /* NaN stays NaN */
 }
 
-/* Returns the sigmoid of 2u. */
+/* Returns the sigmoid of 2u for an x in [-20, 20]. */
 DEVICE wide gelu_sigmoid(wide x) { return 1 / (1 + wide_exp(-x * (LINEAR + CUBIC * (x * x)))); }
 
 DEVICE wide gelu_tanh_value(wide x) { return x * gelu_sigmoid(within_20(x)); }

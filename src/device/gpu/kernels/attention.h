@@ -1,4 +1,4 @@
-/* Exact attention that never stores queries x keys: kernels/attention.c. */
+/* Exact attention that never stores all scores [queries, keys] (kernels/attention.c). */
 #ifndef TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 #define TRI_DEVICE_GPU_KERNELS_ATTENTION_H
 
@@ -16,14 +16,15 @@
   K(attention_keys_wide, 128)
 enum { TRI_GPU_KERNELS_attention(TRI_GPU_THREADS) };
 
-/* OWN: rows of a block's own tile (queries; keys in attention_keys). KEYS: keys of a tile in the forward; with
- * fp64 a tile has half as many. OTHERS: rows of a tile of the other side in the backward. PAGE: rows of a page. */
+/* ATTENTION_OWN: rows of a block's own tile (queries; keys in attention_keys). ATTENTION_KEYS: keys of a tile in the
+ * forward; with fp64 a tile has half as many. ATTENTION_OTHERS: rows of a tile of the other side in the backward.
+ * ATTENTION_PAGE: rows of a page. */
 enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16, ATTENTION_PAGE = 64 };
 /* Bytes of a row of a tile, for the narrow and the wide kernels. A longer head is processed in several chunks. */
 enum { ATTENTION_NARROW = 128, ATTENTION_WIDE = 256 };
-/* A block's shared memory has three parts: the tiles; FOUND_BYTES for finding slices; and a fragment_scratch
- * (fragment.h) for every 16 own rows, which bf16 with warps of 32 does not need. FORWARD_ROWS and BACKWARD_ROWS: number
- * of rows of all tiles together; each row is padded by 16 bytes. */
+/* A block's shared memory has three parts: the tiles; ATTENTION_FOUND_BYTES for finding slices; and a fragment_scratch
+ * (fragment.h) for every 16 own rows, which bf16 with warps of 32 does not need. ATTENTION_FORWARD_ROWS and
+ * ATTENTION_BACKWARD_ROWS: number of rows of all tiles together; each row is padded by 16 bytes. */
 enum {
   ATTENTION_FORWARD_ROWS = ATTENTION_OWN + 2 * ATTENTION_KEYS,
   ATTENTION_BACKWARD_ROWS = 2 * ATTENTION_OWN + 4 * ATTENTION_OTHERS,

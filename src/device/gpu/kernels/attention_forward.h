@@ -8,9 +8,9 @@
  * If a new tile of keys has a larger score, l and out are multiplied by exp(old m - new m). Scores and m include the
  * factor log2(e), so that exp is exp2.
  *
- * A warp has ATTENTION_OWN / (4 or 2 warps) = HIGH * 16 rows, in HIGH fragments; each row is in FRAGMENT_ROW_LANES
- * lanes (fragment.h). m is the same in all lanes of a row; l is the sum over the lane's own columns, and added up at
- * the end.
+ * A block has 4 or 2 warps, each with HIGH * 16 of its ATTENTION_OWN rows, in HIGH fragments; each row is in
+ * FRAGMENT_ROW_LANES lanes (fragment.h). m is the same in all lanes of a row; l is the sum over the lane's own columns,
+ * and added up at the end.
  *
  * While the scores of a tile of keys are computed, its values are copied to shared memory. While the values are summed,
  * the next keys are copied.

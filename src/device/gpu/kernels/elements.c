@@ -344,7 +344,7 @@ KERNEL(dropout) {
 
 /* ---- rotary embedding -------------------------------------------------------------------------------------------- */
 
-/* Rotates a pair of elements by an angle. */
+/* Rotates the pair (*low, *high) by an angle. */
 DEVICE void rotate(wide cosine, wide sine, wide *low, wide *high) {
   const wide before = *low;
   *low = before * cosine - *high * sine;

@@ -132,7 +132,7 @@ typedef struct sum_window {
                                   same id */
 } sum_window;
 
-/* Loads up to VECTOR columns of a row, `columns` of them valid. */
+/* Loads up to VECTOR columns of a row, `columns` of them valid; zeros for the others. */
 DEVICE void load_columns(const element *from, int columns, int whole, wide out[VECTOR]) {
   if (whole) {
     load_vector(from, out);
@@ -141,7 +141,8 @@ DEVICE void load_columns(const element *from, int columns, int whole, wide out[V
   for (int j = 0; j < VECTOR; j++) out[j] = j < columns ? load(from + j) : 0;
 }
 
-/* Load and store WIDE_VECTOR columns of a row of the table, `columns` of them valid (possibly none). */
+/* Load and store WIDE_VECTOR columns of a row of the table, `columns` of them valid (possibly none): the others are
+ * loaded as 0, and not stored. */
 DEVICE void load_table(const wide *from, int columns, int whole, wide out[WIDE_VECTOR]) {
   if (whole && columns > 0) {
     load_16_bytes(from, out);
@@ -188,7 +189,7 @@ DEVICE int read_window(const embedding_sum_arguments *a, sum_window *w) {
   return here;
 }
 
-/* The VECTOR columns of a thread: addresses of the first one in row 0 of each array. */
+/* The VECTOR columns of a thread. The pointers point to its first column in row 0 of each array. */
 typedef struct sum_columns {
   const element *gradient;
   wide *table, *partial;

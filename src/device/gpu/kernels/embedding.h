@@ -20,7 +20,7 @@ enum {
   EMBEDDING_WAYS = 8,        /* number of sorted runs that a merge combines, a power of two */
   EMBEDDING_WAYS_BITS = 3,   /* log2 of EMBEDDING_WAYS */
   EMBEDDING_WINDOW = 64,     /* keys per block of the sum */
-  EMBEDDING_JOIN_LANES = 32, /* threads of a group in embedding_join, which divide the columns; groups divide windows */
+  EMBEDDING_JOIN_LANES = 32, /* threads of a group in embedding_join: they share columns, the groups share windows */
   EMBEDDING_PAD = 8          /* the width of partial sums is a multiple of this */
 };
 

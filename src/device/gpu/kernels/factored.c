@@ -66,8 +66,8 @@ KERNEL(column_squares) {
 #endif
 
 /* Replaces the gradient by gradient_scale * gradient / sqrt(v), where v = row[r] column[c] / max(mean(row), eps).
- * Without `row` (a vector), v is column[c]. v is raised to eps^2, or to the smallest normal number if that is larger.
- * One block per row. */
+ * Without `row` (a vector), v is column[c]. v is at least eps^2, and at least the smallest normal number. One block per
+ * row. */
 KERNEL(adafactor_direction) {
   const wide *row = (const wide *)a.row, *column = (const wide *)a.column;
   wide *direction = (wide *)a.direction;

@@ -43,7 +43,7 @@ typedef struct fragment {
   wide at[FRAGMENT_ROWS][FRAGMENT_COLUMNS];
 } fragment;
 
-/* Return the row, and the column, in c of element [r][c] of this lane. */
+/* Return the row, and the column, of this lane's element [r][c] in the 16 x 16 tile. */
 DEVICE int fragment_row(int r) {
 #if TRI_GPU_TYPE == 16
   return WARP == 32 ? lane() / 4 + 8 * r : lane() / 16 * 4 + r;

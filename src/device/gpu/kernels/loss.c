@@ -137,7 +137,8 @@ DEVICE void store_gradient(element *row, int64_t at, int64_t vocabulary, int ali
 }
 
 /* gradient = (scale (softmax - 1 at the label) + slope p (x - most - mean)) * the derivative of the soft cap, where p
- * is the softmax and x the logit; 0 in rows without a label. The second term is the entropy bonus.
+ * is the softmax, x the logit, most the row's maximum, and mean the sum of p (x - most); 0 in rows without a label. The
+ * second term is the entropy bonus.
  *
  * A row of the gradient may be at the start of its row of logits, with elements that are at most as wide. So the block
  * reads each part of the row completely before it writes it: the gradient of a part ends before the first logit that is

@@ -26,15 +26,15 @@
   K(sum_doubles, 256)
 enum { TRI_GPU_KERNELS_loss(TRI_GPU_THREADS) };
 
-/* One block per row. The logits are wide, and are replaced. soft_cap 0: no cap. */
+/* One block per row. The logits are wide, and are replaced by scaled ones, with a soft cap (0: none). */
 typedef struct softmax_logits_arguments {
   void *logits;
   int64_t vocabulary, ld;
   double scale, soft_cap;
 } softmax_logits_arguments;
 
-/* One block per row. All arrays except labels are wide. maximum, sum and label_logit [rows]: of the ids first_id ..
- * first_id + vocabulary - 1; label_logit is 0 if the label is not one of them. */
+/* One block per row. All arrays except labels are wide. maximum, sum and label_logit [rows] are those of the ids
+ * first_id .. first_id + vocabulary - 1; label_logit is 0 if the label is not one of them. */
 typedef struct softmax_statistics_arguments {
   const void *logits;
   const int32_t *labels;
@@ -89,7 +89,7 @@ typedef struct entropy_terms_arguments {
   int64_t rows;
 } entropy_terms_arguments;
 
-/* One block per row. As softmax_gradient_arguments; factors, slopes and means [rows] are not NULL. */
+/* One block per row. Members are as in softmax_gradient_arguments; factors, slopes and means [rows] are not NULL. */
 typedef struct softmax_gradient_entropy_arguments {
   const void *logits;
   const int32_t *labels;

@@ -22,8 +22,8 @@ KERNEL(low_rank_adam) {
   }
 }
 
-/* Replaces `rest`, the gradient after projection and back, by the gradient without it, scaled in each row (or column)
- * by the ratio of the norms of Adam's result and of the projected gradient. */
+/* Replaces `rest`, the gradient after projection and back, by gradient_scale * (gradient - scale * rest), times the
+ * ratio of the norms of Adam's result and of the projected gradient in the same row (or column). */
 KERNEL(low_rank_rest) {
   const wide *gradient = (const wide *)a.gradient, *adam = (const wide *)a.adam, *projected = (const wide *)a.projected;
   wide *rest = (wide *)a.rest;

@@ -1,6 +1,7 @@
 /* DoRA's magnitudes: y = magnitude / sqrt(squares) * (x - offset) + offset, for x [rows, width]. The other arrays have
- * a number for each column: squares the sum of squares of the column's weights, offset its bias, which is not scaled.
- * magnitude_sums has stage 1 of the sums down columns (columns.h) for the gradient of the magnitudes. */
+ * a number for each column: `squares` is the sum of the squares of the column's weights, and `offset` is its bias,
+ * which is not scaled. magnitude_sums has stage 1 of the sums down columns (columns.h) for the gradient of the
+ * magnitudes. */
 #include "device/gpu/kernels/magnitude.h"
 
 #include "device/gpu/kernels/columns.h"

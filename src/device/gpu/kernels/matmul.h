@@ -14,9 +14,10 @@ enum { TRI_GPU_KERNELS_matmul(TRI_GPU_THREADS) };
 
 /* A block computes a square tile of c. */
 enum { MATMUL_LARGE = 128, MATMUL_SMALL = 64 };
-/* STAGES: number of pairs of tiles of a and b in a block's shared memory, for large and for small tiles with warps of
- * 32, and for both with warps of 64. A tile has memory for as many rows as the tile of c has, of ROW_BYTES each: 64
- * bytes along k, and 16 of padding. A tile with a stored row for each k needs less. */
+/* MATMUL_LARGE_STAGES, MATMUL_SMALL_STAGES, MATMUL_STAGES_OF_64: numbers of pairs of tiles of a and b in a block's
+ * shared memory, for large and for small tiles with warps of 32, and for both with warps of 64. A tile has memory for
+ * as many rows as the tile of c has, of MATMUL_ROW_BYTES each: 64 bytes along k, and 16 of padding. A tile with a
+ * stored row for each k needs less. */
 enum { MATMUL_LARGE_STAGES = 4, MATMUL_SMALL_STAGES = 3, MATMUL_STAGES_OF_64 = 2, MATMUL_ROW_BYTES = 80 };
 
 /* tri_matmul (device/description.h) explains the members. a and b have elements, bias has wide numbers, and c has

@@ -18,9 +18,9 @@ enum { NORM_THREADS = 256 };
   K(norm_weight_slabs, NORM_THREADS)
 enum { TRI_GPU_KERNELS_norm(TRI_GPU_THREADS) };
 
-/* A *piece* is a group of columns of one row, which is normalised by itself. KEPT: elements of a piece that a thread
- * keeps in registers. WIDTH: the widest pieces that a warp of 32 threads and a block keep in registers, so that they
- * read memory once. */
+/* A *piece* is a group of columns of one row, which is normalised by itself. NORM_KEPT: elements of a piece that a
+ * thread keeps in registers. NORM_WARP_WIDTH, NORM_BLOCK_WIDTH: the widest pieces that a warp of 32 threads and a block
+ * keep in registers, so that they read memory once. */
 enum { NORM_KEPT = 32, NORM_WARP_WIDTH = 32 * NORM_KEPT, NORM_BLOCK_WIDTH = NORM_THREADS * NORM_KEPT };
 
 /* tri_norm of device/kernels.h: rows of `groups` pieces of `width` elements. x_row, y_row: distances of rows; x_group,

@@ -25,8 +25,8 @@ DEVICE void fill_factors(const adamw_arguments *a, adamw_factors *f) {
   f->eps = (wide)a->eps;
 }
 
-/* Updates one element. Multiply-adds are explicit: the compiler might contract differently for vectors and for the
- * remaining elements. */
+/* Updates one element of the parameter and of its moments. Multiply-adds are explicit: the compiler might contract
+ * differently for vectors and for the remaining elements. */
 DEVICE void update(const adamw_factors *f, wide gradient, wide *parameter, wide *moment1, wide *moment2) {
   const wide g = gradient * f->gradient_scale;
   const wide m = wide_multiply_add(f->beta1, *moment1, f->rest1 * g);

@@ -158,7 +158,7 @@ DEVICE void load_wide_vector(const wide *from, wide out[VECTOR]) {
   }
 }
 
-/* Returns the number of existing rows: device/kernels.h, tri_rows. */
+/* Returns the number of existing rows (tri_rows in device/kernels.h). */
 DEVICE int64_t live_rows(int64_t capacity, const int32_t *count) {
   if (count == 0 || *count >= capacity) return capacity;
   return *count < 0 ? 0 : *count;

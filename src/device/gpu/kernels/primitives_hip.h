@@ -1,5 +1,5 @@
-/* The functions of primitives.h in HIP, as hipRTC compiles it: its own declarations (threadIdx, __shfl_xor, exp, ...)
- * exist without an include. */
+/* The functions of primitives.h in HIP, for hipRTC. hipRTC declares HIP's own names (threadIdx, __shfl_xor, exp, ...)
+ * without an include. */
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HIP_H
 

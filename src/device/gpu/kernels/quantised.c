@@ -13,7 +13,7 @@ typedef struct map_shared {
   float at[TRI_DYNAMIC_CODES];
 } map_shared;
 
-/* Load and store TAKEN numbers, or the `left` remaining ones. */
+/* Load and store TAKEN numbers, or the `left` remaining ones; the others are loaded as 0. */
 DEVICE void get_numbers(const wide *from, int aligned, int64_t left, float out[TAKEN]) {
   wide values[TAKEN];
   if (aligned && left >= TAKEN) {

@@ -135,7 +135,7 @@ typedef struct load_rows {
   int32_t experts[ROUTER_LOAD_ROWS * ROUTER_CHOSEN];
 } load_rows;
 
-/* The sums of a thread, for every router_loads_threads-th expert: counts: how often the expert is chosen; scores: the
+/* The sums of a thread, for every router_loads_threads-th expert. counts: how often the expert is chosen. scores: the
  * sum of its normalised scores. */
 enum { LOADS_EACH = ROUTER_EXPERTS / router_loads_threads };
 typedef struct own_loads {

@@ -25,7 +25,7 @@ enum {
   ROUTER_Z_ROWS = 64     /* rows whose loss a block sums */
 };
 
-/* tri_router (base/router.h). */
+/* Members of tri_router (base/router.h). */
 typedef struct router_kind {
   int32_t experts, chosen, groups, kept_groups, best_of_group;
   int32_t sigmoid, quota, normalised;

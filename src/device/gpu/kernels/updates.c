@@ -116,7 +116,7 @@ DEVICE void fill_factors(const schedule_free_arguments *a, schedule_free_factors
   f->z_step = (wide)-lr;
 }
 
-/* Updates one element. */
+/* Updates one element of y, z and moment2. */
 DEVICE void schedule_free_update(const schedule_free_factors *f, wide gradient, wide *y, wide *z, wide *moment2) {
   const wide g = gradient * f->scale;
   const wide v = wide_multiply_add(f->beta2, *moment2, f->rest2 * g * g);
