@@ -176,6 +176,14 @@ static json_t *json_of_line(const char *text, const char *key, bool one_word) {
   return json_null();
 }
 
+/* Returns the positive number in the line KEY NUMBER; JSON null if there is no such line. */
+static json_t *json_of_number(const char *text, const char *key) {
+  json_t *word = json_of_line(text, key, true);
+  const long long number = json_is_string(word) ? strtoll(json_string_value(word), NULL, 10) : 0;
+  json_decref(word);
+  return number > 0 ? json_integer(number) : json_null();
+}
+
 /* Adds the description of the study to the document. Returns the objective of the study. */
 static tri_objective describe(const char *text, json_t *document) {
   static const char key[] = "\nobjective ";
@@ -183,6 +191,7 @@ static tri_objective describe(const char *text, json_t *document) {
   const long number = line == NULL ? 0 : strtol(line + strlen(key), NULL, 10);
   json_object_set_new(document, "study", json_of_line(text, "study", false));
   json_object_set_new(document, "model", json_of_line(text, "model", true));
+  json_object_set_new(document, "steps", json_of_number(text, "steps"));
   const tri_objective objective = (tri_objective)number;
   json_object_set_new(document, "unit", json_string(tri_objective_unit(objective)));
   json_object_set_new(document, "lower_is_better", json_boolean(tri_objective_shown(objective, 1) < 0));

@@ -826,6 +826,32 @@ def test_many_runs_on_the_page(tmp_path):
 
 
 @needs_chromium
+def test_a_study_by_halving(tmp_path, corpus):
+    """Is drawn by trial over its steps, with a row for each trial."""
+    model = dict(family="llama", num_layers=1, hidden_size=16, num_heads=2, ffn_size=16, vocab_size=257, max_sequence=32)
+    (tmp_path / "run.yaml").write_text(yaml_of(dict(model=model, data=dict(train=str(corpus / "a/train"), validation=str(corpus / "b/train"), sequence=16), threads=1,
+                                                    layout=dict(micro_batch=1), optimizer=dict(steps=16, global_batch=1, lr=1e-2), evaluation=dict(batches=1), output=str(tmp_path / "runs"))))
+    (tmp_path / "study.yaml").write_text(yaml_of(dict(name="rates", run=str(tmp_path / "run.yaml"), objective="validation_loss", method="halving",
+                                                      space=[dict(name="optimizer.lr", values="1e-3 3e-3 1e-2 3e-2")])))
+    (tmp_path / "shown").mkdir()
+    trireme("tune", tmp_path / "study.yaml", "--store", tmp_path / "shown/study.db")
+    with board(tmp_path / "shown") as b, Browser(tmp_path / "profile") as browser:
+        found = b.wait(lambda found: len(found["studies"]) == 1)
+        members = b.json("/api/study", id=found["studies"][0]["id"])["members"]
+        assert b.json("/api/study", id=found["studies"][0]["id"])["steps"] == 16 and len(members) == 4 + 2 + 1 + 1
+        browser.open(b.url)
+        browser.wait("!!document.querySelector('#studies svg.halving')")
+        assert browser.value("[...document.querySelectorAll('#studies .curve.trial')].map(e => e.getAttribute('d').split('L').length)") == [sum(m["member"] == n for m in members) for n in (1, 2, 3, 4)]
+        assert browser.value("document.querySelectorAll('#studies circle.done').length") == len(members)
+        texts = browser.value("[...document.querySelectorAll('#studies svg.halving text')].map(e => e.textContent)")
+        assert [text for text in texts if text in ("2 steps", "4", "8", "16")][:1] == ["2 steps"] and "16" in texts
+        rows = browser.value("[...document.querySelectorAll('#studies tbody tr')].map(r => [...r.cells].map(c => c.textContent))")
+        best = members[-1]
+        assert len(rows) == 4 and rows[0][:4] == [str(best["member"]), best["params"], "done", "16"] and float(rows[0][4]) == pytest.approx(best["loss"], rel=1e-5)
+        assert browser.value("document.querySelector('#studies .counts').textContent") == "4 done, 0 failed" and browser.said == []
+
+
+@needs_chromium
 def test_fifteen_runs_of_two_objectives(tmp_path):
     """Losses of two objectives have charts of their own; a run whose loss rose to 22 is outside of the scale without outliers; the table shows all
     runs without scrolling, and no number of it is on two lines."""

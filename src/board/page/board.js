@@ -767,8 +767,30 @@ function show_samples() {
 
 /* ---- studies ---- */
 
+/* Rounds of a study by halving (src/tune/halving.h): the last one ends with all steps of a run, and each one before it with half as many. */
+const HALVING_ROUNDS = 4;
+const steps_of_round = (study, round) => Math.max(1, Math.round(study.steps / 2 ** (HALVING_ROUNDS - round)));
+
+/* The members of a study by halving, which are its trials: each goes on from its own last round with the same values. Null for other studies. */
+function halving_of(study) {
+  const members = new Map();
+  for (const row of study.members) members.set(row.member, [...(members.get(row.member) ?? []), row]);
+  const goes_on = ([number, rows]) => rows.every((row) => row.params === rows[0].params && (row.parent === 0 || row.parent === number) && row.round <= HALVING_ROUNDS);
+  return known(study.steps) && members.size > 0 && [...members].every(goes_on) ? members : null;
+}
+
+/* A row of the table for each trial of a study by halving: what its last round came to. */
+function halving_trials(study, members) {
+  return [...members].map(([number, rows]) => {
+    const ended = rows.filter((row) => row.state === "done" && known(row.loss)), last = rows[rows.length - 1];
+    return { number, point: last.params ?? "", state: last.state, value: ended.length ? ended[ended.length - 1].loss : null, steps: steps_of_round(study, last.round), reason: last.reason, seconds: rows.reduce((sum, row) => sum + (known(row.seconds) ? row.seconds : 0), 0), memory: null };
+  });
+}
+
 /* A population's stretches are judged by their loss, of which less is better. */
 function trials_of(study) {
+  const members = halving_of(study);
+  if (members) return { better: -1, unit: study.unit, members, trials: halving_trials(study, members) };
   const loss = study.members.length > 0;
   return { better: loss || study.lower_is_better ? -1 : 1, unit: loss ? "validation loss" : study.unit,
     trials: loss ? study.members.map((m, i) => ({ number: i + 1, point: `member ${m.member}, round ${m.round}: ${m.params ?? ""}`, state: m.state, value: m.state === "done" ? m.loss : null, reason: m.reason, seconds: m.seconds, memory: null })) : study.trials };
@@ -779,7 +801,29 @@ function study_range(values) {
   return values.length ? [sorted[0] - room, sorted[sorted.length - 1] + room] : [0, 1];
 }
 
+/* The loss of each trial at the ends of its rounds, over the steps. */
+function halving_chart(study, members) {
+  const width = Math.max(520, ($("studies").clientWidth || 900) - 24), height = 250, wide = width - MARGIN.left - MARGIN.right, tall = height - MARGIN.top - MARGIN.bottom - 10;
+  const rows = study.members.filter((row) => row.state === "done" && known(row.loss)), [low, high] = study_range(rows.map((row) => row.loss)), floor = MARGIN.top + tall;
+  const x = (round) => MARGIN.left + 8 + ((round - 1) / (HALVING_ROUNDS - 1)) * (wide - 40), y = (value) => floor - ((value - low) / (high - low)) * tall;
+  const svg = draw("svg", { class: "chart halving", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${members.size} trials of ${study.study} over their steps, ${study.unit}` });
+  for (const tick of even_ticks(low, high, 5)) {
+    svg.append(draw("line", { class: "grid", x1: MARGIN.left, x2: MARGIN.left + wide, y1: y(tick), y2: y(tick) }), draw("text", { x: MARGIN.left - 6, y: y(tick) + 4, "text-anchor": "end" }, short(tick)));
+  }
+  for (let round = 1; round <= HALVING_ROUNDS; round++) svg.append(draw("text", { x: x(round), y: height - 3, "text-anchor": "middle" }, `${count_text(steps_of_round(study, round))}${round === 1 ? " steps" : ""}`));
+  const palette = COLOURS[document.documentElement.dataset.theme === "dark" ? "dark" : "light"];
+  [...members].forEach(([number, all], i) => {
+    const ended = all.filter((row) => row.state === "done" && known(row.loss)), paint = palette[i % palette.length];
+    svg.append(draw("path", { class: "curve trial", stroke: paint, d: ended.map((row, at) => `${at ? "L" : "M"}${x(row.round)} ${y(row.loss)}`).join("") }));
+    for (const row of ended) svg.append(draw("circle", { class: "mark done", cx: x(row.round), cy: y(row.loss), r: 3.2, fill: paint }, draw("title", {}, `${number}: ${row.params}\nstep ${steps_of_round(study, row.round)}: ${round(row.loss, 6)}`)));
+    if (ended.length) svg.append(draw("text", { x: x(ended[ended.length - 1].round) + 7, y: y(ended[ended.length - 1].loss) + 4 }, String(number)));
+  });
+  return svg;
+}
+
 function study_chart(study) {
+  const { members } = trials_of(study);
+  if (members) return halving_chart(study, members);
   const { trials, better, unit } = trials_of(study), done = trials.filter((t) => t.state === "done" && known(t.value));
   const width = Math.max(520, ($("studies").clientWidth || 900) - 24), height = 250, wide = width - MARGIN.left - MARGIN.right, tall = height - MARGIN.top - MARGIN.bottom - 10;
   const [low, high] = study_range(done.map((t) => t.value)), last = Math.max(2, trials.length), floor = MARGIN.top + tall;
@@ -806,11 +850,11 @@ function study_chart(study) {
 }
 
 function study_table(study) {
-  const { trials, better } = trials_of(study), memory = trials.some((t) => known(t.memory));
-  const order = [...trials].sort((a, b) => (known(b.value) ? better * b.value : -Infinity) - (known(a.value) ? better * a.value : -Infinity) || b.number - a.number).slice(0, 100);
+  const { trials, better, members } = trials_of(study), memory = trials.some((t) => known(t.memory));
+  const order = [...trials].sort((a, b) => (members ? b.steps - a.steps : 0) || (known(b.value) ? better * b.value : -Infinity) - (known(a.value) ? better * a.value : -Infinity) || b.number - a.number).slice(0, 100);
   const row = (t) => make("tr", {}, make("td", {}, String(t.number)), make("td", { class: "text long", title: t.point }, t.point), make("td", { class: "text " + (t.state === "failed" ? "failed-word" : t.state === "running" ? "running-word" : "") }, t.state),
-    make("td", {}, known(t.value) ? round(t.value, 6) : "–"), ...(memory ? [make("td", {}, known(t.memory) && t.memory > 0 ? (100 * t.memory).toFixed(1) + " %" : "–")] : []), make("td", {}, known(t.seconds) ? value_text("time", t.seconds) : "–"), make("td", { class: "text long", title: t.reason ?? "" }, t.reason ?? ""));
-  return make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...["trial", "point", "state", "value", ...(memory ? ["memory"] : []), "took", "why"].map((name) => make("th", { class: ["point", "state", "why"].includes(name) ? "text" : null }, name)))), make("tbody", {}, ...order.map(row))));
+    ...(members ? [make("td", {}, count_text(t.steps))] : []), make("td", {}, known(t.value) ? round(t.value, 6) : "–"), ...(memory ? [make("td", {}, known(t.memory) && t.memory > 0 ? (100 * t.memory).toFixed(1) + " %" : "–")] : []), make("td", {}, known(t.seconds) ? value_text("time", t.seconds) : "–"), make("td", { class: "text long", title: t.reason ?? "" }, t.reason ?? ""));
+  return make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...["trial", "point", "state", ...(members ? ["steps"] : []), "value", ...(memory ? ["memory"] : []), "took", "why"].map((name) => make("th", { class: ["point", "state", "why"].includes(name) ? "text" : null }, name)))), make("tbody", {}, ...order.map(row))));
 }
 
 function study_card(name, study) {
