@@ -1,5 +1,6 @@
 /* Parses statements, and a whole template. */
 #include "base/memory.h"
+#include "chat/known_templates.h"
 #include "chat/parser.h"
 #include "chat/template.h"
 
@@ -273,7 +274,7 @@ static tri_status copy_source(tri_chat_template *template, const char *text, siz
     bool pair = text[i] == '\r' && i + 1 < bytes && text[i + 1] == '\n';
     if (!pair) template->source[template->bytes++] = text[i] == '\r' ? '\n' : text[i];
   }
-  if (template->bytes > 0 && template->source[template->bytes - 1] == '\n') template->bytes--;
+  if (template->bytes > 0 && template->source[template->bytes - 1] == '\n') template->source[--template->bytes] = '\0';
   return TRI_OK;
 }
 
@@ -291,8 +292,8 @@ static tri_status parse_all(tri_chat_template *template) {
       .template = template,
       .arena = &template->arena,
       .lexer = {.name = template->name,
-                .source = template->source,
-                .bytes = template->bytes,
+                .source = template->marked != NULL ? template->marked : template->source,
+                .bytes = template->marked != NULL ? template->marked_bytes : template->bytes,
                 .arena = &template->arena,
                 .line = 1,
                 .column = 1,
@@ -315,6 +316,8 @@ tri_status tri_chat_template_compile(const char *name, const char *text, size_t 
   template->arena.limit = TREE_BYTES;
   TRI_TRY_GOTO(tri_strdup(name, &template->name), destroy);
   TRI_TRY_GOTO(copy_source(template, text, bytes), destroy);
+  TRI_TRY_GOTO(tri_chat_known_template(template->source, template->bytes, &template->marked, &template->marked_bytes),
+               destroy);
   TRI_TRY_GOTO(parse_all(template), destroy);
   *out = template;
   return TRI_OK;
@@ -326,6 +329,7 @@ destroy:
 void tri_chat_template_destroy(tri_chat_template *template) {
   if (template == NULL) return;
   tri_chat_arena_release(&template->arena);
+  tri_free(template->marked);
   tri_free(template->source);
   tri_free(template->name);
   tri_free(template);

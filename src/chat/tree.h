@@ -84,6 +84,9 @@ struct tri_chat_template {
   char *name;
   char *source; /* with normalized newlines, like in Jinja */
   size_t bytes;
+  char *marked; /* [marked_bytes], the source with the generation blocks of a known template; NULL: the source is parsed
+                 */
+  size_t marked_bytes;
   tri_chat_arena arena;
   tri_chat_node *root;
   const tri_chat_value *symbols; /* names by number */

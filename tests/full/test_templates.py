@@ -67,6 +67,31 @@ def test_published(name):
     assert refused < 400
 
 
+KNOWN = ["gptoss", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra", "nemotron_3_5_lightning"]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_texts(tmp_path, name):
+    """A published template without generation blocks renders as before, and what is learnt is what TRL's template for training marks. With one more
+    character it is another text, without marks."""
+    folder = pathlib.Path(importlib.util.find_spec("trl").origin).parent / "chat_templates"
+    draw = random.Random(name)
+    talks = [template_cases.conversation(draw.choice(["", "s"]) + "ua" * draw.randint(1, 4), a=draw.choice(["hello", "x y", "日本語 😀", "a\n\nb"])) for _ in range(60)]
+    more = dict(bos_token="<s>", eos_token="</s>", add_generation_prompt=False)
+    plain, _ = render_jinja_template(talks, chat_template=(folder / f"{name}.jinja").read_text(), **more)
+    texts, spans = render_jinja_template(talks, chat_template=(folder / f"{name}_training.jinja").read_text(), return_assistant_tokens_mask=True, **more)
+    (tmp_path / "other.jinja").write_text((folder / f"{name}.jinja").read_text() + "{# #}")
+    given = "".join(json.dumps(dict(messages=talk, **more)) + "\n" for talk in talks)
+    for file in (folder / f"{name}.jinja", tmp_path / "other.jinja"):
+        done = subprocess.run([TOOL, file], input=given, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for line, before, text, theirs in zip(done.stdout.splitlines(), plain, texts, spans, strict=True):
+            answer = json.loads(line)
+            assert answer["text"] == before == text
+            learnt = [answer["text"].encode()[begin:end].decode() for begin, end in answer.get("generated") or []]
+            assert learnt == ([text[begin:end] for begin, end in theirs] if file.parent == folder else [])
+
+
 @pytest.mark.parametrize("name, theirs", [("llama3", "llama3"), ("gemma", "gemma"), ("phi3", "phi3"), ("qwen2.5", "qwen2_5")])
 def test_learnt_as_by_trl(name, theirs):
     """The same characters, except that TRL's of Qwen 2.5 learn the newline of the generation prompt, too."""
