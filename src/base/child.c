@@ -27,7 +27,8 @@ extern char **environ;
 enum {
   FEW_LOOKS = 10,
   LOOKS = 250
-}; /* LOOKS: pauses before giving up, five seconds in all; the first FEW_LOOKS of them are shorter */
+}; /* LOOKS: maximum number of pauses of a wait, 5 s in all; FEW_LOOKS: number of the first pauses of `clear`, which
+      take only 0.1 * PAUSE_S, as all pauses of tri_child_kill do */
 static const double PAUSE_S = 0.02;
 
 /* ---- the environment --------------------------------------------------------------------------------------------- */
@@ -355,8 +356,8 @@ static void sweep(const tri_child *c, killed *all) {
   tri_free(list);
 }
 
-/* Waits for the killed processes that have become children of this process, and removes those that have ended from the
- * set. */
+/* Reads the exit status of killed processes that have become children of this process, without waiting, so that they do
+ * not stay zombies. Removes the processes that have ended from the set. */
 static void reap(killed *all) {
   int64_t left = 0;
   for (int64_t i = 0; i < all->count; i++) {

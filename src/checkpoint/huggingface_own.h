@@ -14,8 +14,8 @@
  * the type without "trireme_". */
 void tri_huggingface_write_own(const tri_model *model, const tri_model *said, const char *model_type, json_t *to);
 
-/* Sets members of a complete model to the values of the object `trireme`, if the file has one. Fails with TRI_BAD_FILE
- * for an unknown key or a wrong value. */
+/* Sets members of a model to the values of the object `trireme`, if the file has one. The model must be complete
+ * (tri_model_complete). Fails with TRI_BAD_FILE for an unknown key or a wrong value. */
 tri_status tri_huggingface_read_own(const tri_json_reader *from, tri_model *model);
 
 #endif

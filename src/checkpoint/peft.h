@@ -36,7 +36,8 @@ typedef struct tri_peft {
   tri_base_signature signature; /* signature of the base */
 } tri_peft;
 
-/* Prints the adapter_config.json of an adapter of a complete model. Release *out with tri_free. */
+/* Prints the adapter_config.json of an adapter of `model`, which must be complete (tri_model_complete). Release *out
+ * with tri_free. */
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out);
 
 /* Reads the text of an adapter_config.json; `path` is for messages. A key that changes the model's function and is
@@ -57,9 +58,10 @@ tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out);
 bool tri_peft_is_folder(const char *folder);
 
 /* LOCAL. For a run that starts from the factors in a folder: checks that they have the run's rank, alpha, scaling,
- * patterns, magnitudes and kind of initial values. Also checks that their base has the signature `base`, if both
- * signatures are known; NULL: the base is not checked. Fails with TRI_BAD_CONFIG if they differ, or if the folder has
- * no adapter_config.json. The message begins with `adapter.from`. */
+ * patterns, magnitudes, kind of initial values and, if a target is embed_tokens or lm_head, ensure_weight_tying. Also
+ * checks that their base has the signature `base`, if both signatures are known; NULL: the base is not checked. Fails
+ * with TRI_BAD_CONFIG if they differ, or if the folder has no adapter_config.json. The message begins with
+ * `adapter.from`. */
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base);
 
 #endif

@@ -319,7 +319,8 @@ static bool is_in_scope(const tri_state_scope *scope, const char *name) {
   return scope->optimizer || !is_tensors(name, "optimizer");
 }
 
-/* Returns whether a reader of checkpoints uses a file of this name. Other files are the user's. */
+/* Returns whether readers use a file of this name for the model, the tokenizer or the optimizer's states, so that it
+ * must be listed in state.json. Other files in the folder may be the user's. */
 static bool is_read(const char *name) {
   static const char *const files[] = {TRI_FILE_CONFIG, TRI_FILE_ADAPTER_CONFIG, TRI_FILE_TOKENIZER};
   static const char *const stems[] = {"model", TRI_PEFT_STEM, "optimizer"};

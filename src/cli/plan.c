@@ -163,7 +163,8 @@ static tri_status plan_days(arguments *given, tri_search_request *request) {
   return status;
 }
 
-/* Checks the options beside --days, and sets a number of devices that is replaced later. */
+/* Checks the options that are given together with --days: --tokens is required, and --devices must be a range or a list
+ * if it is given. If it is not, sets `devices` to 1, which is replaced later. */
 static tri_status check_days(arguments *given) {
   if (given->days <= 0) return TRI_OK;
   if (given->plan.tokens <= 0) {

@@ -77,8 +77,8 @@ static int64_t rounder_batch(int64_t batch) {
   return 0;
 }
 
-/* Searches with a rounder batch, too, and suggests this batch if it is faster. A batch that few numbers of ranks divide
- * leaves the search little choice. */
+/* Searches with a rounder batch, too, and suggests this batch if it is faster. The search has little choice if the
+ * batch has few divisors, because layout.data divides the batch. */
 static tri_status print_rounder_batch(const tri_plan_options *options, const tri_answer *best) {
   const double worth_saying = 0.03;
   tri_search_request request = tri_plan_options_search(options);
@@ -100,7 +100,8 @@ static tri_status print_rounder_batch(const tri_plan_options *options, const tri
 
 /* ---- memory and the search --------------------------------------------------------------------------------------- */
 
-/* Reports that at least a third of the memory is idle although all layers are recomputed, which is often a mistake. */
+/* Reports that at least a third of the memory is idle although the layout has recompute=full, which is often a
+ * mistake. */
 static void print_idle(const tri_simulation_request *request, const char *fixed, const tri_answer *best) {
   const double room = tri_system_room(request->system, request->cluster), idle = room - best->prediction.memory.peak;
   char bytes[32], all[32];

@@ -249,7 +249,8 @@ static void print_effects(const arguments *given, const tri_published *published
   }
 }
 
-/* Effects are reported only for a set with at least this many judged rows (tri_published_is_judged). */
+/* Minimum number of judged rows (tri_published_is_judged) of a set whose section in the report has a table of effects.
+ * The table over all sets and the JSON document have no minimum. */
 enum { FEWEST_FOR_EFFECTS = 20 };
 
 static tri_status print_set(const arguments *given, const tri_published *published, const tri_published_set *set,

@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <time.h>
 
-enum { TURNS_OF_CHECK = 64 }; /* turns of a wait, about 3 us, in which only the request's group advances */
+enum { TURNS_OF_CHECK = 64 }; /* iterations of a wait, about 3 us, in which only the request's group advances */
 
 /* Time of waiting before a rank calls sched_yield. A rank with its own core gains nothing by yielding it, and if
  * another process takes the core, gets it back only after milliseconds. If ranks share cores, the rank that is waited
@@ -127,11 +127,11 @@ static inline void relax(void) {
 }
 
 typedef struct patience {
-  int64_t turns;  /* turns of the loop since the last progress */
+  int64_t turns;  /* iterations of the loop since the last progress */
   double begin_s, /* time of the first look at the clock in this wait; 0: no look yet */
       idle_s;     /* time of the first look since the last progress */
   bool yields;
-  double sleep_s;         /* seconds of sleep in each turn; 0: no sleep */
+  double sleep_s;         /* seconds of sleep in each iteration; 0: no sleep */
   double longest_sleep_s; /* limit of sleep_s */
 } patience;
 
@@ -140,7 +140,7 @@ static void sleep_for(double seconds) {
   nanosleep(&time, NULL);
 }
 
-/* Decides from the time without progress whether the next turns spin, yield or sleep. */
+/* Decides from the time without progress whether the next iterations spin, yield or sleep. */
 static void patience_look(patience *p, double now_s) {
   bool crowded = tri_comm_job()->crowded;
   if (p->turns == TURNS_OF_CHECK) p->idle_s = now_s;

@@ -11,7 +11,7 @@
 #include "schedule/parts.h"
 
 typedef struct tri_engine_options {
-  const tri_model *model;   /* complete model, which outlives the engine */
+  const tri_model *model;   /* model after tri_model_complete, which outlives the engine */
   const tri_layout *layout; /* resolved layout (tri_layout_resolve), which outlives the engine */
   const tri_mesh *mesh;     /* mesh of this layout, which outlives the engine; NULL: one rank alone */
   int64_t global_batch;     /* largest number of sequences of a step */

@@ -19,8 +19,8 @@ typedef struct tri_router_loads {
 
 typedef struct tri_routers tri_routers;
 
-/* LOCAL. Creates the loads of a complete model. Sets *out to NULL if the model has no experts. Release with
- * tri_routers_destroy. */
+/* LOCAL. Creates the loads of a model, which must be complete (tri_model_complete). Sets *out to NULL if the model has
+ * no experts. Release with tri_routers_destroy. */
 tri_status tri_routers_create(const tri_model *model, tri_routers **out);
 void tri_routers_destroy(tri_routers *routers);
 

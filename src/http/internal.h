@@ -85,8 +85,8 @@ enum MHD_Result tri_http_reply_now(tri_http_request *request, tri_http_reply *re
 /* Gives the reply to libmicrohttpd if the service has sent or begun one; else suspends the connection. If the service
  * has released the request without a reply, returns MHD_NO, which closes the connection. */
 enum MHD_Result tri_http_reply_if_ready(tri_http_request *request);
-/* Replies with service.of_end to all requests that the service keeps, and ends the texts in pieces, so that their
- * connections can end. */
+/* Replies with service.of_end to all requests that the service keeps, and ends the unfinished replies that are
+ * sent in pieces, so that their connections can end. */
 void tri_http_refuse_all(tri_http_server *server);
 
 #endif

@@ -246,7 +246,8 @@ void tri_http_send(tri_http_request *request, const tri_http_reply *reply) {
   pthread_mutex_unlock(&request->server->mutex);
 }
 
-/* Appends to the pieces; the mutex must be locked. If memory is exhausted, the text ends with an error. */
+/* Appends a piece to the text of a reply; the mutex must be locked. If memory is exhausted, the text ends with an
+ * error. */
 static void append(tri_http_request *request, const char *text, size_t bytes) {
   if (request->connection == NULL || request->ended || bytes == 0) return;
   if (tri_reserve("a reply", 1, request->bytes + bytes, &request->room, &request->text) != TRI_OK) {
@@ -315,8 +316,8 @@ void tri_http_release(tri_http_request *request) {
   let_go(request);
 }
 
-/* Cuts off a text in pieces: appends service.of_broken_text or, if that is NULL, lets the connection end with an error.
- * The mutex must be locked. */
+/* Ends an unfinished reply that is sent in pieces: appends service.of_broken_text or, if that is NULL, lets the
+ * connection end with an error. The mutex must be locked. */
 static void break_off(tri_http_request *request) {
   const char *last = request->server->service.of_broken_text;
   if (request->ended) return;

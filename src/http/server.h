@@ -118,8 +118,8 @@ typedef struct tri_http_service {
   tri_http_reply of_end; /* reply of tri_http_server_refuse and tri_http_server_stop to the requests that the service
                             keeps; its text stays valid until the server has stopped (TRI_HTTP_KEPT); code 0: plain
                             text, with status 503 */
-  const char *of_broken_text; /* text that tri_http_server_refuse and tri_http_server_stop add to a text in pieces that
-                                 has not ended; NULL: the connection ends with an error */
+  const char *of_broken_text; /* text that tri_http_server_refuse and tri_http_server_stop add to an unfinished reply
+                                 that is sent in pieces; NULL: the connection ends with an error */
   tri_http_limits limits;
 } tri_http_service;
 
@@ -144,8 +144,8 @@ tri_status tri_http_server_start(const tri_http_options *options, const tri_http
 /* Waits until the clients have the replies to all requests that the service has kept, but for at most `seconds`
  * seconds. Requests that are still being read, and those that were replied to at once, are not waited for. */
 void tri_http_server_drain(tri_http_server *server, double seconds);
-/* Replies with tri_http_service.of_end to all requests that the service keeps, and ends their texts in pieces; then
- * waits as tri_http_server_drain does. Any thread may call this at any time. */
+/* Replies with tri_http_service.of_end to all requests that the service keeps, and ends unfinished replies that are
+ * sent in pieces; then waits as tri_http_server_drain does. Any thread may call this at any time. */
 void tri_http_server_refuse(tri_http_server *server, double seconds);
 /* Refuses like tri_http_server_refuse, waits for a second at most, ends all connections and threads, and removes the
  * socket of a server that listens at a path. The service must have released all requests. Ignores NULL. */

@@ -60,7 +60,7 @@ bool tri_domain_may_share(tri_domain first, tri_domain domain);
 /* Returns whether both domains have the same ranks. */
 bool tri_domains_are_same(const tri_mesh_shape *shape, tri_domain a, tri_domain b);
 
-/* Return the number of ranks of a domain, and the number in it of the rank at `place`. */
+/* Return the number of ranks of a domain; and the number that the rank at `place` has in its domain. */
 int tri_domain_size(const tri_mesh_shape *shape, tri_domain domain);
 int tri_domain_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates *place, tri_domain domain);
 

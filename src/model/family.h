@@ -95,8 +95,9 @@ typedef struct tri_list_request {
 tri_list_request tri_list_request_whole(const tri_model *model, tri_list_purpose purpose, int64_t batch,
                                         int64_t sequence, tri_dtype type);
 
-/* Makes the list of a stage of a complete model. If the stage does not have the embedding, the list begins with
- * stage_input; if it does not have the loss, the list ends in stage_output. Release with tri_op_list_destroy. */
+/* Makes the list of a stage. `model` must be complete (tri_model_complete). If the stage does not have the embedding,
+ * the list begins with stage_input; if it does not have the loss, the list ends in stage_output. Release with
+ * tri_op_list_destroy. */
 tri_status tri_model_operations(const tri_model *model, const tri_list_request *request, tri_op_list **out);
 
 /* Returns the FLOPs of the GEMMs of one trained token (forward and backward), counted as in Megatron-LM: only the

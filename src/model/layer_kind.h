@@ -13,7 +13,7 @@ enum {
   TRI_LAYER_KINDS = 8     /* number of kinds */
 };
 
-/* Returns the kind of a layer of a complete model, below TRI_LAYER_KINDS. */
+/* Returns the kind of a layer, below TRI_LAYER_KINDS. The model must be complete (tri_model_complete). */
 int tri_model_layer_kind(const tri_model *model, int64_t layer);
 
 #endif

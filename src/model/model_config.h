@@ -18,7 +18,8 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml 
  * table. Messages name file and line of the key in the mapping. */
 tri_status tri_model_finish(const tri_yaml *mapping, tri_model *model);
 
-/* Returns whether a key of a complete model has the value that it would get from other keys if it were left out. */
+/* Returns whether a key of a model has the value that it would get from other keys if it were left out. The model must
+ * be complete (tri_model_complete). */
 bool tri_model_is_derived(const tri_model *model, const tri_config_key *key);
 
 /* Reads a preset by its name, or a model file by its path. */

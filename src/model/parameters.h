@@ -198,7 +198,8 @@ typedef struct tri_model_share {
   int64_t num_chunks;
 } tri_model_share;
 
-/* Creates the table of a complete model; share NULL: for one rank alone. Release with tri_parameter_table_destroy. */
+/* Creates the table of a model, which must be complete (tri_model_complete); share NULL: for one rank alone. Release
+ * with tri_parameter_table_destroy. */
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
 /* Returns the number of parameters of a model, with tied embeddings counted once; 0 if memory is exhausted. */
 double tri_model_num_parameters(const tri_model *model);

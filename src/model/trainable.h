@@ -139,8 +139,8 @@ tri_status tri_trainable_lowest_layer(const tri_model *model, int64_t *out);
 /* Returns the lowest layer of a table with a trained parameter; INT64_MAX if all parameters are frozen. */
 int64_t tri_trainable_lowest_of(const tri_parameter_table *table);
 
-/* Checks `tuning` of a complete model: every pattern and target must match, the rank must not be above a target's
- * shape, and something must be trained. Messages begin with the run file's key. */
+/* Checks `tuning` of a model, which must be complete (tri_model_complete): every pattern and target must match, the
+ * rank must not be above a target's shape, and something must be trained. Messages begin with the run file's key. */
 tri_status tri_trainable_check(const tri_model *model);
 
 #endif

@@ -1,5 +1,4 @@
-/* Kinds of element-wise work, with the names under which tables of measurements have its time: work of operations, and
- * other work of a step. */
+/* Kinds of element-wise work, of operations and of other parts of a step. Tables of measured times have these names. */
 #ifndef TRI_OPS_WORK_H
 #define TRI_OPS_WORK_H
 

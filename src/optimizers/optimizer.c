@@ -81,7 +81,8 @@ const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, co
 const tri_optimizer_state *const tri_run_states[TRI_NUM_RUN_STATES] = {TRI_RUN_STATES(RUN_STATE)};
 #undef RUN_STATE
 
-/* Returns the number of the optimizer's states plus the number of kept states of the run before `end`. */
+/* Returns the number of the optimizer's states plus the number of states below `end` that the run keeps
+ * (tri_run_state). */
 static int64_t states_before(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
                              tri_run_state end) {
   int64_t number = optimizer->num_states;

@@ -22,7 +22,7 @@ typedef struct tri_published_row {
   double mem_gb, mem_gib;
   bool out_of_memory; /* whether the run was published as out of memory */
 
-  tri_model model;   /* complete model */
+  tri_model model;   /* model after tri_model_complete */
   tri_layout layout; /* resolved layout */
   tri_prediction prediction;
   double published_s, predicted_s; /* seconds of a step; published_s 0: only the memory was published */

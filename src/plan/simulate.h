@@ -22,7 +22,7 @@
 
 /* The model, its layout and the machine. All pointers are owned by the caller. */
 typedef struct tri_simulation_request {
-  const tri_model *model;   /* complete model */
+  const tri_model *model;   /* model after tri_model_complete */
   const tri_layout *layout; /* resolved layout */
   const tri_cluster *cluster;
   const tri_system *system;

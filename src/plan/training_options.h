@@ -23,8 +23,8 @@ extern const tri_config_table tri_training_options_table, tri_training_options_a
  * defaults. */
 tri_status tri_training_options_parse(const char *const *options, int64_t count, tri_training_options *out);
 
-/* Sets model->tuning of a complete model, and checks it together with the settings of the optimizer. An error
- * message begins with the key of the run file. */
+/* Sets model->tuning, and checks it together with the settings of the optimizer. The model must be complete
+ * (tri_model_complete). An error message begins with the key of the run file. */
 tri_status tri_training_options_apply(const tri_training_options *trained, tri_model *model);
 
 #endif

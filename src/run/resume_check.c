@@ -35,9 +35,10 @@ typedef struct changes {
   size_t text_length, keys_length;
   bool fits;          /* whether the weights have the run's shapes in spite of the differences */
   bool other_samples; /* whether a key that determines the order of the samples differs */
-  int64_t updates;    /* updates since the run began, if the reference of preferences is not available; else 0 */
-  bool other_answers; /* whether the reference is not available and a key differs that changes log-probabilities of
-                         answers */
+  int64_t updates;    /* updates since the run began, if it is on preferences and its reference model is no longer
+                         available; else 0 */
+  bool other_answers; /* whether the reference model is no longer available and a key differs that changes
+                         log-probabilities of answers */
   bool other_factors; /* whether the run's adapter has other factors, or other shapes */
   bool allowed;       /* whether `allow_change` names a key that differs, so that the run may become a different one */
 } changes;
@@ -270,8 +271,8 @@ static void collect_of_finished(void *context, const tri_config_difference *diff
 }
 
 /* Refuses other settings for a run that has made all of its steps, because further steps with them would replace its
- * checkpoints and its results. Accepts more steps or epochs alone; accepts any settings if `allow_change` names a key
- * whose change every run refuses. */
+ * checkpoints and its results. Accepts more steps or epochs alone. Accepts any settings if a key differs whose change
+ * every run refuses, and `allow_change` names this key. */
 static tri_status check_finished(const tri_checkpoint_state *state, changes *c, const char *folder) {
   tri_run_config *there = c->allowed ? NULL : config_there(state);
   if (there == NULL) return TRI_OK;

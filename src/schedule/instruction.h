@@ -26,7 +26,7 @@
   X(COUNT_LABELS,    count_labels,    nothing,     at_once, LOAD,            LOSS) \
   /* pack the weights, because the last update changed the parameters */ \
   X(PREPARE,         prepare,         nothing,     at_once, OPTIMIZER,       NONE) \
-  /* start to receive the next message of its kind into an empty stage buffer */ \
+  /* start to receive a message into an empty stage buffer: the next message of this buffer's kind */ \
   X(POST_RECEIVE,    post_receive,    stage_buffer_from,    starts,  COMMUNICATION,   PIPELINE) \
   /* wait until the message is in the stage buffer */ \
   X(RECEIVE,         receive,         stage_buffer_from,    waits,   COMMUNICATION,   PIPELINE) \

@@ -11,7 +11,7 @@
 
 /* The model, the devices and the step to search layouts for. */
 typedef struct tri_layout_space {
-  const tri_model *model; /* complete model */
+  const tri_model *model; /* model after tri_model_complete */
   int64_t devices, global_batch, sequence;
   bool keeps_gathered, gathers_again; /* whether sequence parallelism is possible without `sequence_regather` (first
                                          member), and with it (second member) */

@@ -11,7 +11,7 @@
 #include "schedule/updates.h"
 
 typedef struct tri_parts_request {
-  const tri_model *model;   /* complete model */
+  const tri_model *model;   /* model after tri_model_complete */
   const tri_layout *layout; /* resolved layout */
   int64_t micro_batches;    /* micro-batches of one rank in a step (tri_layout_micro_batches) */
   int64_t sequence;         /* tokens of a sequence */

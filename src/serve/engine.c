@@ -296,9 +296,9 @@ static tri_status follow_run(engine *e) {
   return tri_serve_follow_load(follow, e->front->generation);
 }
 
-/* One turn of the loop: starts jobs that wait, and makes one step of the jobs that run. If no job runs, waits for one.
- * Once a stop is requested, new requests are refused, and the jobs that wait fail. Also loads a newer checkpoint of the
- * run that the server follows. */
+/* Runs one iteration of the loop: starts jobs that wait, and makes one step of the jobs that run. If no job runs, waits
+ * for one. Once a stop is requested, new requests are refused, and the jobs that wait fail. Also loads a newer
+ * checkpoint of the run that the server follows. */
 static tri_status turn(engine *e) {
   bool more = false;
   if (!e->closes && tri_stop_asked()) {

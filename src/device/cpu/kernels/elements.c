@@ -241,7 +241,7 @@ typedef struct dropout_job {
   float scale;
 } dropout_job;
 
-enum { DRAWN = 512 }; /* elements whose words are computed at once */
+enum { DRAWN = 512 }; /* number of elements whose random words are computed at once */
 
 INLINE void dropout_piece(tri_dtype type, const dropout_job *job, int64_t first, int64_t end, const void *x, void *y) {
   uint32_t words[DRAWN + 2 * GROUP]; /* a piece may begin within a block, and end within a group or a vector */

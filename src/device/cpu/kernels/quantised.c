@@ -36,8 +36,9 @@ INLINE uint32_t bits_of(float x) {
   return bits;
 }
 
-/* Fills the table. Codes ascend with the numbers in the cells. The lowest number of a cell is its first one for
- * positive numbers, and its last one for negative numbers. */
+/* Fills the table. Numbers are visited in ascending order, so that the code only ascends. The lowest code of a cell is
+ * that of its lowest number: of the smallest magnitude in a cell of positive numbers, and of the largest magnitude in a
+ * cell of negative ones. */
 static void make_table(bool with_sign, code_table *out) {
   int32_t code = 0;
   for (int32_t c = 0; c < TRI_DYNAMIC_CODES - 1; c++) out->middles[c] = tri_dynamic_middle(with_sign, c);
