@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-/* Kinds of edits. `removed`: number of bytes of the source that the text replaces. */
 typedef enum edit_kind {
-  NONE,
+  NONE,       /* the row has no further edit */
   BEGIN_LINE, /* a block begins on a line of its own */
   END_LINE,   /* a block ends on a line of its own */
   AT_SUM,     /* in an expression 'header' ~ answer, the block begins after the header */
@@ -15,15 +14,22 @@ typedef enum edit_kind {
   END,        /* a block ends after an expression */
 } edit_kind;
 
-static const struct {
-  const char *text;
-  size_t removed;
-} edits[] = {[NONE] = {"", 0},
-             [BEGIN_LINE] = {"{%- generation %}\n", 0},
-             [END_LINE] = {"{%- endgeneration %}\n", 0},
-             [AT_SUM] = {"' }}{%- generation %}{{- ", 4},
-             [IN_STRING] = {"' }}{%- generation %}{{- '", 0},
-             [END] = {"{%- endgeneration %}", 0}};
+typedef struct edit {
+  const char *text; /* text to insert */
+  size_t removed;   /* number of bytes of the source that it replaces */
+} edit;
+
+static edit edit_of(edit_kind kind) {
+  switch (kind) {
+    case NONE: break;
+    case BEGIN_LINE: return (edit){"{%- generation %}\n", 0};
+    case END_LINE: return (edit){"{%- endgeneration %}\n", 0};
+    case AT_SUM: return (edit){"' }}{%- generation %}{{- ", 4};
+    case IN_STRING: return (edit){"' }}{%- generation %}{{- '", 0};
+    case END: return (edit){"{%- endgeneration %}", 0};
+  }
+  return (edit){"", 0};
+}
 
 enum { MOST_EDITS = 8 };
 
@@ -91,16 +97,16 @@ tri_status tri_chat_known_template(const char *source, size_t bytes, char **out,
   *out = NULL;
   while (row < sizeof known / sizeof known[0] && (known[row].hash != hash || known[row].bytes != bytes)) row++;
   if (row == sizeof known / sizeof known[0]) return TRI_OK;
-  for (int i = 0; i < MOST_EDITS; i++) more += strlen(edits[known[row].edits[i].kind].text);
+  for (int i = 0; i < MOST_EDITS; i++) more += strlen(edit_of(known[row].edits[i].kind).text);
   TRI_TRY(tri_alloc("a chat template", bytes + more + 1, 1, out));
   for (int i = 0; i < MOST_EDITS && known[row].edits[i].kind != NONE; i++) {
     const size_t offset = known[row].edits[i].offset;
-    const char *text = edits[known[row].edits[i].kind].text;
+    const edit made = edit_of(known[row].edits[i].kind);
     memcpy(*out + to, source + from, offset - from);
     to += offset - from;
-    memcpy(*out + to, text, strlen(text));
-    to += strlen(text);
-    from = offset + edits[known[row].edits[i].kind].removed;
+    memcpy(*out + to, made.text, strlen(made.text));
+    to += strlen(made.text);
+    from = offset + made.removed;
   }
   memcpy(*out + to, source + from, bytes - from);
   *out_bytes = to + bytes - from;
