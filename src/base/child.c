@@ -31,6 +31,10 @@ enum {
       take only 0.1 * PAUSE_S, as all pauses of tri_child_kill do */
 static const double PAUSE_S = 0.02;
 
+/* The result of a child that another part of the process has waited for: exit status 127, as a shell reports a command
+ * that it cannot run. */
+enum { UNKNOWN_RESULT = 127 << 8 };
+
 /* ---- the environment --------------------------------------------------------------------------------------------- */
 
 /* Beginnings of the names of variables that a child does not get: those of MPI and its launchers, and of this
@@ -382,6 +386,7 @@ static void clear(const tri_child *c) {
 bool tri_child_ended(tri_child *c) {
   pid_t got = waitpid(c->id, &c->result, WNOHANG);
   if (got == 0 || (got < 0 && errno == EINTR)) return false;
+  if (got < 0) c->result = UNKNOWN_RESULT;
   clear(c);
   return true;
 }

@@ -190,8 +190,9 @@ void tri_chart_dot(const tri_chart *c, const char *look, double radius, double x
 }
 
 void tri_chart_diamond(const tri_chart *c, const char *look, double x, double y, const char *title) {
-  if (!isfinite(x) || !isfinite(y)) return;
-  fprintf(c->svg, "<path %s d=\"M%.1f %.1fl6 6 -6 6 -6 -6z\"", look, tri_chart_x(c, x), tri_chart_y(c, y) - 6);
+  const double at_x = tri_chart_x(c, x), at_y = tri_chart_y(c, y);
+  if (!isfinite(at_x) || !isfinite(at_y)) return;
+  fprintf(c->svg, "<path %s d=\"M%.1f %.1fl6 6 -6 6 -6 -6z\"", look, at_x, at_y - 6);
   end_mark(c, "path", title);
 }
 

@@ -117,7 +117,9 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
 static const char *short_name(const char *name, char out[NAME_BYTES]) {
   const size_t length = strlen(name);
   if (length < NAME_BYTES) return name;
-  snprintf(out, NAME_BYTES, "...%s", name + length - (NAME_BYTES - 4));
+  const char *end = name + length - (NAME_BYTES - 4);
+  while (((unsigned char)*end & 0xC0) == 0x80) end++; /* to the beginning of a UTF-8 character */
+  snprintf(out, NAME_BYTES, "...%s", end);
   return out;
 }
 
