@@ -1,6 +1,7 @@
 #include "cli/plan_report.h"
 
 #include "base/format.h"
+#include "base/log.h"
 #include "plan/cost.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
@@ -79,13 +80,18 @@ static int64_t rounder_batch(int64_t batch) {
 
 /* Searches with a rounder batch, too, and suggests this batch if it is faster. The search has little choice if the
  * batch has few divisors, because layout.data divides the batch. */
-static tri_status print_rounder_batch(const tri_plan_options *options, const tri_answer *best) {
-  const double worth_saying = 0.03;
+static tri_status print_rounder_batch(const tri_plan_options *options, const tri_search_result *of) {
+  const double worth_saying = 0.03, long_s = 2;
+  const tri_answer *best = &of->answers[0];
   tri_search_request request = tri_plan_options_search(options);
   tri_search_result result = {0};
   char layout[TRI_LAYOUT_TEXT_BYTES];
   request.global_batch = rounder_batch(options->global_batch);
   if (request.global_batch == 0) return TRI_OK;
+  if (of->seconds > long_s) {
+    tri_log("searching with a global batch of %lld, too, since more numbers of ranks divide it",
+            (long long)request.global_batch);
+  }
   const tri_status status = tri_search(&request, &result);
   if (status == TRI_BAD_LAYOUT || status == TRI_OUT_OF_MEMORY) return TRI_OK; /* the rounder batch is not better */
   TRI_TRY(status);
@@ -134,7 +140,7 @@ tri_status tri_plan_report_best(const tri_plan_options *options, const tri_searc
   printf("\nthe best of them:\n");
   tri_report_speed(&request, &best->prediction, stdout);
   tri_plan_report_alternatives(result, stdout);
-  TRI_TRY(print_rounder_batch(options, best));
+  TRI_TRY(print_rounder_batch(options, result));
   tri_report_memory_parts(&request, &best->prediction, stdout);
   print_idle(&request, options->fixed, best);
   tri_report_accuracy(&options->cluster, &options->system, options->devices, stdout);

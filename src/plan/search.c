@@ -56,19 +56,39 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
 
 static double room_of(const tri_search_request *request) { return tri_system_room(request->system, request->cluster); }
 
-/* Logs the progress of a search that has taken longer than SILENT_S. `sorted`: whether all candidates are known, and
- * are being simulated. */
-static void log_progress(const search *s, bool sorted) {
-  const double seconds = tri_clock_s() - s->begin_s;
-  if (!s->request->progress || seconds < SILENT_S) return;
-  char valid[32], simulated[32];
-  tri_format_grouped(s->count, valid, sizeof valid);
-  if (!sorted) {
-    tri_log_progress("searching: %s valid layouts so far, %.0f s", valid, seconds);
-  } else {
-    tri_log_progress("searching: %s of at most %s layouts simulated, %.0f s",
-                     tri_format_grouped(s->simulated, simulated, sizeof simulated), valid, seconds);
+/* Returns whether the progress is logged now: the search has taken longer than SILENT_S. */
+static bool shows_progress(const search *s, double *seconds) {
+  *seconds = tri_clock_s() - s->begin_s;
+  return s->request->progress && *seconds >= SILENT_S;
+}
+
+/* Logs the progress of a search whose candidates are not all known. */
+static void log_candidates(const search *s) {
+  double seconds = 0;
+  char valid[32];
+  if (!shows_progress(s, &seconds)) return;
+  tri_log_progress("searching: %s valid layouts so far, %.0f s", tri_format_grouped(s->count, valid, sizeof valid),
+                   seconds);
+}
+
+/* Logs the progress of a search that has simulated candidates before the index `next`. limit_s: step time above whose
+ * bound no candidate is simulated, as far as known. */
+static void log_simulated(const search *s, int64_t next, double limit_s) {
+  double seconds = 0;
+  char simulated[32], left[32];
+  int64_t low = next, high = s->count; /* the bounds of time ascend */
+  if (!shows_progress(s, &seconds)) return;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (s->all[middle].bound.step_s > limit_s) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
   }
+  tri_log_progress("searching: %s layouts simulated, at most %s are left, %.0f s",
+                   tri_format_grouped(s->simulated, simulated, sizeof simulated),
+                   tri_format_grouped(low - next, left, sizeof left), seconds);
 }
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
@@ -110,7 +130,7 @@ static tri_status add(void *context, const tri_layout *tried) {
   *made = (candidate){.layout = layout};
   TRI_TRY(tri_bounds_of(at->bounds, &layout, &made->bound));
   s->count++;
-  if (s->count % LOOK == 0) log_progress(s, false);
+  if (s->count % LOOK == 0) log_candidates(s);
   return TRI_OK;
 }
 
@@ -281,8 +301,9 @@ static tri_status find(search *s, const query *want, candidate **best, int64_t *
     }
     TRI_TRY(simulate_all(s, some, count, want->room));
     report_simulated(s, some, count);
-    log_progress(s, true);
     for (int64_t i = 0; i < count; i++) keep_best(best, found, want->top, some[i], want->room);
+    const double slowest_s = *found == want->top ? best[want->top - 1]->prediction->step_s : INFINITY;
+    log_simulated(s, next, fmin(slowest_s, want->limit_s));
   }
   return TRI_OK;
 }
@@ -515,6 +536,7 @@ tri_status tri_search(const tri_search_request *request, tri_search_result *out)
   }
   TRI_TRY_GOTO(give(&s, best, found, &result), done);
   if (request->explain && !request->exhaustive) TRI_TRY_GOTO(explain(&s, best, found, &result), done);
+  result.seconds = tri_clock_s() - s.begin_s;
   *out = result;
   result = (tri_search_result){0};
 done:

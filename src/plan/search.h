@@ -73,6 +73,7 @@ typedef struct tri_search_result {
   tri_answer *answers; /* fastest layouts that fit [num_answers], best first; owned */
   int64_t num_answers;
   int64_t valid, simulated; /* number of candidates; number of simulated candidates */
+  double seconds;           /* duration of the search */
   bool exhaustive;          /* `exhaustive` of the request; if true, candidates that were not simulated do not fit */
   /* Distinct layouts [num_alternatives], the fastest first. The first TRI_SEARCH_TOLD are exact: a later one may be
    * slower than the fastest layout with another value of its keys. Empty after an exhaustive search. */
