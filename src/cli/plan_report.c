@@ -92,9 +92,12 @@ static tri_status print_rounder_batch(const tri_plan_options *options, const tri
     tri_log("searching with a global batch of %lld, too, since more numbers of ranks divide it",
             (long long)request.global_batch);
   }
+  request.limit_s = best->prediction.step_s * (double)request.global_batch / (double)options->global_batch;
+  request.limit_s /= 1 + worth_saying;
   const tri_status status = tri_search(&request, &result);
   if (status == TRI_BAD_LAYOUT || status == TRI_OUT_OF_MEMORY) return TRI_OK; /* the rounder batch is not better */
   TRI_TRY(status);
+  if (result.num_answers == 0) return TRI_OK;
   const double faster = result.answers[0].prediction.tokens_per_s / best->prediction.tokens_per_s - 1;
   if (faster > worth_saying) {
     printf("--global-batch %lld would be %.0f %% faster for each sequence: %s\n", (long long)request.global_batch,

@@ -529,7 +529,12 @@ tri_status tri_search(const tri_search_request *request, tri_search_result *out)
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(enumerate(&s), done);
   TRI_TRY_GOTO(tri_alloc("answers", (size_t)request->top, sizeof(candidate *), &best), done);
-  TRI_TRY_GOTO(find(&s, &(query){room_of(request), request->top, NULL, NULL, INFINITY}, best, &found), done);
+  const double limit_s = request->limit_s > 0 ? request->limit_s : INFINITY;
+  TRI_TRY_GOTO(find(&s, &(query){room_of(request), request->top, NULL, NULL, limit_s}, best, &found), done);
+  if (found == 0 && request->limit_s > 0) {
+    *out = (tri_search_result){0};
+    goto done;
+  }
   if (found == 0) {
     status = nothing_fits(&s);
     goto done;

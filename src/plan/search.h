@@ -41,6 +41,8 @@ typedef struct tri_search_request {
   double expert_imbalance;
   const char *fixed; /* keys with a fixed value, such as "tensor=8,zero=1" (tri_layout_space.fixed); NULL: none */
   int64_t top;       /* largest number of answers */
+  double limit_s;    /* only layouts that may have step times up to this are simulated, so that the result may have no
+                        answers; 0: no limit */
   bool exhaustive;   /* whether all candidates are simulated, and lower bounds are not used; for tests */
   bool explain;      /* whether the result has alternatives (tri_alternative) */
   bool progress;     /* whether the progress is logged, from 2 seconds on */
