@@ -146,12 +146,14 @@ static tri_status plan_days(arguments *given, tri_search_request *request) {
       .title = "", .nothing = "no layout is valid and fits", .answer = best_of, .context = request};
   tri_plan_options *o = &given->plan;
   tri_search_result result = {0};
+  request->no_advice = true;
   int64_t needed = 0;
   char devices[32];
   TRI_TRY(check_range_options(given, "--days tries several"));
   TRI_TRY(tri_device_need(o, &range, given->days, &needed));
   o->devices = request->devices = needed;
   o->devices_to = 0;
+  request->simulated = NULL; /* --csv has the layouts of this number already */
   if (!o->json) {
     printf("\n%s devices are enough:\n", tri_format_grouped(o->devices, devices, sizeof devices));
     return search_and_print(given, request);

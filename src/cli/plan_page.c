@@ -77,8 +77,8 @@ static void write_fact(const plan_page *p, const char *name, const char *value) 
 
 /* Formats an amount: with two decimals below 100, else as 12.3K. */
 static const char *format_amount(double amount, char out[AMOUNT_BYTES]) {
-  if (amount >= 100) return tri_format_count(amount, out, AMOUNT_BYTES);
-  snprintf(out, AMOUNT_BYTES, "%.2f", amount);
+  if (amount >= 100 && amount < 1e15) return tri_format_count(amount, out, AMOUNT_BYTES);
+  snprintf(out, AMOUNT_BYTES, amount < 100 ? "%.2f" : "%.3g", amount);
   return out;
 }
 
@@ -93,7 +93,10 @@ static void write_totals(const plan_page *p) {
     write_fact(p, "time", "the run never ends: failures are more frequent than progress");
     return;
   }
-  if (whole && seconds >= 86400) snprintf(value, sizeof value, "%.1f days for %s tokens", seconds / 86400, many);
+  if (whole && seconds >= 86400) {
+    snprintf(value, sizeof value, seconds < 1e11 ? "%.1f days for %s tokens" : "%.3g days for %s tokens",
+             seconds / 86400, many);
+  }
   if (whole && seconds < 86400)
     snprintf(value, sizeof value, "%s for %s tokens", tri_format_seconds(seconds, time, sizeof time), many);
   if (whole) write_fact(p, p->cost.interrupted ? "time, with failures" : "time", value);

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 
 /* MOST: largest number of devices that is tried, if the cluster's file has none. LONGER: number of rows in succession
- * that do not shorten the run, after which no larger numbers are tried. */
-enum { MOST = 1 << 20, LONGER = 8 };
+ * that do not shorten the run, after which no larger numbers are tried. JUMP: largest factor between two numbers that
+ * are tried in succession. */
+enum { MOST = 1 << 17, LONGER = 8, JUMP = 4 };
 
 /* The search in progress. */
 typedef struct need {
@@ -42,6 +43,13 @@ static int64_t next_number(const tri_plan_options *o, int64_t devices) {
 
 static bool suffices(const need *n, const tri_device_row *row) { return row->status == TRI_OK && row->days <= n->days; }
 
+static bool was_tried(const need *n, int64_t devices) {
+  for (int64_t i = 0; i < n->count; i++) {
+    if (n->rows[i].devices == devices) return true;
+  }
+  return false;
+}
+
 /* Adds the row of a number. *out is valid until the next call. */
 static tri_status try_number(need *n, int64_t devices, const tri_device_row **out) {
   TRI_TRY(tri_grow("numbers of devices", sizeof *n->rows, n->count, &n->room, &n->rows));
@@ -52,57 +60,58 @@ static tri_status try_number(need *n, int64_t devices, const tri_device_row **ou
   return TRI_OK;
 }
 
-/* Returns the number of devices to try after a row that does not suffice. A run with few devices is seldom faster for
- * each device by more than a factor of 1.4, so numbers that would need a larger factor are passed over. */
-static int64_t jump(const need *n, const tri_device_row *row) {
-  const double least = row->status == TRI_OK ? (double)row->devices * row->days / n->days / 1.4 : 0;
-  int64_t next = next_number(n->options, row->devices);
-  for (int64_t other = next; (double)other <= least && other <= most_devices(n->options);
-       other = next_number(n->options, other))
+/* Returns a lower bound of the number of devices that is needed, from a row that fits but does not suffice: more
+ * devices are seldom faster for each device by more than a factor of 1.4. */
+static double least_devices(const need *n, const tri_device_row *row) {
+  return (double)row->devices * row->days / n->days / 1.4;
+}
+
+/* Returns the number of devices to try after a row that does not suffice: the largest number of the series that is at
+ * most `least` and at most JUMP times the row's, or the next one. The last number is that of the whole machine. */
+static int64_t jump(const need *n, int64_t devices, double least) {
+  const int64_t most = most_devices(n->options);
+  int64_t next = next_number(n->options, devices);
+  for (int64_t other = next; (double)other <= least && other <= JUMP * devices; other = next_number(n->options, other))
     next = other;
-  return next;
+  return next > most && devices < most ? most : next;
 }
 
-/* Tries numbers between `low`, which does not suffice, and `*high`, which does, by halving the list of the numbers in
- * between. */
-static tri_status narrow(need *n, int64_t low, int64_t *high) {
-  for (;;) {
-    int64_t between = 0, middle = low;
-    for (int64_t d = low == 0 ? 1 : next_number(n->options, low); d < *high; d = next_number(n->options, d)) between++;
-    if (between == 0) return TRI_OK;
-    for (int64_t i = 0; i <= between / 2; i++) middle = middle == 0 ? 1 : next_number(n->options, middle);
+/* Tries the numbers of the series from `least` on that are above `low` and below `*high`, which suffices, until one
+ * suffices. */
+static tri_status narrow(need *n, int64_t low, double least, int64_t *high) {
+  for (int64_t at = low == 0 ? 1 : next_number(n->options, low); at < *high; at = next_number(n->options, at)) {
     const tri_device_row *row = NULL;
-    TRI_TRY(try_number(n, middle, &row));
-    if (suffices(n, row)) {
-      *high = middle;
-    } else {
-      low = middle;
-    }
+    if ((double)at < least || was_tried(n, at)) continue;
+    TRI_TRY(try_number(n, at, &row));
+    if (!suffices(n, row)) continue;
+    *high = at;
+    return TRI_OK;
   }
+  return TRI_OK;
 }
 
-/* Sets *out to the smallest number found; 0 if none suffices. */
+/* Sets *out to the smallest number found; 0 if none suffices. Numbers that no layout divides say nothing about smaller
+ * and larger ones, so they are only passed over. */
 static tri_status find_any(need *n, int64_t *out) {
   const int64_t most = most_devices(n->options);
-  const tri_device_row *row = NULL;
-  int64_t low = 0, at = n->options->cluster.node_devices;
-  double shortest = INFINITY;
-  bool fitted = false;
+  int64_t low = 0, at = n->options->cluster.node_devices; /* low: the largest number so far that is too small */
+  double shortest = INFINITY, least = 0;
   int longer = 0;
   *out = 0;
-  if (at > most) at = 1;
+  if (at > most) at = most;
   while (at <= most && longer < LONGER) {
+    const tri_device_row *row = NULL;
     TRI_TRY(try_number(n, at, &row));
     if (suffices(n, row)) {
       *out = at;
-      return narrow(n, low, out);
+      return narrow(n, low, least, out);
     }
-    if (row->status == TRI_BAD_LAYOUT && fitted) return TRI_OK; /* too many devices for the batch and the layers */
-    fitted = fitted || row->status == TRI_OK;
-    longer = !fitted || (row->status == TRI_OK && row->days < shortest) ? 0 : longer + 1;
-    if (row->status == TRI_OK) shortest = fmin(shortest, row->days);
-    low = at;
-    at = jump(n, row);
+    const bool fits = row->status == TRI_OK;
+    if (row->status != TRI_BAD_LAYOUT) low = at;
+    least = fits ? least_devices(n, row) : least;
+    longer = (fits && row->days < shortest) || isinf(shortest) ? 0 : longer + 1;
+    if (fits) shortest = fmin(shortest, row->days);
+    at = isinf(shortest) && low > 0 ? jump(n, at, 2 * (double)at) : jump(n, at, least);
   }
   return TRI_OK;
 }
@@ -127,24 +136,31 @@ static int compare_rows(const void *left, const void *right) {
 }
 
 static tri_status none_suffices(const need *n) {
-  const tri_device_row *best = NULL, *last = NULL;
-  char tokens[32], devices[32];
+  const tri_device_row *best = NULL, *first = n->count == 0 ? NULL : &n->rows[0];
+  char tokens[32], devices[32], days[TRI_DAYS_BYTES];
   tri_format_count(n->options->tokens, tokens, sizeof tokens);
   for (int64_t i = 0; i < n->count; i++) {
-    last = &n->rows[i];
-    if (last->status == TRI_OK && (best == NULL || last->days < best->days)) best = last;
+    const tri_device_row *row = &n->rows[i];
+    if (row->status == TRI_OK && isfinite(row->days) && (best == NULL || row->days < best->days)) best = row;
+    if (row->status == TRI_OK && first->status != TRI_OK) first = row;
   }
-  if (last == NULL) return tri_fail_internal("--days has tried no number of devices");
+  if (first == NULL) return tri_fail_internal("--days has tried no number of devices");
+  if (first->status == TRI_OK && best == NULL) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "no number of devices of %s that was tried trains %s tokens: failures are more frequent than "
+                    "progress (node_mtbf_hours, --mtbf)",
+                    n->options->cluster.name, tokens);
+  }
   if (best == NULL) {
-    return tri_fail(last->status,
+    return tri_fail(first->status,
                     "no number of devices of %s that was tried trains %s tokens in %g days: with %s, %s: %s",
                     n->options->cluster.name, tokens, n->days,
-                    tri_format_grouped(last->devices, devices, sizeof devices), n->of->nothing, last->reason);
+                    tri_format_grouped(first->devices, devices, sizeof devices), n->of->nothing, first->reason);
   }
   return tri_fail(TRI_BAD_LAYOUT,
-                  "no number of devices of %s that was tried trains %s tokens in %g days: the shortest run takes %.1f "
+                  "no number of devices of %s that was tried trains %s tokens in %g days: the shortest run takes %s "
                   "days, on %s devices; give more --days, fewer --tokens or a larger --global-batch",
-                  n->options->cluster.name, tokens, n->days, best->days,
+                  n->options->cluster.name, tokens, n->days, tri_format_days(best->days, days),
                   tri_format_grouped(best->devices, devices, sizeof devices));
 }
 

@@ -49,9 +49,20 @@ static void print_head(const range *r) {
   printf(" %12s  layout\n", "peak memory");
 }
 
-/* Formats a sum; a large sum is formatted as an integer. */
+char *tri_format_days(double days, char out[TRI_DAYS_BYTES]) {
+  const bool plain = days >= 1 && days < 1e6;
+  if (isfinite(days)) snprintf(out, TRI_DAYS_BYTES, plain ? "%.1f" : "%.3g", days);
+  if (!isfinite(days)) snprintf(out, TRI_DAYS_BYTES, "never");
+  return out;
+}
+
+/* Formats a sum; a large sum is formatted as an integer. "-" for 0, the sum of a run that never ends. */
 static char *format_sum(double sum, char *buffer, size_t bytes) {
-  if (sum >= 10000) return tri_format_grouped(llround(sum), buffer, bytes);
+  if (sum == 0) {
+    snprintf(buffer, bytes, "-");
+    return buffer;
+  }
+  if (sum >= 10000 && sum < 1e15) return tri_format_grouped(llround(sum), buffer, bytes);
   snprintf(buffer, bytes, "%.4g", sum);
   return buffer;
 }
@@ -61,13 +72,13 @@ static void print_row(const range *r, const tri_device_row *row, const tri_simul
                       double efficiency, const tri_run_cost *e) {
   const tri_plan_options *o = r->options;
   const tri_prediction *p = &row->answer.prediction;
-  char number[32], rate[32], sum[32], text[TRI_LAYOUT_TEXT_BYTES];
+  char number[32], rate[32], sum[32], days[TRI_DAYS_BYTES], text[TRI_LAYOUT_TEXT_BYTES];
   const double steps = o->tokens > 0 ? tri_run_cost_steps(request, e, o->tokens) : 1;
   printf("%8s %10.4f %12s %6.1f %% %8.1f %%", tri_format_grouped(row->devices, number, sizeof number), p->step_s,
          tri_format_count(p->tokens_per_s, rate, sizeof rate), tri_format_rounded(100 * p->mfu, 1),
          tri_format_rounded(100 * efficiency, 1));
   if (e->interrupted) printf(" %6.1f %%", tri_format_rounded(100 * e->goodput, 1));
-  if (o->tokens > 0) printf(" %8.1f", row->days);
+  if (o->tokens > 0) printf(" %8s", tri_format_days(row->days, days));
   printf(" %12s", format_sum((double)row->devices * steps * p->step_s / 3600, sum, sizeof sum));
   if (e->priced) printf(" %12s", format_sum(steps * e->price, sum, sizeof sum));
   if (e->powered) printf(" %10s", format_sum(steps * e->kwh, sum, sizeof sum));

@@ -27,6 +27,11 @@ typedef struct tri_device_row {
   bool chosen; /* whether the row is marked in JSON as the answer to --days */
 } tri_device_row;
 
+/* Formats days: "never" if the number is infinite, else with one decimal, or three digits below 1 and from a million
+ * on. Returns out. */
+enum { TRI_DAYS_BYTES = 32 };
+char *tri_format_days(double days, char out[TRI_DAYS_BYTES]);
+
 /* Prints a row for each number of devices in the options' range or list; with `json` prints a list with an object for
  * each. Checks all numbers before it asks the first question. */
 tri_status tri_device_range_print(const tri_plan_options *options, const tri_device_range *of);

@@ -10,6 +10,7 @@ tri_status tri_page_check(const char *option, const char *path) {
   char folder[TRI_PATH_BYTES];
   const char *slash = path == NULL ? NULL : strrchr(path, '/');
   if (path == NULL) return TRI_OK;
+  if (path[0] == '\0') return tri_fail(TRI_BAD_USAGE, "%s is empty; name a file", option);
   if (tri_path_is_directory(path)) return tri_fail(TRI_BAD_USAGE, "%s %s is a folder; name a file", option, path);
   if (slash == NULL || slash == path) return TRI_OK;
   snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);

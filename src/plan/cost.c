@@ -146,15 +146,22 @@ static void print_failures(const tri_run_cost *e, FILE *to) {
 
 /* Formats hours, with two decimals below 100. */
 static char *format_hours(double hours, char *buffer, size_t bytes) {
-  if (hours >= 100) return tri_format_count(hours, buffer, bytes);
-  snprintf(buffer, bytes, "%.2f", hours);
+  if (hours >= 100 && hours < 1e15) return tri_format_count(hours, buffer, bytes);
+  snprintf(buffer, bytes, hours < 100 ? "%.2f" : "%.3g", hours);
+  return buffer;
+}
+
+/* Formats money or energy, with three digits from 1e15 on. */
+static char *format_amount(double amount, char *buffer, size_t bytes) {
+  if (amount < 1e15) return tri_format_count(amount, buffer, bytes);
+  snprintf(buffer, bytes, "%.3g", amount);
   return buffer;
 }
 
 static char *format_days(double seconds, char *buffer, size_t bytes) {
   const double days = seconds / seconds_of_hour / 24;
   if (days < 1) return tri_format_seconds(seconds, buffer, bytes);
-  snprintf(buffer, bytes, "%.1f days", days);
+  snprintf(buffer, bytes, days < 1e6 ? "%.1f days" : "%.3g days", days);
   return buffer;
 }
 
@@ -171,7 +178,11 @@ static void print_run(const tri_simulation_request *request, const tri_predictio
                       double tokens, FILE *to) {
   char many[32], time[32], without[32], of_devices[32], of_nodes[32], money[32], energy[32];
   const double steps = tri_run_cost_steps(request, e, tokens), seconds = steps * p->step_s;
-  if (steps <= 0) return;
+  if (steps <= 0) {
+    fprintf(to, "%s tokens: the run never ends, because failures are more frequent than progress\n",
+            tri_format_count(tokens, many, sizeof many));
+    return;
+  }
   fprintf(to, "%s tokens: %s", tri_format_count(tokens, many, sizeof many), format_days(seconds, time, sizeof time));
   if (e->interrupted)
     fprintf(to, " with failures (%s without)", format_days(seconds * e->goodput, without, sizeof without));
@@ -179,9 +190,9 @@ static void print_run(const tri_simulation_request *request, const tri_predictio
   fprintf(to, ", %s %s-hours, %s node-hours", format_hours(hours * devices_of(request), of_devices, sizeof of_devices),
           device_word(request->cluster), format_hours(hours * nodes_of(request), of_nodes, sizeof of_nodes));
   if (e->priced) {
-    fprintf(to, ", %s %s", tri_format_count(steps * e->price, money, sizeof money), request->cluster->cost.currency);
+    fprintf(to, ", %s %s", format_amount(steps * e->price, money, sizeof money), request->cluster->cost.currency);
   }
-  if (e->powered) fprintf(to, ", %s kWh", tri_format_count(steps * e->kwh, energy, sizeof energy));
+  if (e->powered) fprintf(to, ", %s kWh", format_amount(steps * e->kwh, energy, sizeof energy));
   fprintf(to, "\n");
 }
 

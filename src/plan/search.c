@@ -360,17 +360,22 @@ static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) 
 static tri_status nothing_fits(search *s) {
   candidate *least = NULL;
   double bytes = 0, room = room_of(s->request);
-  char need[32], there[32], missing[32], layout[TRI_LAYOUT_TEXT_BYTES], advice[160] = "choose a smaller model";
+  char need[32], there[32], missing[32], layout[TRI_LAYOUT_TEXT_BYTES], advice[160] = "; choose a smaller model";
   int64_t devices = 0, batch = 0;
   TRI_TRY(smallest(s, &least, &bytes));
-  TRI_TRY(enough_devices(s, &devices, &batch));
+  if (s->request->no_advice) {
+    advice[0] = '\0';
+  } else {
+    TRI_TRY(enough_devices(s, &devices, &batch));
+  }
   if (devices > 0) {
-    snprintf(advice, sizeof advice, "%" PRId64 " devices with a global batch of %" PRId64 " would do", devices, batch);
+    snprintf(advice, sizeof advice, "; %" PRId64 " devices with a global batch of %" PRId64 " would do", devices,
+             batch);
   }
   return tri_fail(TRI_OUT_OF_MEMORY,
                   "no layout of %s fits %" PRId64
                   " device%s of %s: the smallest, %s, needs %s on its fullest rank, but %s are available, %s (%.0f "
-                  "bytes) too few; %s",
+                  "bytes) too few%s",
                   s->request->model->name, s->request->devices, TRI_PLURAL(s->request->devices),
                   s->request->cluster->name, tri_layout_text(&least->layout, layout, sizeof layout),
                   tri_format_bytes(bytes, need, sizeof need), tri_format_bytes(room, there, sizeof there),

@@ -45,6 +45,7 @@ typedef struct tri_search_request {
                         answers; 0: no limit */
   bool exhaustive;   /* whether all candidates are simulated, and lower bounds are not used; for tests */
   bool explain;      /* whether the result has alternatives (tri_alternative) */
+  bool no_advice;    /* whether a failure because nothing fits has no advice, whose search takes time */
   bool progress;     /* whether the progress is logged, from 2 seconds on */
   /* Called once for each simulated layout, with `context`, by the calling thread; NULL: not called. */
   void (*simulated)(void *context, const tri_layout *layout, const tri_prediction *prediction);

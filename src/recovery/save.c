@@ -479,9 +479,14 @@ int64_t tri_saver_writes(const tri_saver *saver, char folder[TRI_PATH_BYTES]) {
 
 void tri_saver_destroy(tri_saver *saver) {
   if (saver == NULL) return;
+  const bool alone = world_of(saver)->size == 1;
+  tri_saved_error failure = {TRI_OK, ""};
+  tri_error_save(&failure, TRI_IO_FAILED); /* the message of the caller's failure; the code does not matter */
+  saver->proven = false;                   /* so that end_save marks no checkpoint */
+  if (alone && saver->saving != NULL) (void)tri_saver_finish(saver);
   (void)end_thread(saver);
-  saver->proven = false;                            /* so that end_save marks no checkpoint */
   if (saver->saving != NULL) end_save(saver, true); /* `true` keeps the folder: other ranks may still write into it */
+  (void)tri_saved_error_restore(&failure);
   tri_free(saver->staged);
   tri_free(saver->adapter_config);
   tri_extra_texts_release(&saver->extra_texts);

@@ -97,8 +97,8 @@ tri_saver_times tri_saver_newest(const tri_saver *saver);
  * collective call with the saver. Returns -1 if there is no such save. */
 int64_t tri_saver_writes(const tri_saver *saver, char folder[TRI_PATH_BYTES]);
 
-/* LOCAL. Waits for the thread of this rank, and abandons a save that is still in progress. Its unfinished folder
- * remains until the next save. */
+/* LOCAL. Waits for the thread of this rank. In a job of one rank, ends a save that is still in progress. In other jobs
+ * abandons it; its unfinished folder remains until the next save. */
 void tri_saver_destroy(tri_saver *saver);
 
 #endif

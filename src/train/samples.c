@@ -240,7 +240,10 @@ static tri_status open_texts(tri_training *t, int64_t step, weights_from from, t
   s->generation.step = step; /* the folder of a save in progress has no state.json with it */
   if (status == TRI_OK) status = begin_texts(config, s);
   TRI_TRY(tri_common_failure(&t->samplers.all, status));
-  return tri_texts_load(&s->texts);
+  TRI_TRY(tri_texts_load(&s->texts));
+  /* The generator may be kept for later checkpoints, and the files of this one may be removed before. */
+  tri_merged_close(&s->generation.weights);
+  return TRI_OK;
 }
 
 /* Prepares the texts of a later step for the generator that was opened at an earlier step. */

@@ -100,6 +100,35 @@ def test_days_with_failures(tmp_path, machine):
     assert chosen["failures"]["days"] <= 2 and "time, with failures" in Page((tmp_path / "page.html").read_text()).facts
 
 
+@pytest.mark.parametrize("words, days, devices", [
+    (["--model", "gpt2-124m", "--global-batch", 48, "--tokens", "1B", "--layout", "tensor=3"], 30, 3),  # no layout divides 8 or 16 devices
+    (["--model", "gpt2-124m", "--global-batch", 128, "--tokens", "10B", "--layout", "tensor=2,pipeline=1"], 0.02, 32),
+    (["--model", "gpt2-124m", "--global-batch", 128, "--tokens", "10B", "--layout", "tensor=3"], 0.01, 96)], ids=str)
+def test_numbers_that_no_layout_divides(words, days, devices):
+    """Are passed over, and say nothing about smaller and larger numbers."""
+    rows = json.loads(run("plan", "--cluster", "dgx-h100", *words, "--days", days, "--json"))
+    assert [row["devices"] for row in rows if row.get("chosen")] == [devices]
+
+
+def test_a_machine_is_tried_whole(tmp_path):
+    """Also if its number of devices is not of the series."""
+    words = ["--model", "gpt2-124m", "--cluster", write(tmp_path / "cluster.yaml", dict(IDEAL, max_devices=72)), "--global-batch", 144, "--tokens", "100B"]
+    alone, = json.loads(run("plan", *words, "--devices", 72, "--top", 1, "--json"))
+    rows = json.loads(run("plan", *words, "--days", 1.0001 * alone["days"], "--json"))
+    assert [row["devices"] for row in rows if row.get("chosen")] == [72]
+
+
+def test_runs_that_never_end(tmp_path, machine):
+    """Failures are more frequent than progress: no number is cut or negative, and nothing is left out without a word."""
+    said = run("plan", *machine, "--devices", "512,1024", "--tokens", "1T", "--mtbf", 0.001)
+    assert all(re.search(r" never +- +- +- ", line) for line in said.splitlines()[2:4]), said
+    assert "the run never ends, because failures are more frequent than progress" in run("simulate", *machine, "--devices", 64, "--layout", "micro_batch=1", "--tokens", "1T", "--mtbf", 0.001)
+    said = run("plan", *machine, "--days", 30, "--devices", "512,1024", "--tokens", "1T", "--mtbf", 0.001, status=3)
+    assert "tokens: failures are more frequent than progress" in said
+    rare = run("plan", *machine, "--devices", "64,128", "--tokens", "1T", "--mtbf", 0.02)
+    assert "-9" not in rare and max(len(line) for line in rare.splitlines()[:4]) < 240, rare
+
+
 def test_days_of_a_range():
     """The first number of a range or a list that is enough."""
     for devices, tried in (("16..128", [16, 32, 64]), ("96,16,64", [16, 64]), ("48..96:16", [48, 64])):
@@ -132,6 +161,7 @@ def test_table_of_devices(machine):
     (["--days", 0.02, "--tokens", "100B"], 3, "no number of devices of frontier that was tried trains 100.0B tokens in 0.02 days: the shortest run takes"),
     (["--days", 30, "--tokens", "1T", "--devices", "4,8"], 3, "days, on 8 devices; give more --days, fewer --tokens or a larger --global-batch"),
     (["--devices", 16, "--html", "no/such/page.html"], 2, "--html no/such/page.html: the folder no/such does not exist"),
+    (["--devices", 16, "--html", ""], 2, "--html is empty; name a file"),
     (["--devices", 16, "--html", "."], 2, "--html . is a folder; name a file"),
     (["--devices", 16, "--html", "/dev/full"], 4, "/dev/full is a device"),
     (["--devices", "16,32", "--html", "page.html"], 2, "--html is for one number of devices; --devices is a range"),
