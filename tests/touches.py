@@ -110,6 +110,7 @@ TOUCHES = {
     "src/recovery": ["oracle/test_optimizer_resume.py", "oracle/test_templates.py", "oracle/test_extra_files.py",
         "oracle/test_resume.py", "oracle/test_ranks.py", "oracle/test_damaged_checkpoints.py", "oracle/test_divergence.py", "oracle/test_output.py",
         "guarded/test_resume.py", "guarded/test_ranks.py"],
+    "src/page": ["oracle/test_plan_page.py", "oracle/test_run_messages.py", "oracle/test_tune.py"],
     "src/report": ["oracle/test_profile.py", "oracle/test_run_messages.py", "oracle/test_preference_runs.py", "oracle/test_newcomers.py", "oracle/test_tensorboard.py", "oracle/test_follow_metrics.py", "oracle/test_ranks.py"],
     "src/run": ["oracle/test_output.py", "oracle/test_epochs.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_golden.py"],
     "src/schedule": [
