@@ -128,6 +128,8 @@ TOUCHES = {
     "src/train/reinforcement.c": ["oracle/test_reinforcement.py", "oracle/test_advantages.py", "oracle/test_bandit.py"],
     "src/train/reinforcement_metrics.c": ["oracle/test_reinforcement.py", "oracle/test_bandit.py"],
     "src/train/reinforcement_rewards.c": ["oracle/test_reinforcement.py"],
+    "src/train/reward_validation.c": ["oracle/test_reinforcement.py"],
+    "src/train/rollout_groups.c": ["oracle/test_reinforcement.py"],
     "src/train/rollout_ranks.c": ["oracle/test_reinforcement.py", "oracle/test_generate_ranks.py"],
     "src/train/rollout_record.c": ["oracle/test_reinforcement.py"],
     "src/data/preference_source.c": ["oracle/test_preference_training.py", "oracle/test_preference_runs.py", "oracle/test_preference_layouts.py"],

@@ -66,12 +66,12 @@ struct tri_reward_command {
   worker *workers; /* [settings.workers] */
   bool answered;   /* whether any worker has ever given an answer */
   warnings warned;
-  int64_t first_id; /* id of items[0]; between two calls, the id of the next call's first item */
-  /* The running call of tri_reward_command_score: */
-  tri_command_item *items; /* [count] */
-  int64_t count, done;
+  /* The items that were added since the last time at which all items were done. */
+  int64_t first_id;         /* id of items[0], or of the next item */
+  tri_command_item **items; /* [count] */
+  unsigned char *states;    /* [count], an item_state for each item */
+  int64_t items_room, states_room, count, done;
   int64_t waiting, suspects; /* lower bounds of the indices of items in the states ITEM_WAITING and ITEM_SUSPECT */
-  unsigned char *states;     /* [count], an item_state for each item */
 };
 
 /* Sets *warned, and returns whether it was false. */
@@ -171,12 +171,15 @@ static void set_state(tri_reward_command *r, int64_t index, item_state state) {
       if (index < r->suspects) r->suspects = index;
       break;
     case ITEM_OPEN: break;
-    case ITEM_DONE: r->done++; break;
+    case ITEM_DONE:
+      r->items[index]->done = true;
+      r->done++;
+      break;
   }
 }
 
 static void fail_item(tri_reward_command *r, int64_t index) {
-  r->items[index].failed = true;
+  r->items[index]->failed = true;
   set_state(r, index, ITEM_DONE);
 }
 
@@ -292,7 +295,7 @@ static void send_unsent(worker *w) {
 static tri_status give(tri_reward_command *r, worker *w, int64_t index) {
   char *line = NULL;
   if (w->child.id == 0) TRI_TRY(start_worker(r, w));
-  TRI_TRY(write_line(&r->items[index], r->first_id + index, &line));
+  TRI_TRY(write_line(r->items[index], r->first_id + index, &line));
   w->unsent = line;
   w->unsent_bytes = strlen(line) + 1;
   w->unsent[w->unsent_bytes - 1] = '\n'; /* instead of the NUL */
@@ -350,7 +353,7 @@ static void accept_answer(tri_reward_command *r, worker *w, tri_reward_answer *a
     tri_free(answer->parts);
     return;
   }
-  tri_command_item *item = &r->items[w->open[at]];
+  tri_command_item *item = r->items[w->open[at]];
   item->reward = answer->reward;
   item->parts = answer->parts;
   item->num_parts = answer->num_parts;
@@ -433,17 +436,38 @@ static void wait_for_workers(const tri_reward_command *r) {
 
 /* ---- scoring ----------------------------------------------------------------------------------------------------- */
 
-static tri_status score_all(tri_reward_command *r, bool (*stop)(void *), void *context, bool *stopped) {
-  while (r->done < r->count) {
-    if (stop != NULL && stop(context)) {
-      *stopped = true;
-      return TRI_OK;
-    }
-    TRI_TRY(give_all(r));
-    wait_for_workers(r);
-    for (int64_t i = 0; i < r->settings.workers; i++) TRI_TRY(attend(r, &r->workers[i]));
-  }
+/* Forgets all items. Their ids are not used again. */
+static void forget_items(tri_reward_command *r) {
+  r->first_id += r->count;
+  r->count = r->done = r->waiting = r->suspects = 0;
+}
+
+tri_status tri_reward_command_add(tri_reward_command *r, tri_command_item *item) {
+  if (r->done == r->count) forget_items(r);
+  TRI_TRY(tri_grow("completions to score", sizeof *r->items, r->count, &r->items_room, &r->items));
+  TRI_TRY(tri_grow("completions to score", sizeof *r->states, r->count, &r->states_room, &r->states));
+  item->done = item->failed = false;
+  item->reward = (double)NAN;
+  item->parts = NULL;
+  item->num_parts = 0;
+  r->items[r->count] = item;
+  r->states[r->count++] = ITEM_WAITING;
   return TRI_OK;
+}
+
+tri_status tri_reward_command_attend(tri_reward_command *r, bool waits) {
+  if (r->done == r->count) return TRI_OK;
+  TRI_TRY(give_all(r));
+  if (waits) wait_for_workers(r);
+  for (int64_t i = 0; i < r->settings.workers; i++) TRI_TRY(attend(r, &r->workers[i]));
+  return TRI_OK;
+}
+
+void tri_reward_command_drop(tri_reward_command *r) {
+  for (int64_t i = 0; i < r->settings.workers; i++) {
+    if (r->workers[i].num_open > 0) end_worker(&r->workers[i]);
+  }
+  forget_items(r);
 }
 
 void tri_reward_command_release(tri_command_item *items, int64_t count) {
@@ -454,29 +478,17 @@ void tri_reward_command_release(tri_command_item *items, int64_t count) {
   }
 }
 
-tri_status tri_reward_command_score(tri_reward_command *r, tri_command_item *items, int64_t count,
-                                    bool (*stop)(void *context), void *context, bool *stopped) {
-  *stopped = false;
-  for (int64_t i = 0; i < count; i++) {
-    items[i].reward = (double)NAN;
-    items[i].failed = false;
-    items[i].parts = NULL;
-    items[i].num_parts = 0;
+tri_status tri_reward_command_score(tri_reward_command *r, tri_command_item *items, int64_t count) {
+  tri_status status = TRI_OK;
+  int64_t added = 0;
+  while (added < count && status == TRI_OK) {
+    status = tri_reward_command_add(r, &items[added]);
+    if (status == TRI_OK) added++;
   }
-  TRI_TRY(tri_alloc("the states of completions", (size_t)count, 1, &r->states));
-  r->items = items;
-  r->count = count;
-  r->done = r->waiting = r->suspects = 0;
-  const tri_status status = score_all(r, stop, context, stopped);
-  for (int64_t i = 0; i < r->settings.workers; i++) { /* no item is open unless scoring has failed or was stopped */
-    if (r->workers[i].num_open > 0) end_worker(&r->workers[i]);
-  }
-  if (status != TRI_OK || *stopped) tri_reward_command_release(items, count);
-  tri_free(r->states);
-  r->states = NULL;
-  r->items = NULL;
-  r->count = 0;
-  r->first_id += count;
+  while (status == TRI_OK && r->done < r->count) status = tri_reward_command_attend(r, true);
+  if (status == TRI_OK) return TRI_OK;
+  tri_reward_command_drop(r);
+  tri_reward_command_release(items, added);
   return status;
 }
 
@@ -558,6 +570,8 @@ void tri_reward_command_destroy(tri_reward_command *r) {
       tri_free(r->workers[i].open);
     }
   }
+  tri_free(r->items);
+  tri_free(r->states);
   tri_free(r->workers);
   tri_free(r->environment);
   tri_free(r);

@@ -43,6 +43,7 @@ typedef struct tri_command_item {
   const char *finish; /* name of the reason for which the completion ended, for the program */
   int64_t tokens;     /* tokens of the completion */
   /* Results */
+  bool done;              /* whether the completion has an answer or has failed */
   double reward;          /* NaN: null, or no answer */
   bool failed;            /* whether the completion has no answer, because it, or its worker, failed too often */
   tri_reward_part *parts; /* [num_parts]; NULL: the reward has no parts */
@@ -61,15 +62,23 @@ tri_status tri_reward_command_create(const tri_command_settings *settings, const
  * kills the workers that still run after 0.4 s. */
 void tri_reward_command_destroy(tri_reward_command *reward);
 
-/* LOCAL. Scores completions; returns when each has a reward or has failed. The results of a program that answers each
- * line independently do not depend on the number of workers. Calls `stop` (may be NULL) several times in a second: if
- * it returns true, sets *stopped and returns without results. One thread at a time. After a failure, or if stopped, no
- * item has parts; otherwise release them with tri_reward_command_release. Fails with TRI_BAD_CONFIG if the shell cannot
- * execute the command, and with TRI_IO_FAILED if the program ends three times in a row without an answer: the message
- * has the command, its exit status and, if log_path is a plain file, the last line of its standard error. Fails with
- * TRI_BAD_FILE if the `json` of an item is not a JSON object. */
-tri_status tri_reward_command_score(tri_reward_command *reward, tri_command_item *items, int64_t count,
-                                    bool (*stop)(void *context), void *context, bool *stopped);
+/* LOCAL. Adds a completion, which is sent to a worker by tri_reward_command_attend. `item` and its texts must stay
+ * valid until item->done is true, or until tri_reward_command_drop. Sets the results to those of a completion that has
+ * not been answered. One thread at a time, as for the other calls. */
+tri_status tri_reward_command_add(tri_reward_command *reward, tri_command_item *item);
+/* LOCAL. Sends completions to workers, and receives answers. With `waits`, waits up to a fiftieth of a second for an
+ * answer, unless no completion is left. The results of a program that answers each line independently do not depend on
+ * the number of workers. Fails with TRI_BAD_CONFIG if the shell cannot execute the command, and with TRI_IO_FAILED if
+ * the program ends three times in a row without an answer: the message has the command, its exit status and, if
+ * log_path is a plain file, the last line of its standard error. Fails with TRI_BAD_FILE if the `json` of an item is
+ * not a JSON object. After a failure, call tri_reward_command_drop. */
+tri_status tri_reward_command_attend(tri_reward_command *reward, bool waits);
+/* LOCAL. Forgets all completions that are not done. Kills the workers in which completions are open. */
+void tri_reward_command_drop(tri_reward_command *reward);
+
+/* LOCAL. Adds completions, and returns when each has a reward or has failed; fails like tri_reward_command_attend.
+ * After a failure no item has parts; otherwise release them with tri_reward_command_release. */
+tri_status tri_reward_command_score(tri_reward_command *reward, tri_command_item *items, int64_t count);
 /* Releases the parts of items. */
 void tri_reward_command_release(tri_command_item *items, int64_t count);
 

@@ -1,26 +1,32 @@
 #include "rollout/sampler.h"
 
 #include "base/memory.h"
-#include "base/stop.h"
 #include "generation/stop_text.h"
 
-typedef struct rollout rollout;
+typedef struct group group;
 
 /* A completion in progress. */
 typedef struct writing {
-  rollout *of;
+  group *of;
   tri_rollout_completion *to;
   tri_decoder *decoder;
   tri_stop_text text;
 } writing;
 
-/* A batch in progress. */
-struct rollout {
+/* A group that has not ended. */
+struct group {
+  tri_rollout *of;
+  writing *all; /* [size] */
+  int64_t size;
+  int64_t ended; /* number of completions that have ended */
+  bool begun;
+  group *next; /* the group that was added next; NULL: none */
+};
+
+struct tri_rollout {
   const tri_rollout_sampler *sampler;
-  const tri_rollout_batch *batch;
-  writing *all;    /* [groups * size] */
-  int64_t started; /* number of groups that have begun */
-  int64_t ended;   /* number of completions that have ended */
+  group *first, *last; /* groups that have not ended, in the order in which they were added; NULL: none */
+  int64_t running;     /* number of completions of groups that have begun which have not ended */
 };
 
 static bool is_end(const tri_rollout_sampler *s, int32_t id) {
@@ -47,14 +53,12 @@ static tri_status note_sampled(void *context, tri_sequence *sequence, const tri_
   size_t bytes = 0;
   (void)sequence;
   TRI_TRY(note_token(w->to, sampled));
-  if (is_end(w->of->sampler, sampled->id)) return TRI_OK;
+  if (is_end(w->of->of->sampler, sampled->id)) return TRI_OK;
   TRI_TRY(tri_decoder_next(w->decoder, sampled->id, &piece, &bytes));
   TRI_TRY(tri_stop_text_add(&w->text, piece, bytes));
   *stop = w->text.stop != NULL;
   return TRI_OK;
 }
-
-static tri_status begin_groups(rollout *r);
 
 static bool is_cancelled(tri_finish finish) {
   switch (finish) {
@@ -74,7 +78,7 @@ static tri_status end_completion(void *context, tri_sequence *sequence) {
   const char *piece = NULL;
   size_t bytes = 0;
   const tri_finish finish = tri_sequence_finish(sequence);
-  TRI_TRY(tri_dispatcher_release(w->of->sampler->dispatcher, sequence));
+  TRI_TRY(tri_dispatcher_release(w->of->of->sampler->dispatcher, sequence));
   tri_decoder_end(w->decoder, &piece, &bytes);
   TRI_TRY(tri_stop_text_add(&w->text, piece, bytes));
   TRI_TRY(tri_reserve("a completion", 1, w->text.bytes + 1, &w->text.room, &w->text.text));
@@ -84,7 +88,8 @@ static tri_status end_completion(void *context, tri_sequence *sequence) {
   w->to->text_bytes = w->text.bytes;
   w->text.text = NULL;
   w->of->ended++;
-  return is_cancelled(finish) ? TRI_OK : begin_groups(w->of);
+  w->of->of->running--;
+  return TRI_OK;
 }
 
 static tri_sequence_options options_of(const tri_rollout_sampler *s, writing *w) {
@@ -102,11 +107,11 @@ static tri_sequence_options options_of(const tri_rollout_sampler *s, writing *w)
 
 /* Begins the completions of a group, whose prompt has been read. */
 static tri_status begin_completions(void *context, tri_sequence *prompt) {
-  writing *first = context;
-  const tri_rollout_sampler *s = first->of->sampler;
+  group *g = context;
+  const tri_rollout_sampler *s = g->of->sampler;
   const bool cancelled = is_cancelled(tri_sequence_finish(prompt));
-  for (int64_t i = 0; i < first->of->batch->size && !cancelled; i++) {
-    const tri_sequence_options options = options_of(s, &first[i]);
+  for (int64_t i = 0; i < g->size && !cancelled; i++) {
+    const tri_sequence_options options = options_of(s, &g->all[i]);
     tri_sequence *sequence = NULL;
     TRI_TRY(tri_dispatcher_fork(s->dispatcher, prompt, NULL, 0, &options, &sequence));
   }
@@ -115,51 +120,99 @@ static tri_status begin_completions(void *context, tri_sequence *prompt) {
 
 /* Begins groups until twice as many completions are in progress as all replicas have slots. The other groups are begun
  * later, because a waiting completion keeps the pages of its prompt in use. */
-static tri_status begin_groups(rollout *r) {
+static tri_status begin_groups(tri_rollout *r) {
   const tri_rollout_sampler *s = r->sampler;
-  const int64_t most = 2 * s->slots * tri_dispatcher_replicas(s->dispatcher), size = r->batch->size;
-  while (r->started < r->batch->groups && r->started * size - r->ended < most) {
-    writing *first = &r->all[r->started++ * size];
-    const tri_rollout_prompt *prompt = first->to->prompt;
-    const tri_sequence_options options = {.observer = {.context = first, .done = begin_completions}};
+  const int64_t most = 2 * s->slots * tri_dispatcher_replicas(s->dispatcher);
+  for (group *g = r->first; g != NULL && r->running < most; g = g->next) {
+    if (g->begun) continue;
+    const tri_rollout_prompt *prompt = g->all[0].to->prompt;
+    const tri_sequence_options options = {.observer = {.context = g, .done = begin_completions}};
     tri_sequence *sequence = NULL;
     TRI_TRY(tri_dispatcher_begin(s->dispatcher, prompt->ids, prompt->count, &options, &sequence));
+    g->begun = true;
+    r->running += g->size;
   }
   return TRI_OK;
 }
 
-static tri_status prepare(rollout *r) {
-  const int64_t count = tri_rollout_batch_count(r->batch);
-  TRI_TRY(tri_alloc("completions in progress", (size_t)count, sizeof *r->all, &r->all));
-  for (int64_t i = 0; i < count; i++) {
-    writing *w = &r->all[i];
-    *w = (writing){
-        .of = r, .to = &r->batch->list[i], .text = {.stops = r->sampler->stops, .num_stops = r->sampler->num_stops}};
-    TRI_TRY(tri_decoder_create(r->sampler->tokenizer, w->to->prompt->text_bytes == 0, &w->decoder));
+static void release_group(group *g) {
+  for (int64_t i = 0; g->all != NULL && i < g->size; i++) {
+    tri_decoder_destroy(g->all[i].decoder);
+    tri_stop_text_release(&g->all[i].text);
+  }
+  tri_free(g->all);
+  tri_free(g);
+}
+
+/* Releases the groups that have ended or, if `all`, all groups. */
+static void release_groups(tri_rollout *r, bool all) {
+  group **link = &r->first;
+  r->last = NULL;
+  while (*link != NULL) {
+    group *g = *link;
+    if (!all && g->ended < g->size) {
+      r->last = g;
+      link = &g->next;
+      continue;
+    }
+    *link = g->next;
+    release_group(g);
+  }
+}
+
+static tri_status prepare(const tri_rollout_sampler *s, tri_rollout_completion *completions, group *g) {
+  TRI_TRY(tri_alloc("completions in progress", (size_t)g->size, sizeof *g->all, &g->all));
+  for (int64_t i = 0; i < g->size; i++) {
+    writing *w = &g->all[i];
+    *w = (writing){.of = g, .to = &completions[i], .text = {.stops = s->stops, .num_stops = s->num_stops}};
+    TRI_TRY(tri_decoder_create(s->tokenizer, w->to->prompt->text_bytes == 0, &w->decoder));
   }
   return TRI_OK;
 }
 
-static tri_status run_all(const rollout *r, bool *stopped) {
-  for (bool more = true; more;) {
-    TRI_TRY(tri_dispatcher_step(r->sampler->dispatcher, &more));
-    if (!more || !r->sampler->stops_when_asked || !tri_stop_asked()) continue;
-    *stopped = true;
-    TRI_TRY(tri_dispatcher_cancel_all(r->sampler->dispatcher));
-  }
+/* ---- rollouts ---------------------------------------------------------------------------------------------------- */
+
+tri_status tri_rollout_create(const tri_rollout_sampler *sampler, tri_rollout **out) {
+  *out = NULL;
+  TRI_TRY(tri_alloc("a rollout", 1, sizeof **out, out));
+  (*out)->sampler = sampler;
   return TRI_OK;
 }
 
-tri_status tri_rollout_sample(const tri_rollout_sampler *sampler, tri_rollout_batch *batch, bool *stopped) {
-  rollout r = {.sampler = sampler, .batch = batch};
-  *stopped = false;
-  tri_status status = prepare(&r);
-  if (status == TRI_OK) status = begin_groups(&r);
-  if (status == TRI_OK) status = run_all(&r, stopped);
-  for (int64_t i = 0; r.all != NULL && i < tri_rollout_batch_count(batch); i++) {
-    tri_decoder_destroy(r.all[i].decoder);
-    tri_stop_text_release(&r.all[i].text);
+void tri_rollout_destroy(tri_rollout *r) {
+  if (r == NULL) return;
+  release_groups(r, true);
+  tri_free(r);
+}
+
+tri_status tri_rollout_add(tri_rollout *r, tri_rollout_completion *completions, int64_t size) {
+  group *g = NULL;
+  TRI_TRY(tri_alloc("a group of completions", 1, sizeof *g, &g));
+  g->of = r;
+  g->size = size;
+  const tri_status status = prepare(r->sampler, completions, g);
+  if (status != TRI_OK) {
+    release_group(g);
+    return status;
   }
-  tri_free(r.all);
-  return status;
+  if (r->first == NULL) r->first = g;
+  if (r->last != NULL) r->last->next = g;
+  r->last = g;
+  return TRI_OK;
+}
+
+tri_status tri_rollout_step(tri_rollout *r, bool *more) {
+  TRI_TRY(begin_groups(r));
+  TRI_TRY(tri_dispatcher_step(r->sampler->dispatcher, more));
+  release_groups(r, false);
+  *more = r->first != NULL;
+  return TRI_OK;
+}
+
+tri_status tri_rollout_cancel(tri_rollout *r) {
+  TRI_TRY(tri_dispatcher_cancel_all(r->sampler->dispatcher));
+  TRI_TRY(tri_dispatcher_run(r->sampler->dispatcher));
+  release_groups(r, true);
+  r->running = 0;
+  return TRI_OK;
 }

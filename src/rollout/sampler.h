@@ -1,4 +1,5 @@
-/* Samples the completions of a batch, on all ranks of a dispatcher, with the weights of its generators. */
+/* Samples completions, on all ranks of a dispatcher, with the weights of its generators. Groups of completions may be
+ * added while others are sampled. */
 #ifndef TRI_ROLLOUT_SAMPLER_H
 #define TRI_ROLLOUT_SAMPLER_H
 
@@ -21,13 +22,27 @@ typedef struct tri_rollout_sampler {
       sampling;  /* temperature and candidates; its members `seed`, `prompt` and `sample` are set for each completion */
   int64_t most;  /* largest number of tokens of a completion */
   int64_t slots; /* largest number of sequences that a replica runs at the same time */
-  bool stops_when_asked; /* whether a request to stop (tri_stop_asked) cancels the completions */
 } tri_rollout_sampler;
 
-/* LOCAL, on the dispatcher's first rank; the other ranks call tri_dispatcher_follow until it dismisses them. Samples
- * the completions of a batch, whose members `prompt`, `group` and `sample` are set. The random numbers of a completion
- * are a function of seed, group, sample and position. With stops_when_asked, cancels the completions if this process is
- * asked to stop; then *stopped is true, and the batch is not complete. */
-tri_status tri_rollout_sample(const tri_rollout_sampler *sampler, tri_rollout_batch *batch, bool *stopped);
+/* Groups that are being sampled. All calls are LOCAL, on the dispatcher's first rank; the other ranks call
+ * tri_dispatcher_follow until it dismisses them. */
+typedef struct tri_rollout tri_rollout;
+
+/* Creates a rollout without groups. The sampler must outlive it. */
+tri_status tri_rollout_create(const tri_rollout_sampler *sampler, tri_rollout **out);
+/* Releases the rollout. No sequence of it may be in progress, unless the dispatcher is not used any more. */
+void tri_rollout_destroy(tri_rollout *rollout);
+
+/* Adds the completions [size] of a group, whose members `prompt`, `group` and `sample` are set. They must stay valid
+ * until all of them have ended: the other members are set then, and `finish` is not TRI_FINISH_NONE. The random numbers
+ * of a completion are a function of seed, group, sample and position. Groups begin in the order of the calls. */
+tri_status tri_rollout_add(tri_rollout *rollout, tri_rollout_completion *completions, int64_t size);
+
+/* Begins groups for which there is room, and runs a step of the dispatcher. Sets *more to whether a completion has not
+ * ended. */
+tri_status tri_rollout_step(tri_rollout *rollout, bool *more);
+
+/* Cancels the completions of all groups. Returns when no sequence is in progress. */
+tri_status tri_rollout_cancel(tri_rollout *rollout);
 
 #endif

@@ -21,8 +21,8 @@ typedef struct tri_rollout_settings {
   struct {
     double low, high; /* a group is trained on only if its mean reward is above `low` and below `high` */
   } filter;
-  int64_t max_filtered; /* after more groups than this have been dropped by `filter`, no further groups begin, and the
-                           batch is trained on with the groups that it has; the run ends if it has none */
+  int64_t max_filtered; /* largest number of groups of a batch that are replaced because `filter` has dropped them; if
+                           more are dropped, the batch has fewer groups, and the run ends if it has none */
   double validation_temperature; /* temperature of the completions of held-out prompts */
   /* Candidates and penalty of the completions of held-out prompts, as in tri_sampling. */
   int64_t validation_top_k;

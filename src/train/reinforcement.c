@@ -149,73 +149,45 @@ static void reinforcement_release(tri_training *t) {
 
 /* ---- a batch ----------------------------------------------------------------------------------------------------- */
 
-/* Creates the completions of the next `groups` groups, without tokens. */
-static tri_status create_groups(tri_training *t, int64_t groups, tri_rollout_batch *out) {
-  const tri_run_config *config = t->config;
-  tri_reinforcement *rl = tri_reinforcement_of(t);
-  TRI_TRY(tri_rollout_batch_create(groups, config->rollout.num_generations, out));
-  for (int64_t i = 0; i < tri_rollout_batch_count(out); i++) {
-    tri_rollout_completion *c = &out->list[i];
-    c->group = rl->next_group + i / out->size;
-    c->sample = i % out->size;
-    c->prompt = &t->data.prompts.list[tri_prompt_source_at(&t->data.prompts, config->seed, c->group)];
+static void name_group(const tri_training *t, int64_t index, tri_rollout_batch *group) {
+  const int64_t number = t->progress.groups + index;
+  for (int64_t i = 0; i < group->size; i++) {
+    group->list[i].group = number;
+    group->list[i].prompt = &t->data.prompts.list[tri_prompt_source_at(&t->data.prompts, t->config->seed, number)];
   }
-  rl->next_group += groups;
-  return TRI_OK;
 }
 
-static bool passes_filter(const tri_training *t, const tri_rollout_batch *wave, int64_t group) {
-  const double reward = tri_rollout_group_reward(wave, group);
+static bool passes_filter(const tri_training *t, const tri_rollout_batch *group) {
+  const double reward = tri_rollout_group_reward(group, 0);
   const tri_rollout_settings *r = &t->config->rollout;
   if (r->filter.low <= -TRI_ROLLOUT_NO_LIMIT && r->filter.high >= TRI_ROLLOUT_NO_LIMIT) return true;
   return !isnan(reward) && reward > r->filter.low && reward < r->filter.high;
 }
 
-/* Moves the groups of a wave that pass the filter to the batch, and counts the others as filtered. */
-static void accept_groups(tri_training *t, tri_rollout_batch *wave) {
-  tri_reinforcement *rl = tri_reinforcement_of(t);
-  for (int64_t g = 0; g < wave->groups; g++) {
-    tri_rollout_completion *from = wave->list + g * wave->size;
-    if (!passes_filter(t, wave, g)) {
-      rl->filtered++;
-      continue;
-    }
-    memcpy(rl->batch.list + rl->batch.groups++ * rl->batch.size, from, (size_t)wave->size * sizeof *from);
-    memset(from, 0, (size_t)wave->size * sizeof *from);
-  }
-}
-
-/* Samples and scores groups until the batch is full, or until the filter has dropped more than max_filtered groups;
- * fails with TRI_DIVERGED if the batch has no group then. A group that the filter drops is replaced by a new one, which
- * can begin only when the rewards are known, so groups are sampled in waves. */
+/* Samples and scores the groups of a batch. Fails with TRI_DIVERGED if the filter drops all of them. */
 static tri_status fill_batch(tri_training *t, void *context, bool *stopped) {
   const tri_rollout_settings *r = &t->config->rollout;
+  const tri_group_order order = {.groups = r->prompts,
+                                 .size = r->num_generations,
+                                 .max_filtered = r->max_filtered,
+                                 .name = name_group,
+                                 .passes = passes_filter};
   tri_reinforcement *rl = tri_reinforcement_of(t);
+  tri_group_result result;
   (void)context;
-  while (rl->batch.groups < r->prompts && (rl->batch.groups == 0 || rl->filtered <= r->max_filtered)) {
-    const double begin_s = tri_clock_s();
-    tri_rollout_batch wave = {0};
-    double sampled_s = 0;
-    tri_status status = create_groups(t, r->prompts - rl->batch.groups, &wave);
-    if (status == TRI_OK) status = tri_rollout_sample(&rl->sampler, &wave, stopped);
-    sampled_s = tri_clock_s();
-    if (status == TRI_OK && !*stopped) status = tri_reinforcement_score(t, &wave, stopped);
-    if (status == TRI_OK && !*stopped) accept_groups(t, &wave);
-    rl->rollout_s += sampled_s - begin_s;
-    rl->reward_s += tri_clock_s() - sampled_s;
-    tri_rollout_batch_release(&wave);
-    TRI_TRY(status);
-    if (*stopped) return TRI_OK;
-    if (rl->batch.groups == 0 && rl->filtered > r->max_filtered) {
-      return tri_fail(
-          TRI_DIVERGED,
-          "none of %" PRId64
-          " groups has a mean reward within rollout.filter, so there is nothing to learn from; widen the filter, "
-          "raise rollout.max_filtered, or give easier or harder prompts",
-          rl->filtered);
-    }
-  }
-  return TRI_OK;
+  TRI_TRY(tri_reinforcement_run_groups(t, &order, &result, stopped));
+  rl->batch = result.batch;
+  rl->next_group = t->progress.groups + result.begun;
+  rl->filtered = result.dropped;
+  rl->rollout_s = result.rollout_s;
+  rl->reward_s = result.reward_s;
+  if (*stopped || rl->batch.groups > 0) return TRI_OK;
+  return tri_fail(
+      TRI_DIVERGED,
+      "none of %" PRId64
+      " groups has a mean reward within rollout.filter, so there is nothing to learn from; widen the filter, "
+      "raise rollout.max_filtered, or give easier or harder prompts",
+      rl->filtered);
 }
 
 /* Computes the numbers that the loss needs from a complete batch: advantages, completions that count, and normalisers.
@@ -232,18 +204,6 @@ static tri_status finish_batch(tri_training *t) {
                           rl->normalisers);
   TRI_TRY(tri_reinforcement_batch_metrics(t));
   return tri_rollout_record_write(rl->record, t->config, t->progress.batches, &rl->batch);
-}
-
-static tri_status start_batch(tri_training *t) {
-  tri_reinforcement *rl = tri_reinforcement_of(t);
-  rl->filtered = 0;
-  rl->rollout_s = rl->reward_s = 0;
-  rl->next_group = t->progress.groups;
-  if (!tri_training_is_rank0(t)) return TRI_OK;
-  tri_rollout_batch_release(&rl->batch);
-  TRI_TRY(tri_rollout_batch_create(t->config->rollout.prompts, t->config->rollout.num_generations, &rl->batch));
-  rl->batch.groups = 0;
-  return TRI_OK;
 }
 
 /* ---- samples of an update ---------------------------------------------------------------------------------------- */
@@ -305,10 +265,9 @@ static tri_status find_log_probs(tri_training *t, tri_policy policy) {
 static tri_status next_batch(tri_training *t, bool *stopped) {
   const tri_group *world = &t->mesh.world;
   tri_reinforcement *rl = tri_reinforcement_of(t);
-  TRI_TRY(tri_first_rank_status(world, start_batch(t)));
+  tri_rollout_batch_release(&rl->batch);
   rl->sampler.sampling =
       (tri_sampling){.temperature = t->config->rollout.temperature, .top_p = 1, .repetition_penalty = 1};
-  rl->sampler.stops_when_asked = true;
   const double waited_s = rl->ranks.wait_s;
   TRI_TRY(tri_rollout_ranks_run(t, &rl->ranks, TRI_POLICY_TRAINED, fill_batch, NULL, stopped));
   rl->wait_s = rl->ranks.wait_s - waited_s;

@@ -30,7 +30,7 @@ typedef struct tri_reinforcement {
                                    batch */
   double wait_s;                /* mean over the replicas of the seconds in which a replica had nothing to sample, in
                                    the current batch's rollout */
-  double rollout_s, reward_s;   /* seconds of sampling and of scoring for the current batch */
+  double rollout_s, reward_s;   /* seconds for the current batch (tri_group_result) */
   tri_held_samples held;        /* samples of an update, or of all completions of the batch */
   double *log_probs; /* [held.room on the first rank, sequence], log-probabilities of the labels of the samples in
                         `held` */
@@ -52,11 +52,46 @@ static inline tri_reinforcement *tri_reinforcement_of(const tri_training *t) { r
 /* LOCAL, on the first rank. Open and close the rewards of a run (reinforcement_rewards.c). */
 tri_status tri_reinforcement_open_rewards(tri_training *t);
 void tri_reinforcement_close_rewards(tri_reinforcement *rl);
-/* LOCAL, on the first rank. Sets the rewards of a batch's completions. Sets *stopped if the process was asked to stop
- * while a command worked, or if the run must end because a command ends without answers, has failed for more than
- * rollout.max_failed of the completions, or no completion has a reward; then t->stop_status is TRI_IO_FAILED. The
- * rewards of a stopped batch are not complete. */
-tri_status tri_reinforcement_score(tri_training *t, tri_rollout_batch *batch, bool *stopped);
+/* LOCAL, on the first rank. Compute the rewards of the completions of a group: by rules; then by commands, which answer
+ * later. items: [rewards of the run, size of the group]; only the rows of commands are used. They must stay valid until
+ * the group has answers, or until tri_reinforcement_drop_commands. tri_reinforcement_attend_commands exchanges lines
+ * with all commands, and fails like tri_reward_command_attend. */
+tri_status tri_reinforcement_score_by_rules(tri_training *t, tri_rollout_batch *group);
+tri_status tri_reinforcement_ask_commands(tri_training *t, const tri_rollout_batch *group, tri_command_item *items);
+tri_status tri_reinforcement_attend_commands(tri_training *t, bool waits);
+bool tri_reinforcement_has_answers(const tri_training *t, const tri_rollout_batch *group,
+                                   const tri_command_item *items);
+/* Moves the answers to the completions. */
+void tri_reinforcement_read_answers(const tri_training *t, tri_rollout_batch *group, tri_command_item *items);
+void tri_reinforcement_drop_commands(tri_training *t);
+
+/* Groups to sample and to score. The groups begin in the order of their indices. A group that is not accepted is
+ * *dropped*. The first `groups` groups begin at once; one more begins for each dropped group, up to max_filtered more.
+ * Which groups begin does therefore not depend on the order in which they end. */
+typedef struct tri_group_order {
+  int64_t groups, size; /* size: completions of a group */
+  int64_t max_filtered;
+  bool held_out; /* whether the prompts are held-out ones: a request to stop does not end the rollout, and rewards
+                    without any verdict do not end the run */
+  /* Sets the members `prompt` and `group` of the completions of a group. */
+  void (*name)(const tri_training *t, int64_t index, tri_rollout_batch *group);
+  /* Returns whether a group whose rewards are known is accepted; NULL: every group is. */
+  bool (*passes)(const tri_training *t, const tri_rollout_batch *group);
+} tri_group_order;
+
+typedef struct tri_group_result {
+  tri_rollout_batch batch;    /* the accepted groups, in the order of their indices; {0} if stopped. Release it */
+  int64_t begun, dropped;     /* numbers of groups */
+  double rollout_s, reward_s; /* seconds in which completions were sampled, and seconds after that in which commands
+                                 scored */
+} tri_group_result;
+
+/* LOCAL, on the first rank, as the work of tri_rollout_ranks_run (rollout_groups.c). Samples and scores groups at the
+ * same time. Sets *stopped if the process was asked to stop, or if the run must end because a command ends without
+ * answers, has failed for more than rollout.max_failed of the completions, or no completion has a reward; then
+ * t->stop_status is TRI_IO_FAILED. */
+tri_status tri_reinforcement_run_groups(tri_training *t, const tri_group_order *order, tri_group_result *out,
+                                        bool *stopped);
 
 /* LOCAL, on the first rank. Set the metrics of a new batch, and the metrics of an update from its log-probabilities in
  * `log_probs` (reinforcement_metrics.c). */

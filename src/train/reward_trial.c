@@ -115,7 +115,6 @@ static tri_status read_answers(const tri_run_reward *of, tri_command_item *items
 static tri_status try_command(const tri_run_reward *of, tried_list *list) {
   tri_reward_command *command = NULL;
   tri_command_item *items = NULL;
-  bool stopped = false;
   TRI_TRY(tri_alloc("completions to score", (size_t)list->count, sizeof *items, &items));
   for (int64_t i = 0; i < list->count; i++) {
     const tried *one = &list->all[i];
@@ -129,7 +128,7 @@ static tri_status try_command(const tri_run_reward *of, tried_list *list) {
                                   .tokens = 1};
   }
   tri_status status = tri_reward_command_create(&of->command, NULL, &command);
-  if (status == TRI_OK) status = tri_reward_command_score(command, items, list->count, NULL, NULL, &stopped);
+  if (status == TRI_OK) status = tri_reward_command_score(command, items, list->count);
   if (status == TRI_OK) status = read_answers(of, items, list);
   tri_reward_command_destroy(command);
   tri_free(items);

@@ -33,7 +33,8 @@ void tri_rollout_ranks_release(tri_rollout_ranks *ranks);
 
 /* COLLECTIVE. Publishes the trained or the evaluated weights (`policy`), and calls `work` on the first rank, which uses
  * the dispatcher, while the other ranks follow it. `work` sets *stopped if it ends early, because the process was asked
- * to stop or the run must end (tri_reinforcement_score); this function sets *stopped to the same value on all ranks. */
+ * to stop or the run must end (tri_reinforcement_run_groups); this function sets *stopped to the same value on all
+ * ranks. */
 typedef tri_status tri_rollout_work(tri_training *t, void *context, bool *stopped);
 tri_status tri_rollout_ranks_run(tri_training *t, tri_rollout_ranks *ranks, tri_policy policy, tri_rollout_work *work,
                                  void *context, bool *stopped);

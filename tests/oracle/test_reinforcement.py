@@ -244,6 +244,51 @@ def test_filter(tmp_path, made):
     assert runs.ended(tmp_path / "again") == runs.ended(tmp_path)
 
 
+def batch_of(means, low, high, most):
+    """The groups of a filtered batch: each dropped group is replaced by the next one, up to `most` of them. Returns the accepted groups and the number of dropped ones."""
+    begun = dropped = 0
+    accepted = []
+    while begun < runs.GROUPS + min(dropped, most):
+        accepted += [begun] if low < means[begun] < high else []
+        dropped += not low < means[begun] < high
+        begun += 1
+    return accepted, dropped
+
+
+# Answers as the rules of runs.REWARD do, each after a time that the completion decides.
+SLOW = """import json, sys, time, zlib
+for line in sys.stdin:
+    item = json.loads(line)
+    text = item["completion"]
+    time.sleep(zlib.crc32(text.encode()) % 7 / 100)
+    print(json.dumps(dict(id=item["id"], reward=dict(first=float(text[:1] in tuple("abcdefghijkl")), c=0.5 * ("c" in text), answer=2.0 * (text == item["answer"])))), flush=True)
+"""
+
+
+@pytest.mark.parametrize("most", [0, 3, 30])
+def test_groups_of_a_filtered_batch(tmp_path, made, most):
+    """Computed from the groups of a batch without a filter. The same with few slots, on two ranks, and with commands whose answers arrive late and in any order while other groups are sampled."""
+    low, high = 0.5, 1.0
+    runs.train(tmp_path / "all", made, rollout=dict(prompts=40), optimizer=dict(steps=1))
+    means = [numpy.mean([one["reward"] for one in runs.rollouts_of(tmp_path / "all") if one["group"] == group]) for group in range(40)]
+    accepted, dropped = batch_of(means, low, high, most)
+    assert dropped >= 3 and (most == 30) == (len(accepted) == runs.GROUPS)
+    (tmp_path / "slow.py").write_text(SLOW)
+    commands = [dict(command=f"exec python3 -S {tmp_path}/slow.py", label="slow", workers=3, batch=4)]
+    for name, words, more in (("rules", (), {}), ("slots", (), dict(rollout=dict(slots=2))), ("ranks", ("-n", "2"), dict(layout=dict(pipeline=2))), ("commands", (), dict(reward=commands)),
+                              ("both", ("-n", "2"), dict(reward=commands, rollout=dict(slots=3), layout=dict(pipeline=2)))):
+        rollout = dict(filter=dict(low=low, high=high), max_filtered=most, **more.pop("rollout", {}))
+        lines = runs.train(tmp_path / name, made, words, rollout=rollout, optimizer=dict(steps=2), **more)
+        found = runs.rollouts_of(tmp_path / name)
+        assert sorted({one["group"] for one in found if one["batch"] == 0}) == accepted, name
+        assert lines[0]["filtered"] == dropped
+        assert min(one["group"] for one in found if one["batch"] == 1) >= runs.GROUPS + min(dropped, most)
+        if name in ("slots", "ranks"):
+            assert runs.ended(tmp_path / name) == runs.ended(tmp_path / "rules")
+        if name == "both":
+            assert runs.ended(tmp_path / name) == runs.ended(tmp_path / "commands")
+
+
 def test_all_truncated_and_masked(tmp_path, made):
     """A batch without any label that counts is skipped, and a run of such batches stops."""
     run = runs.write_run(tmp_path, made, objective=dict(name="grpo", mask_truncated_completions=True), rollout=dict(prompts=1, num_generations=4, max_completion_length=1), optimizer=dict(steps=1))

@@ -340,16 +340,16 @@ def test_a_dry_run_prints_the_keys_of_a_recipe(tmp_path, made, words, keys):
 
 
 def test_a_pattern_that_exceeds_its_limits(tmp_path, made):
-    """It does not match, and the run warns once."""
+    """It does not match, and the run warns once, of the first group with such completions."""
     path = runs.write_run(tmp_path, made, reward=[dict(name="regex", label="deep", pattern="(?R)|x"), "exact"])
-    for words, count in (((), 24), (("--dry-run",), 60)):
+    for words, count in (((), 4), (("--dry-run",), 60)):
         assert trireme("train", path, *words).stderr.count(f"reward deep: its pattern took too many steps for {count} of {count} completions, which count as not matching") == 1
 
 
 # ---- in the course of a run ------------------------------------------------------------------------------------------
 
 def test_nothing_passes_the_filter(tmp_path, made):
-    refused(tmp_path, made, DIVERGED, ["none of 24 groups has a mean reward within rollout.filter, so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
+    refused(tmp_path, made, DIVERGED, ["none of 26 groups has a mean reward within rollout.filter, so there is nothing to learn from"], rollout=dict(filter=dict(low=100), max_filtered=20))
 
 
 @pytest.mark.parametrize("damage, first", [(lambda path: path.unlink(), None), (lambda path: path.write_text("no\n" + path.read_text()), 0),

@@ -129,9 +129,7 @@ static tri_reward_command *create(const char *command, int64_t workers, double t
 }
 
 static void score(tri_reward_command *r, tri_command_item *items, int64_t count) {
-  bool stopped = true;
-  CHECK_OK(tri_reward_command_score(r, items, count, NULL, NULL, &stopped));
-  assert_false(stopped);
+  CHECK_OK(tri_reward_command_score(r, items, count));
 }
 
 /* Scores completions with one worker and with three. A reward of -1 is a completion that fails, NaN is null. */
@@ -360,12 +358,10 @@ static void test_left_processes(void **state) {
 
 static void check_failure(const char *command, int64_t workers, tri_status status, const char *message) {
   tri_command_item items[MOST];
-  bool stopped = true;
   const size_t held = tri_memory_bytes();
   tri_reward_command *r = create(command, workers, 0);
   name_items(items, plain, 3);
-  CHECK_FAILS(tri_reward_command_score(r, items, 3, NULL, NULL, &stopped), status, message);
-  assert_false(stopped);
+  CHECK_FAILS(tri_reward_command_score(r, items, 3), status, message);
   for (int i = 0; i < 3; i++) assert_null(items[i].parts);
   tri_reward_command_destroy(r);
   assert_int_equal(tri_memory_bytes(), held);
@@ -414,12 +410,11 @@ static void test_refused_settings(void **state) {
 static void test_bad_prompt_line(void **state) {
   (void)state;
   tri_command_item items[MOST];
-  bool stopped = true;
   tri_reward_command *r = create(SHELL(""), 1, 0);
   name_items(items, plain, 2);
   items[1].json = "[1]";
   items[1].json_bytes = 3;
-  CHECK_FAILS(tri_reward_command_score(r, items, 2, NULL, NULL, &stopped), TRI_BAD_FILE, "not a JSON object");
+  CHECK_FAILS(tri_reward_command_score(r, items, 2), TRI_BAD_FILE, "not a JSON object");
   items[1].json = NULL;
   score(r, items, 2); /* the reward is still of use */
   assert_true(items[0].reward == 1 && items[1].reward == 1);
@@ -427,22 +422,47 @@ static void test_bad_prompt_line(void **state) {
   check_none_left();
 }
 
-static bool stop_at_third(void *context) { return ++*(int *)context == 3; }
-
-static void test_stop(void **state) {
+/* Completions that are dropped while one of them is open, and completions that are scored after that. */
+static void test_drop(void **state) {
   (void)state;
   tri_command_item items[MOST];
-  bool stopped = false;
-  int calls = 0;
   tri_reward_command *r = create(SHELL("*ccc*) exec sleep 1000;;"), 1, 0);
   name_items(items, plain, 7);
-  CHECK_OK(tri_reward_command_score(r, items, 7, stop_at_third, &calls, &stopped));
-  assert_true(stopped);
+  for (int i = 0; i < 7; i++) CHECK_OK(tri_reward_command_add(r, &items[i]));
+  while (!items[1].done) CHECK_OK(tri_reward_command_attend(r, true));
+  tri_reward_command_drop(r);
+  assert_false(items[2].done);
   name_items(items, plain, 2);
   score(r, items, 2);
   for (int i = 0; i < 2; i++) assert_true(items[i].reward == 1);
   tri_reward_command_destroy(r);
   check_none_left();
+}
+
+/* Completions that are added while others are open, without a wait for any answer. */
+static void test_added_later(void **state) {
+  (void)state;
+  enum { ROUNDS = 200 };
+  static tri_command_item items[ROUNDS];
+  static const char *const word[] = {"word"};
+  for (int64_t workers = 1; workers <= 3; workers += 2) {
+    tri_reward_command *r = create("exec python3 program.py plain", workers, 0);
+    int64_t done = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+      name_items(&items[i], word, 1);
+      CHECK_OK(tri_reward_command_add(r, &items[i]));
+      CHECK_OK(tri_reward_command_attend(r, i % 7 == 0));
+    }
+    while (done < ROUNDS) {
+      CHECK_OK(tri_reward_command_attend(r, true));
+      done = 0;
+      for (int i = 0; i < ROUNDS; i++) done += items[i].done;
+    }
+    for (int i = 0; i < ROUNDS; i++) assert_true(items[i].reward == 4 && !items[i].failed);
+    CHECK_OK(tri_reward_command_attend(r, true)); /* returns at once: no completion is left */
+    tri_reward_command_destroy(r);
+    check_none_left();
+  }
 }
 
 /* Lines and answers that are much longer than a pipe's buffer, in both directions at once. */
@@ -483,7 +503,8 @@ int main(void) {
       cmocka_unit_test(test_command_that_does_not_work),
       cmocka_unit_test(test_refused_settings),
       cmocka_unit_test(test_bad_prompt_line),
-      cmocka_unit_test(test_stop),
+      cmocka_unit_test(test_drop),
+      cmocka_unit_test(test_added_later),
       cmocka_unit_test(test_much_text),
   };
   return cmocka_run_group_tests(tests, enter_scratch, leave_scratch);
