@@ -28,7 +28,7 @@ static double model_product_s(const tri_cluster *cluster, double peak, const tri
 static double model_reduce_s(const fitting *f, const tri_measured_collective *c) {
   static const tri_system system = {.levels = true, .link_share = 1};
   return tri_network_collective(f->cluster, TRI_COLLECTIVE_ALL_REDUCE, (double)c->bytes,
-                                (tri_group_extent){f->from->devices, 1}, &system);
+                                (tri_group_extent){.size = f->from->devices, .stride = 1}, &system);
 }
 
 /* Returns whether the constants of the link are fitted to a measured collective. */
@@ -55,7 +55,8 @@ static double links_off(const fitting *f) {
     if (is_fitted(f, c)) sum += square(log(model_reduce_s(f, c) / c->seconds));
   }
   for (int64_t i = 0; i < m->num_messages; i++) {
-    double predicted = tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_group_extent){2, 1});
+    double predicted =
+        tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_group_extent){.size = 2, .stride = 1});
     sum += square(log(predicted / m->messages[i].seconds));
   }
   return sum;
@@ -104,9 +105,10 @@ static void compute_residuals(const fitting *f, tri_residuals *out) {
   }
   out->reduces = median(errors, count);
   for (int64_t i = 0; i < m->num_messages; i++) {
-    errors[i] = fabs(tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_group_extent){2, 1}) /
-                         m->messages[i].seconds -
-                     1);
+    errors[i] =
+        fabs(tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_group_extent){.size = 2, .stride = 1}) /
+                 m->messages[i].seconds -
+             1);
   }
   out->messages = median(errors, m->num_messages);
 }

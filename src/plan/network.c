@@ -1,9 +1,11 @@
 #include "plan/network.h"
 
+#include "base/count.h"
+
 #include <math.h>
 
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain) {
-  tri_group_extent span = {1, 1};
+  tri_group_extent span = {1, 1, tri_mesh_num_ranks(shape)};
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
     if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* an axis of the other mesh */
     int64_t size = tri_mesh_axis_size(shape, (tri_axis)axis);
@@ -16,30 +18,22 @@ tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain doma
   return span;
 }
 
-static int64_t span_of(const tri_link *link) { return link->spans == 0 ? INT64_MAX : link->spans; }
-
-/* Returns the number of members of a group among `devices` adjacent devices, if the first of these is a member. */
-static int64_t members_within(tri_group_extent group, int64_t devices) {
-  int64_t most = devices / group.stride + (devices % group.stride != 0 ? 1 : 0);
-  return most < group.size ? most : group.size;
-}
-
 /* Returns the bytes per second of each of `flows` equal flows that leave a unit (tri_link.per) by its ports. One
- * flow uses at most `stripe` ports. All units of the level send at the same time, so each has only the share
+ * flow uses at most `lanes` ports. All units of the level send at the same time, so each has only the share
  * link->share of the bandwidth of its ports. */
-static double rate(const tri_cluster *cluster, const tri_link *link, double flows, int64_t stripe) {
+static double rate(const tri_cluster *cluster, const tri_link *link, double flows, double lanes) {
   double port = link->bandwidth * cluster->efficiency.link, shared = port * (double)link->ports * link->share / flows;
-  double most = port * (double)stripe;
+  double most = port * lanes;
   return shared < most ? shared : most;
 }
 
-/* How the collectives of a system use the links of a cluster. */
+/* The groups of a domain on the links of a cluster. */
 typedef struct route {
   const tri_cluster *cluster;
+  const tri_group_survey *survey;
+  int64_t size; /* ranks of a group */
   bool striped; /* whether a ring may use several ports of a unit (tri_link.stripe) */
 } route;
-
-static int64_t stripe_of(const route *by, const tri_link *link) { return by->striped ? link->stripe : 1; }
 
 /* The time of a collective on its links: bytes_s seconds for its bytes at the bandwidth of the links, plus hops_s
  * seconds for the latencies of its hops. */
@@ -69,23 +63,24 @@ typedef struct walk {
   double height_s; /* sum of the latencies from a leaf of a tree to its root */
 } walk;
 
-static walk walk_of(const route *by, tri_group_extent group) {
+/* Returns the bytes per second of a ring of a group on a level that it crosses. */
+static double ring_rate(const route *by, const tri_group_kind *kind, int64_t l) {
+  return rate(by->cluster, &by->cluster->links[l], by->survey->rings[l], by->striped ? kind->lanes[l] : 1.0);
+}
+
+static walk walk_of(const route *by, const tri_group_kind *kind) {
   const tri_cluster *cluster = by->cluster;
   walk it = {.speed = INFINITY};
-  double parts = (double)group.size;
-  int64_t inside = 1;
-  for (int64_t l = 0; l < cluster->num_links && inside < group.size; l++) {
+  double parts = (double)by->size;
+  for (int64_t l = 0; l < cluster->num_links && parts > 1; l++) {
     const tri_link *link = &cluster->links[l];
-    int64_t within = members_within(group, span_of(link));
-    if (within > inside) {
-      double rings = (double)link->per / (double)members_within(group, link->per);
-      double here = rate(cluster, link, rings, stripe_of(by, link)), left = ceil((double)group.size / (double)within);
-      if (here < it.speed) it.speed = here;
-      it.ring_s += (parts - left) * link->latency;
-      it.height_s += ceil(log2(parts / left)) * link->latency;
-      parts = left;
-    }
-    inside = within;
+    const double left = (double)kind->pieces[l];
+    if (left >= parts) continue;
+    const double here = ring_rate(by, kind, l);
+    if (here < it.speed) it.speed = here;
+    it.ring_s += (parts - left) * link->latency;
+    it.height_s += ceil(log2(parts / left)) * link->latency;
+    parts = left;
   }
   return it;
 }
@@ -104,8 +99,7 @@ static double passes_of(tri_collective kind) {
   return 0.0;
 }
 
-static carriage ring(const walk *way, double passes, double bytes, tri_group_extent group) {
-  double size = (double)group.size;
+static carriage ring(const walk *way, double passes, double bytes, double size) {
   return (carriage){passes * (size - 1.0) * bytes / size / way->speed, passes * way->ring_s};
 }
 
@@ -115,47 +109,61 @@ static carriage tree(const walk *way, double passes, double bytes) {
   return (carriage){passes * bytes / way->speed, passes * way->height_s};
 }
 
-/* Returns the time of hierarchical rings, summed over the levels of links. On each level a ring in each unit does a
- * reduce-scatter (or an all-gather), and every device continues on the next level with its part of the buffer. So
- * all devices use the outer ports at the same time. Returns INFINITY if the members do not divide evenly over the
- * units of a level. */
-static carriage hierarchical(const route *by, double passes, double bytes, tri_group_extent group) {
+/* Returns the time of hierarchical rings, summed over their stages. In each stage a ring in each unit does a
+ * reduce-scatter (or an all-gather), and every device continues in the next stage with its part of the buffer. So all
+ * devices use the outer ports at the same time. A stage is a level of links, or several levels if the group has not
+ * equally many ranks in the units of the inner ones. */
+static carriage hierarchical(const route *by, const tri_group_kind *kind, double passes, double bytes) {
   const tri_cluster *cluster = by->cluster;
+  const double size = (double)by->size;
   carriage sum = {0};
-  int64_t inside = 1;
-  for (int64_t l = 0; l < cluster->num_links && inside < group.size; l++) {
+  double pieces = size, parts = size, speed = INFINITY; /* pieces: when the stage begins */
+  for (int64_t l = 0; l < cluster->num_links && parts > 1; l++) {
     const tri_link *link = &cluster->links[l];
-    int64_t within = members_within(group, span_of(link));
-    if (within % inside != 0) return (carriage){INFINITY, 0};
-    int64_t ways = within / inside;
-    if (ways > 1) {
-      double speed = rate(cluster, link, (double)link->per, link->ports);
-      /* the innermost level is a plain ring over the whole buffer */
-      if (inside == 1) speed = walk_of(by, (tri_group_extent){within, group.stride}).speed;
-      sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
-      sum.hops_s += passes * (double)(ways - 1) * link->latency;
-    }
-    inside = within;
+    if ((double)kind->pieces[l] >= parts) continue;
+    parts = (double)kind->pieces[l];
+    /* the first stage is a plain ring over the whole buffer */
+    const double here =
+        pieces < size ? rate(cluster, link, (double)link->per, (double)link->ports) : ring_rate(by, kind, l);
+    if (here < speed) speed = here;
+    if (!kind->even[l]) continue;
+    const double ways = pieces / parts, inside = size / pieces;
+    sum.bytes_s += passes * (ways - 1) * bytes / inside / ways / speed;
+    sum.hops_s += passes * (ways - 1) * link->latency;
+    pieces = parts;
+    speed = INFINITY;
   }
-  return sum;
+  return pieces > parts ? (carriage){INFINITY, 0} : sum;
 }
 
 /* Returns the seconds of an all-to-all. Each rank sends to near and far ranks at the same time, so the slowest level
  * of links determines the time. On a level, all devices of a unit share its ports. */
-static double all_to_all_s(const route *by, double bytes, tri_group_extent group) {
+static double all_to_all_s(const route *by, double bytes) {
   const tri_cluster *cluster = by->cluster;
+  const tri_group_survey *survey = by->survey;
   carriage worst = {0};
-  int64_t inside = 1;
-  for (int64_t l = 0; l < cluster->num_links && inside < group.size; l++) {
+  for (int64_t l = 0; l < cluster->num_links; l++) {
     const tri_link *link = &cluster->links[l];
-    int64_t within = members_within(group, span_of(link));
-    double crossing = bytes * (double)(group.size - inside) / (double)group.size;
-    double here = crossing / rate(cluster, link, (double)link->per, link->ports);
-    if (within > inside && here > worst.bytes_s) worst.bytes_s = here;
-    if (within > inside && link->latency > worst.hops_s) worst.hops_s = link->latency;
-    inside = within;
+    const double port = link->bandwidth * cluster->efficiency.link, each = bytes / (double)by->size;
+    const double lanes = tri_larger_double(1, (double)link->ports / (double)link->per);
+    if (survey->rings[l] <= 0) continue;
+    const double unit_s = each * survey->partners[l] / (port * (double)link->ports * link->share);
+    const double device_s = each * survey->most_partners[l] / (port * lanes);
+    worst.bytes_s = tri_larger_double(worst.bytes_s, tri_larger_double(unit_s, device_s));
+    worst.hops_s = tri_larger_double(worst.hops_s, link->latency);
   }
   return quickest_s(cluster, worst);
+}
+
+/* Returns the seconds of the fastest algorithm for a kind of groups. */
+static double kind_s(const route *by, const tri_group_kind *kind, tri_collective how, double bytes, bool levels) {
+  const walk way = walk_of(by, kind);
+  const double passes = passes_of(how);
+  double best = quickest_s(by->cluster, ring(&way, passes, bytes, (double)by->size));
+  double other = levels ? quickest_s(by->cluster, hierarchical(by, kind, passes, bytes)) : best;
+  if (other < best) best = other;
+  if (how == TRI_COLLECTIVE_ALL_REDUCE) other = quickest_s(by->cluster, tree(&way, passes, bytes));
+  return other < best ? other : best;
 }
 
 /* Returns the expected seconds between the arrival of the average rank at a collective and the arrival of the last
@@ -191,18 +199,16 @@ double tri_network_collective(const tri_cluster *cluster, tri_collective kind, d
   if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
   if (table_collective(cluster, kind, false, bytes, group, &seconds)) return seconds;
   if (cluster->num_links == 0) return INFINITY;
-  route by = {cluster, !system->single_ring};
   if (kind == TRI_COLLECTIVE_PASS) return tri_network_message(cluster, bytes, group) + lateness_s(cluster, 2);
+  const route by = {cluster, tri_group_survey_of(cluster, group), group.size, !system->single_ring};
+  double slowest = 0;
   if (kind == TRI_COLLECTIVE_ALL_TO_ALL) {
-    return all_to_all_s(&by, bytes, group) / system->link_share + lateness_s(cluster, group.size);
+    slowest = all_to_all_s(&by, bytes);
+  } else {
+    for (int64_t k = 0; k < by.survey->num_kinds; k++)
+      slowest = tri_larger_double(slowest, kind_s(&by, &by.survey->kinds[k], kind, bytes, system->levels));
   }
-  walk way = walk_of(&by, group);
-  double passes = passes_of(kind), best = quickest_s(cluster, ring(&way, passes, bytes, group));
-  double other = system->levels ? quickest_s(cluster, hierarchical(&by, passes, bytes, group)) : best;
-  if (other < best) best = other;
-  if (kind == TRI_COLLECTIVE_ALL_REDUCE) other = quickest_s(cluster, tree(&way, passes, bytes));
-  if (other < best) best = other;
-  return best / system->link_share + lateness_s(cluster, group.size);
+  return slowest / system->link_share + lateness_s(cluster, group.size);
 }
 
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_extent stages) {
@@ -212,16 +218,11 @@ double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_e
     return seconds;
   }
   if (cluster->num_links == 0) return INFINITY;
-  int64_t inside = 1;
-  for (int64_t l = 0; l < cluster->num_links && inside < stages.size; l++) {
+  const tri_group_survey *survey = tri_group_survey_of(cluster, stages);
+  for (int64_t l = 0; l < cluster->num_links; l++) {
     const tri_link *link = &cluster->links[l];
-    int64_t within = members_within(stages, span_of(link));
-    if (within > inside) {
-      double flows = (double)(stages.stride < link->per ? stages.stride : link->per);
-      double here = bytes / rate(cluster, link, flows, 1) + link->latency;
-      if (here > slowest) slowest = here;
-    }
-    inside = within;
+    if (survey->senders[l] <= 0) continue;
+    slowest = tri_larger_double(slowest, bytes / rate(cluster, link, survey->senders[l], 1) + link->latency);
   }
   return slowest;
 }

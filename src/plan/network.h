@@ -5,12 +5,8 @@
 #include "mesh/domain.h"
 #include "ops/op.h"
 #include "plan/cluster.h"
+#include "plan/network_groups.h"
 #include "plan/system.h"
-
-/* The positions of the ranks of a group: `size` ranks, first, first + stride, first + 2 stride, ... */
-typedef struct tri_group_extent {
-  int64_t size, stride;
-} tri_group_extent;
 
 /* Returns the extent of the groups of a domain in a mesh. The axes of the domain must be adjacent in the mesh. */
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
@@ -19,7 +15,8 @@ tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain doma
  * the same collective. The seconds include the wait for the last rank to reach the collective. They come from the
  * cluster's tables if the tables have the collective. Otherwise an all-reduce, all-gather or reduce-scatter takes as
  * long as the fastest algorithm with the fastest protocol: a ring, a tree (all-reduce only), or hierarchical rings
- * (tri_system.levels). Returns 0 for a group of one rank or no bytes, and INFINITY if the cluster has neither table nor
+ * (tri_system.levels). The seconds are those of the slowest group, if the groups of the domain cross different links.
+ * Returns 0 for a group of one rank or no bytes, and INFINITY if the cluster has neither table nor
  * links. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);

@@ -3,9 +3,11 @@
 #include "base/format.h"
 #include "model/parameters.h"
 #include "plan/accuracy.h"
+#include "plan/network.h"
 #include "plan/row_pairs.h"
 #include "schedule/layout_config.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
@@ -252,10 +254,34 @@ void tri_report_heading(const tri_simulation_request *request, FILE *to) {
   fprintf(to, "%s%s\n", request->cluster->about[0] == '\0' ? "" : ": ", request->cluster->about);
 }
 
+/* Prints whether tensor groups are inside nodes, and the other groups that would fit into a node but are not all inside
+ * one. */
+static void print_nodes(const tri_simulation_request *request, FILE *to) {
+  static const tri_domain domains[] = {TRI_DOMAIN_TENSOR, TRI_DOMAIN_CONTEXT, TRI_DOMAIN_EXPERT_TENSOR,
+                                       TRI_DOMAIN_EXPERT};
+  const int64_t node = request->cluster->node_devices;
+  const tri_mesh_shape shape = tri_layout_mesh(request->layout);
+  for (size_t i = 0; i < sizeof domains / sizeof domains[0]; i++) {
+    const tri_group_extent extent = tri_network_extent(&shape, domains[i]);
+    const char *name = tri_domain_name(domains[i]);
+    int64_t crossing = 0, groups = 0;
+    if (extent.size == 1) continue;
+    tri_group_count_crossing(extent, node, &crossing, &groups);
+    if (extent.size * extent.stride <= node && crossing > 0) {
+      fprintf(to,
+              "%s: %" PRId64 " of %" PRId64 " groups of %" PRId64 " ranks cross nodes of %" PRId64
+              ", and the others wait for them\n",
+              name, crossing, groups, extent.size, node);
+    } else if (domains[i] == TRI_DOMAIN_TENSOR) {
+      fprintf(to, "%s: %" PRId64 " ranks %s a node of %" PRId64 "\n", name, extent.size,
+              crossing == 0 ? "stay inside" : "reach beyond", node);
+    }
+  }
+}
+
 void tri_report_speed(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
   char attention[TRI_REPORT_ATTENTION_BYTES], batch[32], rate[32];
   const tri_step_time *t = &p->time;
-  const int64_t tensor = request->layout->tensor, node = request->cluster->node_devices;
   tri_report_paste(request->layout, to);
   fprintf(to, "a step of %s sequence%s: %.4f s, %s tokens/s\n",
           tri_format_grouped(request->global_batch, batch, sizeof batch), TRI_PLURAL(request->global_batch), p->step_s,
@@ -270,10 +296,7 @@ void tri_report_speed(const tri_simulation_request *request, const tri_predictio
   print_part("bubble", t->bubble, p->step_s, to);
   print_part("optimizer", t->optimizer, p->step_s, to);
   print_overlap(request, p, to);
-  if (tensor > 1) {
-    fprintf(to, "tensor: %lld ranks %s a node of %lld\n", (long long)tensor,
-            tensor <= node ? "stay inside" : "reach beyond", (long long)node);
-  }
+  print_nodes(request, to);
   print_uneven(&p->uneven, to);
   print_experts(&p->experts, to);
   print_row_pairs(request->layout, p->row_pairs, to);

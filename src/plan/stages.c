@@ -365,9 +365,9 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   kind->tied_s =
       layout->pipeline == 1
           ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD_TO, count, 3.0 * count * wide)
-          : tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
-                                   count * or_else(request->system->reduce_bytes, wide),
-                                   (tri_group_extent){2, (stages_of.size - 1) * stages_of.stride}, request->system);
+          : tri_network_collective(
+                request->cluster, TRI_COLLECTIVE_ALL_REDUCE, count * or_else(request->system->reduce_bytes, wide),
+                (tri_group_extent){2, (stages_of.size - 1) * stages_of.stride, stages_of.ranks}, request->system);
 }
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
@@ -457,7 +457,7 @@ tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *
   stages.message_s = price_message(request);
   stages.messages_hold = !request->system->overlap_messages || request->cluster->carries;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  const tri_group_extent all = {tri_layout_ranks(layout), 1};
+  const tri_group_extent all = {.size = tri_layout_ranks(layout), .stride = 1};
   stages.count_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
                                           tri_network_extent(&shape, TRI_DOMAIN_LOSS), request->system);
   stages.clip_all_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8, all, request->system);

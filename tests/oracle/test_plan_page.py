@@ -103,7 +103,7 @@ def test_days_with_failures(tmp_path, machine):
 @pytest.mark.parametrize("words, days, devices", [
     (["--model", "gpt2-124m", "--global-batch", 48, "--tokens", "1B", "--layout", "tensor=3"], 30, 3),  # no layout divides 8 or 16 devices
     (["--model", "gpt2-124m", "--global-batch", 128, "--tokens", "10B", "--layout", "tensor=2,pipeline=1"], 0.02, 32),
-    (["--model", "gpt2-124m", "--global-batch", 128, "--tokens", "10B", "--layout", "tensor=3"], 0.01, 96)], ids=str)
+    (["--model", "gpt2-124m", "--global-batch", 128, "--tokens", "10B", "--layout", "tensor=3"], 0.02, 96)], ids=str)
 def test_numbers_that_no_layout_divides(words, days, devices):
     """Are passed over, and say nothing about smaller and larger numbers."""
     rows = json.loads(run("plan", "--cluster", "dgx-h100", *words, "--days", days, "--json"))

@@ -204,12 +204,14 @@ static void prices(void **state) {
   assert_true(near(tri_price_work(&cluster, TRI_FP32, TRI_WORK_ZERO, 2000, 1e10), 1, 1e-12));
   assert_true(near(tri_price_work(&cluster, TRI_BF16, TRI_WORK_UPDATE, 2000, 1e10), 1, 1e-12));
   const tri_collective reduce = TRI_COLLECTIVE_ALL_REDUCE;
-  assert_true(near(tri_network_collective(&cluster, reduce, 1000, (tri_group_extent){2, 1}, &system), 3, 1e-12));
-  assert_true(near(tri_network_shared(&cluster, reduce, 1000, (tri_group_extent){2, 4}, &system), 3, 1e-12));
-  double four = tri_network_collective(&cluster, reduce, 1000, (tri_group_extent){4, 1}, &system);
+  assert_true(near(tri_network_collective(&cluster, reduce, 1000, (tri_group_extent){.size = 2, .stride = 1}, &system),
+                   3, 1e-12));
+  assert_true(
+      near(tri_network_shared(&cluster, reduce, 1000, (tri_group_extent){.size = 2, .stride = 4}, &system), 3, 1e-12));
+  double four = tri_network_collective(&cluster, reduce, 1000, (tri_group_extent){.size = 4, .stride = 1}, &system);
   assert_true(four > 0 && four < 1e-3);
   cluster.nodes = 2; /* measured neighbours are not nodes that are far apart */
-  assert_true(tri_network_shared(&cluster, reduce, 1000, (tri_group_extent){2, 4}, &system) < 1e-3);
+  assert_true(tri_network_shared(&cluster, reduce, 1000, (tri_group_extent){.size = 2, .stride = 4}, &system) < 1e-3);
 }
 
 static void faults(void **state) {

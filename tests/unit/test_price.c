@@ -52,7 +52,7 @@ static void test_rings(void **state) {
   CHECK_OK(tri_system_load("trireme", &system));
   for (int64_t n = 2; n <= 8; n++) {
     const double bytes = 1e10, each = bytes / (double)n / 1e10, rounds = (double)(n - 1);
-    const tri_group_extent all = {n, 1};
+    const tri_group_extent all = {.size = n, .stride = 1};
     const double gathered = tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, all, &system);
     const double scattered = tri_network_collective(&cluster, TRI_COLLECTIVE_REDUCE_SCATTER, bytes, all, &system);
     const double reduced = tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, bytes, all, &system);
@@ -60,7 +60,7 @@ static void test_rings(void **state) {
     if (!(fabs(scattered / (rounds * each) - 1) <= 1e-3)) fail_msg("%ld ranks scatter in %g s", (long)n, scattered);
     if (!(fabs(reduced / (2 * rounds * each) - 1) <= 1e-3)) fail_msg("%ld ranks add up in %g s", (long)n, reduced);
   }
-  const tri_group_extent alone = {1, 1};
+  const tri_group_extent alone = {.size = 1, .stride = 1};
   assert_true(tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, 1e10, alone, &system) <= 0);
 }
 
@@ -73,7 +73,7 @@ static void test_more_takes_longer(void **state) {
   CHECK_OK(tri_system_load("trireme", &system));
   double before = 0;
   for (double bytes = 1; bytes < 1e11; bytes *= 3) {
-    const tri_group_extent across = {16, 8};
+    const tri_group_extent across = {.size = 16, .stride = 8};
     const double now = tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, bytes, across, &system);
     if (now < before) fail_msg("%g bytes take %g s, a third of them %g", bytes, now, before);
     before = now;
