@@ -1,6 +1,6 @@
-/* One function for each type and direction, for one block each. A block's scale is in fp16, and a product of it with
- * integers of a few bits is exact in fp32, except in Q6_K. So the bits of the results do not depend on the order of
- * the multiplications, nor on fused multiply-adds. */
+/* One function for each type and direction, for one block each. In decoding, a product of the scale, in fp16, with
+ * integers of a few bits is exact in fp32, except the last one of Q6_K, so that fused multiply-adds would not change
+ * the results. In Q4_0 they would change codes; the build has -ffp-contract=off. */
 #include "gguf/blocks.h"
 
 #include "base/half.h"
@@ -47,17 +47,22 @@ static void decode_bf16(const uint8_t *in, float *out) {
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
 
+/* Returns a number of a magnitude below 127.5 rounded to an integer, halves away from zero, as roundf does; 0 for
+ * numbers from 128 on and NaN. */
+static int8_t q8_0_code(float number) {
+  if (!(fabsf(number) < 128.0f)) return 0; /* the inverse of the smallest scales is infinite */
+  const int whole = (int)number;
+  const float rest = number - (float)whole;
+  return (int8_t)(whole + (rest >= 0.5f) - (rest <= -0.5f));
+}
+
 /* Q8_0: a scale in fp16, 32 signed codes. */
 static void encode_q8_0(const float *in, uint8_t *out) {
   float largest = 0;
-  for (int i = 0; i < SMALL; i++) largest = fmaxf(largest, fabsf(in[i]));
+  for (int i = 0; i < SMALL; i++) largest = fabsf(in[i]) > largest ? fabsf(in[i]) : largest;
   const float scale = largest / 127.0f, inverse = scale != 0 ? 1.0f / scale : 0.0f;
   write_f16(scale, out);
-  for (int i = 0; i < SMALL; i++) {
-    const float code = roundf(in[i] * inverse);
-    /* The inverse of the smallest scales is infinite. */
-    out[2 + i] = isfinite(code) ? (uint8_t)(int8_t)code : 0;
-  }
+  for (int i = 0; i < SMALL; i++) out[2 + i] = (uint8_t)q8_0_code(in[i] * inverse);
 }
 
 static void decode_q8_0(const uint8_t *in, float *out) {
@@ -68,8 +73,8 @@ static void decode_q8_0(const uint8_t *in, float *out) {
 /* Returns the code of a value in Q4_0, from 0 to 15. */
 static uint8_t q4_0_code(float value, float inverse) {
   const float code = value * inverse + 8.5f;
-  if (!isfinite(code)) return 0; /* as in encode_q8_0 */
-  return code < 15.0f ? (uint8_t)code : 15;
+  if (!(fabsf(code) < 128.0f)) return 0; /* as in q8_0_code */
+  return code < 15.0f ? (uint8_t)(int)code : 15;
 }
 
 /* Q4_0: a scale in fp16, 16 bytes of codes, whose low halves are elements 0 to 15 and high halves 16 to 31. A code of 8
@@ -85,11 +90,12 @@ static void encode_q4_0(const float *in, uint8_t *out) {
     out[2 + i] = (uint8_t)(q4_0_code(in[i], inverse) | q4_0_code(in[HALF + i], inverse) << 4);
 }
 
-/* Decodes codes of 4 bits, in the order of Q4_0, with `high` above them: bit i is bit 4 of element i's code. */
+/* Decodes codes of 5 bits to (code - zero) * scale + minimum: the low 4 bits are in the order of Q4_0, and bit i of
+ * `high` is bit 4 of the code of element i. */
 static void decode_codes(const uint8_t *codes, uint32_t high, float scale, int zero, float minimum, float *out) {
   for (int i = 0; i < HALF; i++) {
-    const int low = (codes[i] & 15) | (int)(high >> i & 1) << 4, upper = codes[i] >> 4 | (int)(high >> (HALF + i) & 1)
-                                                                                             << 4;
+    const int low = (codes[i] & 15) | (int)(high >> i & 1) << 4;
+    const int upper = codes[i] >> 4 | (int)(high >> (HALF + i) & 1) << 4;
     out[i] = (float)(low - zero) * scale + minimum;
     out[HALF + i] = (float)(upper - zero) * scale + minimum;
   }
@@ -133,9 +139,8 @@ static void unpack_scale(const uint8_t packed[K_SCALE_BYTES], int part, int *sca
 }
 
 /* Q4_K: scale and scale of minimums in fp16, packed scales, codes; 8 parts of 32 elements. Parts 2p and 2p + 1 have the
- * low and the high halves of 32 bytes. Q5_K: bit `part` of high[i] is bit 4 of the code of element i of a part; NULL:
- * Q4_K.
- */
+ * low and the high halves of 32 bytes. In Q5_K bit `part` of high[i] is bit 4 of the code of element i of a part;
+ * `high` is NULL for Q4_K. */
 static void decode_k(const uint8_t *in, const uint8_t *high, const uint8_t *codes, float *out) {
   const float scale = read_f16(in), minimum = read_f16(in + 2);
   for (int part = 0; part < 8; part++) {
@@ -157,17 +162,20 @@ static void decode_q5_k(const uint8_t *in, float *out) {
   decode_k(in, high, high + 32, out);
 }
 
-/* Q6_K: low 4 bits of the codes, high 2 bits, 16 signed scales, a scale in fp16. A code of 32 is 0. In each half of 128
- * elements, element i of quarter q has its low bits in the low (q < 2) or high half of byte 32 (q % 2) + i of 64, and
- * its high bits in bits 2q and 2q + 1 of byte i of 32. */
+/* Q6_K: low 4 bits of the codes, high 2 bits, 16 signed scales of 16 elements each, a scale in fp16. A code of 32 is 0.
+ * In each half of 128 elements, element i of quarter q has its low bits in the low (q < 2) or high half of byte
+ * 32 (q % 2) + i of 64, and its high bits in bits 2q and 2q + 1 of byte i of 32. */
 static void decode_q6_k(const uint8_t *in, float *out) {
   const uint8_t *low = in, *high = in + SUPER / 2, *scales = high + SUPER / 4;
   const float scale = read_f16(scales + 16);
-  for (int e = 0; e < SUPER; e++) {
-    const int half = e / 128, quarter = e / 32 % 4, i = e % 32;
-    const int nibble = low[half * 64 + quarter % 2 * 32 + i] >> quarter / 2 * 4 & 15;
-    const int code = nibble | (high[half * 32 + i] >> 2 * quarter & 3) << 4;
-    out[e] = scale * (float)(int8_t)scales[e / 16] * (float)(code - 32);
+  for (int group = 0; group < 16; group++) {
+    const int half = group / 8, quarter = group / 2 % 4, begin = group % 2 * 16;
+    const uint8_t *lows = low + half * 64 + quarter % 2 * 32 + begin, *highs = high + half * 32 + begin;
+    const float factor = scale * (float)(int8_t)scales[group];
+    for (int i = 0; i < 16; i++) {
+      const int code = (lows[i] >> quarter / 2 * 4 & 15) | (highs[i] >> 2 * quarter & 3) << 4;
+      out[group * 16 + i] = factor * (float)(code - 32);
+    }
   }
 }
 

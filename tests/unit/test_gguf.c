@@ -256,6 +256,60 @@ static void test_round_trip(void **state) {
   assert_int_equal(tri_memory_bytes(), 0);
 }
 
+/* The header is read in pieces, the first one of 64 KiB. */
+static void test_long_headers(void **state) {
+  (void)state;
+  enum { TEXTS = 20000, TENSORS = 2000 };
+  static char words[TEXTS][16];
+  static tri_gguf_text texts[TEXTS];
+  static const int64_t dims[] = {32};
+  tri_gguf_header *header = NULL;
+  tri_gguf_output *output = NULL;
+  char name[32];
+  CHECK_OK(tri_gguf_header_create(&header));
+  for (int i = 0; i < TEXTS; i++) {
+    texts[i] = (tri_gguf_text){words[i], (size_t)snprintf(words[i], sizeof words[i], "%d", i * i)};
+  }
+  CHECK_OK(tri_gguf_add_strings(header, "texts", TEXTS, texts));
+  CHECK_OK(tri_gguf_add_string(header, "last", "x"));
+  for (int i = 0; i < TENSORS; i++) {
+    snprintf(name, sizeof name, "tensor.%d", i);
+    CHECK_OK(tri_gguf_add_tensor(header, name, tri_gguf_type_of(TRI_GGUF_Q4_0), 1, dims));
+  }
+  CHECK_OK(tri_gguf_header_layout(header));
+  CHECK_OK(tri_gguf_output_create(header, FILE_NAME, &output));
+  CHECK_OK(tri_gguf_output_finish(output, TRI_OK));
+  tri_gguf_file file;
+  tri_gguf_text *read = NULL;
+  int64_t count = 0;
+  const char *last = NULL;
+  CHECK_OK(tri_gguf_open(FILE_NAME, &file));
+  CHECK_OK(tri_gguf_get_strings(&file, "texts", &read, &count));
+  assert_int_equal(count, TEXTS);
+  for (int i = 0; i < TEXTS; i++) {
+    assert_int_equal(read[i].bytes, texts[i].bytes);
+    assert_memory_equal(read[i].text, texts[i].text, texts[i].bytes);
+  }
+  CHECK_OK(tri_gguf_get_string(&file, "last", &last));
+  assert_string_equal(last, "x");
+  assert_string_equal(tri_gguf_find_tensor(&file, "tensor.1234")->name, file.tensors[1234].name);
+  assert_int_equal(file.tensors[TENSORS - 1].offset - file.tensors[0].offset, 32 * (TENSORS - 1));
+  tri_free(read);
+  tri_gguf_close(&file);
+  tri_gguf_header_destroy(header);
+}
+
+static void test_a_giant_header_is_refused(void **state) {
+  (void)state;
+  tri_gguf_file file;
+  static char image[IMAGE_BYTES];
+  const size_t bytes = make_image("M I3 L0 L1 Sk I9 I0 L0x20000000", image);
+  CHECK_OK(tri_file_replace(FILE_NAME, image, bytes));
+  assert_int_equal(truncate(FILE_NAME, 0x20000100), 0);
+  CHECK_FAILS(tri_gguf_open(FILE_NAME, &file), TRI_BAD_FILE,
+              "the value of key `k` ends at byte 536870961; at most 268435456 bytes of keys and descriptions");
+}
+
 /* The limit of a file's size stands for a full disk. */
 static void test_a_failed_write_leaves_no_file(void **state) {
   (void)state;
@@ -347,6 +401,8 @@ int main(void) {
       cmocka_unit_test(test_values_have_their_types),
       cmocka_unit_test(test_round_trip),
       cmocka_unit_test(test_a_failed_write_leaves_no_file),
+      cmocka_unit_test(test_long_headers),
+      cmocka_unit_test(test_a_giant_header_is_refused),
       cmocka_unit_test(test_impossible_content_is_refused),
       cmocka_unit_test(test_half_precision),
   };
