@@ -20,7 +20,7 @@ enum {
   FIRST_BYTES = 1 << 16,
   FIELD_BYTES = 320,
   KEY_NAME_BYTES = 65535,                 /* the format's limit */
-  TENSOR_NAME_BYTES = 255,                /* ggml's limit is 63, of some programs that use it 127 */
+  TENSOR_NAME_BYTES = 255,                /* ggml's limit is 63; some programs build it with 127 */
   LEAST_KEY_BYTES = 8 + 1 + 4 + 1,        /* name, type, value */
   LEAST_TENSOR_BYTES = 8 + 1 + 4 + 4 + 8, /* name, number of dimensions, type, offset */
 };
@@ -28,9 +28,9 @@ enum {
 typedef struct reader {
   tri_gguf_file *file;
   uint64_t at, held;              /* offset of the next byte; bytes of the file in the buffer */
-  uint64_t num_keys, num_tensors; /* numbers in the file */
+  uint64_t num_keys, num_tensors; /* as the beginning of the file claims */
   int64_t keys_room, tensors_room;
-  char field[FIELD_BYTES]; /* what is being read, for messages: "the value of key `x`" */
+  char field[FIELD_BYTES]; /* name of the current part of the header, for messages: "the value of key `x`" */
 } reader;
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */

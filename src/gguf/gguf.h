@@ -26,7 +26,7 @@ enum { TRI_GGUF_DIMS = 4, TRI_GGUF_ALIGNMENT = 32 };
 /* A key with its value. */
 typedef struct tri_gguf_key {
   const char *name;
-  tri_gguf_value type;       /* type of the value; of an array: of its elements, not TRI_GGUF_ARRAY */
+  tri_gguf_value type;       /* type of the value, or of the elements if it is an array; never TRI_GGUF_ARRAY */
   bool is_array;             /* whether the value is an array */
   uint64_t count;            /* number of elements; 1 if the value is not an array */
   const char *data;          /* the value's bytes, unaligned. A single string is its characters with a NUL after them;

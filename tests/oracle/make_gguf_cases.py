@@ -66,7 +66,7 @@ def decoded_cases():
         else:
             halves = {"Q6_K": [208], "Q8_0": [0], "Q4_0": [0], "Q5_0": [0]}.get(name, [0, 2])
             random = RANDOM.integers(0, 256, (12, size), dtype=numpy.uint8)
-            for at in halves:  # of both signs, between 2^-10 and 1
+            for at in halves:  # scales of both signs, between 2^-10 and 1
                 random[:, at + 1] = (random[:, at + 1] & 0x83) | (5 + RANDOM.integers(0, 10, 12) << 2)
             blocks = numpy.concatenate([numpy.stack(special_blocks(size, halves)), random])
         blocks = numpy.ascontiguousarray(blocks)
