@@ -126,7 +126,7 @@ static const struct {
      "tensor `w` has the offset 16, which is not a multiple of the alignment 32; the file is damaged"},
     {ONE_TENSOR "L4 I0 L32 P Z47",
      "tensor `w` has 16 bytes at the offset 32, but only 47 bytes of data exist; the file is truncated or damaged"},
-    {ONE_TENSOR "L4 I0 L0xFFFFFFFFFFFFFFE0 P Z64", "tensor `w` has 16 bytes at the offset 18446744073709551584"},
+    {ONE_TENSOR "L8 I0 L0xFFFFFFFFFFFFFFE0 P Z64", "tensor `w` has 32 bytes at the offset 18446744073709551584"},
     {ONE_TENSOR "L4 I0 L0", "tensor `w` has 16 bytes at the offset 0, but only 0 bytes of data exist"},
     {"M I3 L2 L0 Sw I1 L4 I0 L0 Sw I1 L4 I0 L32 P Z64", "has two tensors `w`; convert the model again"},
     {"M I3 L2 L0 Sv I1 L4 I0 L32 Sw I1 L9 I0 L0 P Z64", "tensors `w` and `v` overlap at byte "},
