@@ -1,7 +1,7 @@
 # libtrireme_plan: what a run is and what it will take, on a machine that need not be there. It links neither MPI nor
 # oneDNN, no kernel and no device; tests/floors looks at that.
 file(GLOB TRIREME_PLAN_SOURCES CONFIGURE_DEPENDS
-     src/base/*.c src/files/*.c src/page/*.c src/config/*.c src/mesh/*.c src/model/*.c src/ops/*.c src/optimizers/*.c src/schedule/*.c src/timeline/*.c src/plan/*.c src/checkpoint/*.c)
+     src/base/*.c src/files/*.c src/gguf/*.c src/page/*.c src/config/*.c src/mesh/*.c src/model/*.c src/ops/*.c src/optimizers/*.c src/schedule/*.c src/timeline/*.c src/plan/*.c src/checkpoint/*.c)
 # Of devices their words and descriptions; of corpora how lengths share sequences; of checkpoints what one process reads.
 list(APPEND TRIREME_PLAN_SOURCES ${CMAKE_SOURCE_DIR}/src/data/packing.c ${CMAKE_SOURCE_DIR}/src/device/dtype.c ${CMAKE_SOURCE_DIR}/src/device/queue.c
      ${CMAKE_SOURCE_DIR}/src/device/description.c)

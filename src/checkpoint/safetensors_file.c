@@ -5,6 +5,7 @@
 #include "checkpoint/safetensors.h"
 
 #include "base/flight_recorder.h"
+#include "base/half.h"
 #include "base/memory.h"
 #include "files/file_kind.h"
 
@@ -82,25 +83,12 @@ static float from_bf16(uint16_t value) {
   return out;
 }
 
-/* Converts an IEEE binary16 number (1 bit of sign, 5 of exponent with bias 15, 10 of fraction) to fp32. */
-static float from_f16(uint16_t value) {
-  uint32_t sign = (uint32_t)(value & 0x8000u) << 16, exponent = value >> 10 & 0x1Fu, fraction = value & 0x3FFu;
-  float out;
-  if (exponent == 0) {
-    out = (float)fraction * 0x1p-24f; /* zero or subnormal: exact */
-    return sign != 0 ? -out : out;
-  }
-  uint32_t bits = sign | fraction << 13 | (exponent == 31 ? 0x7F800000u : (exponent + 112) << 23);
-  memcpy(&out, &bits, sizeof out);
-  return out;
-}
-
 static double element(tri_safetensors_type type, const char *raw, int64_t index) {
   uint16_t half;
   float single;
   double wide;
   switch ((int)type) { /* is_real has checked the type */
-    case TRI_SAFETENSORS_F16: memcpy(&half, raw + 2 * index, 2); return (double)from_f16(half);
+    case TRI_SAFETENSORS_F16: memcpy(&half, raw + 2 * index, 2); return (double)tri_float_of_f16(half);
     case TRI_SAFETENSORS_BF16: memcpy(&half, raw + 2 * index, 2); return (double)from_bf16(half);
     case TRI_SAFETENSORS_F32: memcpy(&single, raw + 4 * index, 4); return (double)single;
     default: memcpy(&wide, raw + 8 * index, 8); return wide;

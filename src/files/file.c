@@ -232,12 +232,6 @@ static tri_status write_all(int file, const char *path, const char *data, size_t
   return TRI_OK;
 }
 
-/* A file that will replace `path`. */
-typedef struct replacement {
-  int file;
-  char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
-} replacement;
-
 tri_status tri_file_create(const char *path, int *file) {
   const int how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   *file = open(path, how, 0666);
@@ -246,7 +240,7 @@ tri_status tri_file_create(const char *path, int *file) {
   return TRI_OK;
 }
 
-static tri_status begin_replacement(const char *path, replacement *out) {
+tri_status tri_file_begin_replacement(const char *path, tri_file_replacement *out) {
   const char *kind = tri_path_odd_kind(path);
   TRI_TRY(tri_temporary_name(path, out->temporary));
   if (kind != NULL) {
@@ -266,9 +260,7 @@ tri_status tri_file_sync_folder(const char *path) {
   return tri_directory_sync(directory);
 }
 
-/* Flushes, closes and renames the file, and flushes its folder. Removes the file if one of these steps fails, or if
- * `status`, the result of writing, is a failure. */
-static tri_status end_replacement(replacement *r, tri_status status) {
+tri_status tri_file_end_replacement(tri_file_replacement *r, tri_status status) {
   if (status == TRI_OK && fsync(r->file) != 0) {
     status = tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", r->temporary, tri_write_fault(errno));
   }
@@ -286,15 +278,15 @@ static tri_status end_replacement(replacement *r, tri_status status) {
 }
 
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes) {
-  replacement r;
-  TRI_TRY(begin_replacement(path, &r));
-  return end_replacement(&r, write_all(r.file, r.temporary, data, bytes));
+  tri_file_replacement r;
+  TRI_TRY(tri_file_begin_replacement(path, &r));
+  return tri_file_end_replacement(&r, write_all(r.file, r.temporary, data, bytes));
 }
 
 enum { WRITER_BYTES = 1 << 16 };
 
 struct tri_file_writer {
-  replacement to;
+  tri_file_replacement to;
   tri_status status; /* the first failure */
   size_t held;
   char buffer[WRITER_BYTES];
@@ -303,7 +295,7 @@ struct tri_file_writer {
 tri_status tri_file_writer_open(const char *path, tri_file_writer **out) {
   tri_file_writer *writer = NULL;
   TRI_TRY(tri_alloc(path, 1, sizeof *writer, &writer));
-  tri_status status = begin_replacement(path, &writer->to);
+  tri_status status = tri_file_begin_replacement(path, &writer->to);
   if (status == TRI_OK) *out = writer;
   if (status != TRI_OK) tri_free(writer);
   return status;
@@ -365,7 +357,7 @@ tri_status tri_file_writer_status(const tri_file_writer *writer) { return writer
 tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status) {
   if (status == TRI_OK) flush_writer(writer);
   if (writer->status != TRI_OK) status = writer->status;
-  status = end_replacement(&writer->to, status);
+  status = tri_file_end_replacement(&writer->to, status);
   tri_free(writer);
   return status;
 }

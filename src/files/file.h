@@ -52,6 +52,19 @@ bool tri_file_find_below(const char *root, const char *relative, struct stat *ou
  * folder, a device, a pipe or a socket. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
 
+/* A file that will replace `path`, written at any offsets. */
+typedef struct tri_file_replacement {
+  int file;                       /* descriptor, open for writing */
+  char path[TRI_PATH_BYTES];      /* final name */
+  char temporary[TRI_PATH_BYTES]; /* name until the file is complete */
+} tri_file_replacement;
+
+/* LOCAL. Creates the new file under its temporary name; fails as tri_file_replace does. */
+tri_status tri_file_begin_replacement(const char *path, tri_file_replacement *out);
+/* LOCAL. Flushes, closes and renames the file, and flushes its folder. Removes the file if one of these steps fails, or
+ * if `status`, the result of writing, is a failure; returns the failure. */
+tri_status tri_file_end_replacement(tri_file_replacement *replacement, tri_status status);
+
 /* Flushes the folder that contains `path` (fsync). */
 tri_status tri_file_sync_folder(const char *path);
 

@@ -12,7 +12,7 @@ import re
 import sys
 
 # From the ground up.
-FLOORS = ["base", "files", "page", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "reward", "chat",
+FLOORS = ["base", "files", "gguf", "page", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "reward", "chat",
           "data", "checkpoint", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "http", "board", "serve", "cli", "api"]
 
 # Headers of device/ that every floor may include: number formats, losses of preferences, the description of a device and the
@@ -23,7 +23,7 @@ FOR_ALL = {"device/activation.h", "device/exact_sum.h", "device/dtype.h", "devic
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.
 RUNNING = {"device", "comm", "launch", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "judge"}
-CLOSED = {floor: RUNNING for floor in ("base", "files", "page", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
+CLOSED = {floor: RUNNING for floor in ("base", "files", "gguf", "page", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
 
 # libtrireme's headers (include/trireme), which are not the program's own words.
 PUBLIC, PUBLIC_FLOOR = "trireme/", "api"
@@ -46,6 +46,7 @@ INSTEAD = "tri_file_open_plain, tri_file_open_below or another function of files
 OPENERS = {
     "base/child.c": "reads /proc; writes a log",
     "files/file.c": "is what others use",
+    "gguf/writer.c": "opens the file that another rank has created",
     "files/folder_lock.c": "makes and reads locks, whose order of system calls is the point",
     "files/file_transaction.c": "makes and locks lists of its own",
     "base/parent.c": "reads /proc; makes files in a private folder",
