@@ -304,7 +304,8 @@ static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, tr
   const double whole = planned ? tied : 0, all = count.plain + count.stacked;
   const double sharded = shared_out(layout, (tri_parameter_counts){count.plain - whole, count.stacked});
   double values = layout->zero > 2 ? sharded + whole : all;
-  double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
+  const bool shards = layout->zero > 1 && (alone || tri_system_reduces_each(system, layout->zero));
+  double gradients = shards ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
   /* The layer counts do not distinguish frozen weights. So if the model has any, the bound is the smaller of two
    * sums: all weights trained, or all frozen (in the type of the activations or in 4 bits, without gradients and

@@ -218,6 +218,7 @@ tri_program_request tri_event_sim_program(const tri_stages *stages, const tri_la
                                .lists = (const tri_op_list *const *)kind->parts.lists,
                                .buckets = kind->parts.buckets,
                                .tied_pair = kind->tied,
+                               .reduces_each = tri_system_reduces_each(stages->request->system, settled->zero),
                                .forward_only = stages->forward_only};
 }
 

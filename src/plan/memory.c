@@ -213,6 +213,8 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
          rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence));
   double element = (double)tri_dtype_bytes(request->precision), hidden = (double)request->model->hidden_size;
   bool last = stage == layout->pipeline - 1;
+  const bool one = tri_layout_micro_batches(layout, request->global_batch) == 1;
+  const bool sharded = layout->zero > 1 && (one || tri_system_reduces_each(system, layout->zero));
   if (system->copies_positions && last && layout->pipeline > 1) {
     count.all += (double)request->model->max_sequence * hidden;
     count.shared_out += (double)request->model->max_sequence * hidden / replicas;
@@ -221,7 +223,7 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
   tri_memory_parts out = {
       .parameters = system->weight_bytes * (layout->zero > 2 ? count.shared_out : count.all) +
                     element * (layout->zero > 2 ? count.frozen_shared_out : count.frozen),
-      .gradients = system->gradient_bytes * (layout->zero > 1 ? count.shared_out : count.all),
+      .gradients = system->gradient_bytes * (sharded ? count.shared_out : count.all),
       .optimizer = system->state_bytes * (layout->zero > 0 ? count.shared_out : count.all),
       .activations = activations,
   };

@@ -173,7 +173,8 @@ static tri_status enumerate(search *s) {
                                   .sequence = request->sequence,
                                   .keeps_gathered = !request->system->gathers_again,
                                   .gathers_again = request->system->gathers_again || request->system->planned,
-                                  .sums_whole = request->system->planned,
+                                  .sums_whole = !tri_system_reduces_each(request->system, 2),
+                                  .zero = request->system->zero,
                                   .fixed = request->fixed};
   tri_status status = tri_layouts_each(&space, add, &(adding){.to = s, .bounds = bounds});
   tri_bounds_destroy(bounds);

@@ -3,6 +3,7 @@
 #include "plan/preset_file.h"
 #include "schedule/layout_values.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #define KEY(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_system, NAME)
@@ -66,7 +67,8 @@ static const tri_config_key system_keys[] = {
     {BYTES(weight_bytes), .help = "bytes of a parameter's value"},
     {BYTES(gradient_bytes), .help = "bytes of a parameter's gradient"},
     {BYTES(state_bytes), .help = "bytes of a parameter's master copy and moments"},
-    {FLAG(whole_gradients), .fallback = "true", .help = "ZeRO shards gradients only at the end of a step"},
+    {FLAG(whole_gradients), .fallback = "true",
+     .help = "gradients of several micro-batches are whole until the last one; false: ZeRO 2 and 3 reduce each"},
     {FLAG(whole_tied_gradients), .fallback = "false", .help = "a tied embedding's gradients are never sharded"},
     {FLAG(copies_positions), .fallback = "false",
      .help = "the last of several stages has a copy of the position embedding, tied or not"},
@@ -80,6 +82,8 @@ static const tri_config_key system_keys[] = {
     {KEY(fragments, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1}, .fallback = "0.0",
      .help = "memory that the allocator holds beyond its tensors, as a fraction of the tensors' peak"},
     {BYTES(bucket_bytes), .help = "bytes of reductions and gathers in progress in a step"},
+    {KEY(zero, TRI_CONFIG_COUNTS), .range = {.low = 0, .high = 3}, .fallback = "[]",
+     .help = "the stages of ZeRO that the system has, such as [0, 1]; []: all"},
 };
 const tri_config_table tri_system_table = TRI_CONFIG_TABLE("system file", system_keys);
 
@@ -97,7 +101,34 @@ tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout)
   return listed;
 }
 
+bool tri_system_has_zero(const tri_system *system, int64_t zero) {
+  if (system->zero == NULL) return true;
+  for (int64_t i = 0; i < system->zero->count; i++) {
+    if (system->zero->numbers[i] == zero) return true;
+  }
+  return false;
+}
+
+bool tri_system_reduces_each(const tri_system *system, int64_t zero) {
+  return !system->planned && !system->whole_gradients && zero >= 2;
+}
+
+static tri_status settle_zero(const tri_system *system, const char *given, tri_layout *layout) {
+  char stages[64] = "";
+  if (tri_system_has_zero(system, layout->zero)) return TRI_OK;
+  if (tri_layout_is_fixed(given, "zero")) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.zero is %" PRId64
+                    ", but the system %s has only the stages %s of ZeRO; set one of these, or "
+                    "choose another --system",
+                    layout->zero, system->name, tri_count_list_text(system->zero, stages, sizeof stages));
+  }
+  layout->zero = system->zero->numbers[0];
+  return TRI_OK;
+}
+
 tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout) {
+  TRI_TRY(settle_zero(system, given, layout));
   if (system->gathers_again) {
     if (!layout->sequence_regather && tri_layout_is_fixed(given, "sequence_regather")) {
       return tri_fail(TRI_BAD_LAYOUT,

@@ -4,6 +4,7 @@
 #ifndef TRI_PLAN_SYSTEM_H
 #define TRI_PLAN_SYSTEM_H
 
+#include "base/count_list.h"
 #include "config/config.h"
 #include "plan/cluster.h"
 #include "schedule/layout.h"
@@ -56,7 +57,10 @@ typedef struct tri_system {
    * Its copies, packing and updates are priced as the engine executes them. */
   bool planned;
   double weight_bytes, gradient_bytes, state_bytes; /* bytes per parameter; state_bytes: master copy and moments */
-  bool whole_gradients; /* with ZeRO, gradients that are whole during a step are sharded after it */
+  /* In steps of several micro-batches, gradients are summed over the micro-batches before they are reduced, so they are
+   * whole during a step under ZeRO 2 and 3 as well. They are sharded after it. false: under ZeRO 2 and 3 the gradients
+   * of each micro-batch are reduced, and only shards are kept. */
+  bool whole_gradients;
   /* With whole_gradients, the gradients of tied embeddings stay whole after the step, too. */
   bool whole_tied_gradients;
   /* The last of several stages also has a copy of the position embedding, even if the model is not tied. */
@@ -67,10 +71,11 @@ typedef struct tri_system {
   bool keeps_logits;
   /* The backward gathers rows of sequence parallelism again, instead of keeping them. */
   bool gathers_again;
-  double context_bytes;      /* bytes of the driver and of libraries, outside of the allocator */
-  double communicator_bytes; /* bytes of each communicator of a rank, outside of the allocator */
-  double fragments;          /* unused memory of the allocator, as a share of the peak bytes of all tensors */
-  double bucket_bytes;       /* bytes of reductions and gathers in progress during a step */
+  double context_bytes;       /* bytes of the driver and of libraries, outside of the allocator */
+  double communicator_bytes;  /* bytes of each communicator of a rank, outside of the allocator */
+  double fragments;           /* unused memory of the allocator, as a share of the peak bytes of all tensors */
+  double bucket_bytes;        /* bytes of reductions and gathers in progress during a step */
+  const tri_count_list *zero; /* stages of ZeRO that the system has, ascending; NULL: 0 to 3 */
 } tri_system;
 
 extern const tri_config_table tri_system_table;
@@ -80,9 +85,16 @@ extern const tri_config_table tri_system_table;
  * gathered again (tri_price_gathers_again). */
 tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout);
 
-/* Sets the key of a layout that the system decides, `sequence_regather`: with `gathers_again` it is on whenever
- * sequence parallelism is. `given`: text from which the layout was read. Fails with TRI_BAD_LAYOUT if this text
- * contradicts the system, or if the key is on and the system does not support it. */
+/* Returns whether the system has a stage of ZeRO. */
+bool tri_system_has_zero(const tri_system *system, int64_t zero);
+
+/* Returns whether the system reduces the gradients of each micro-batch under a stage of ZeRO. */
+bool tri_system_reduces_each(const tri_system *system, int64_t zero);
+
+/* Sets the keys of a layout that the system decides. `sequence_regather`: with `gathers_again` it is on whenever
+ * sequence parallelism is. `zero`: the first stage of the system, if the text does not set the key and the system lacks
+ * the stage of the layout. `given`: text from which the layout was read. Fails with TRI_BAD_LAYOUT if this text
+ * contradicts the system, or if sequence_regather is on and the system does not support it. */
 tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout);
 
 /* Fails with TRI_UNSUPPORTED if the devices lack FP8 units or a link to the host, and the system needs them. */

@@ -155,10 +155,14 @@ void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_lay
  * ZeRO 1 (tri_layout_space.sums_whole). */
 void tri_layout_fill_zero(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   int64_t data = space->devices / (layout->tensor * layout->context * layout->pipeline);
-  bool several = space->global_batch / data > layout->micro_batch;
-  append(out, 0);
-  for (int64_t zero = 1; zero <= 3 && data * layout->context > 1; zero++) {
-    if (zero != 2 || !several || !space->sums_whole) append(out, zero);
+  const bool several = space->global_batch / data > layout->micro_batch;
+  static const int64_t all[] = {0, 1, 2, 3};
+  const bool any = space->zero == NULL;
+  const int64_t *stages = any ? all : space->zero->numbers, count = any ? 4 : space->zero->count;
+  for (int64_t i = 0; i < count; i++) {
+    const bool as_before = stages[i] == 2 && several && space->sums_whole; /* it equals ZeRO 1 */
+    const bool alone = data * layout->context == 1;                        /* all stages are equal */
+    if (i == 0 || !(alone || as_before)) append(out, stages[i]);
   }
 }
 

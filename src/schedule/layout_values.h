@@ -17,6 +17,7 @@ typedef struct tri_layout_space {
                                          member), and with it (second member) */
   bool sums_whole; /* whether zero 2 equals zero 1 in steps of several micro-batches, because gradients are whole until
                       the last one */
+  const tri_count_list *zero; /* stages of ZeRO that are possible; NULL: 0 to 3 */
   const char *fixed; /* keys with a fixed value, such as "tensor=8,recompute=full"; only this value is tried, even if it
                         is not worth trying; NULL: no key is fixed */
 } tri_layout_space;

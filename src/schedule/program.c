@@ -25,7 +25,8 @@ typedef struct building {
   int64_t num_coming[TRI_NUM_STAGE_BUFFER_KINDS], posted[TRI_NUM_STAGE_BUFFER_KINDS], taken[TRI_NUM_STAGE_BUFFER_KINDS];
   int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS];
   int64_t stage_buffers;
-  bool *reduced, *waited; /* whether the reduction of each bucket has been started, and awaited [buckets] */
+  bool *reduced, *waited; /* whether a reduction of each bucket has been started; whether its last one has been awaited
+                             [buckets] */
   int64_t postponed; /* bucket whose gradients are complete, but whose reduction starts only after a message is sent;
                         -1: none */
 } building;
@@ -60,7 +61,7 @@ static tri_status append_bucket(building *b, tri_instruction_kind kind, int64_t 
   instruction.bucket = (int32_t)bucket;
   instruction.chunk = b->request->buckets->entries[bucket].chunk;
   if (kind == TRI_REDUCE) b->reduced[bucket] = true;
-  if (kind == TRI_WAIT_REDUCED) b->waited[bucket] = true;
+  if (kind == TRI_REDUCE || kind == TRI_WAIT_REDUCED) b->waited[bucket] = kind == TRI_WAIT_REDUCED;
   return append(b, instruction);
 }
 
@@ -159,6 +160,7 @@ static bool is_early(const building *b, int64_t bucket) {
 static tri_status reduce_bucket(building *b, int64_t bucket) {
   const tri_bucket *at = &b->request->buckets->entries[bucket];
   if (!tri_bucket_is_trained(at)) return TRI_OK;
+  if (b->reduced[bucket] && !b->waited[bucket]) TRI_TRY(append_bucket(b, TRI_WAIT_REDUCED, bucket));
   if (at->partial) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, bucket));
   if (at->ranks > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, bucket));
   return TRI_OK;
@@ -182,7 +184,7 @@ static tri_status free_reduce_buffer(building *b, int64_t bucket) {
  * A bucket may have several segments: the experts of a layer have a bucket of their own, and after them the layer
  * may continue with parameters of its first bucket. The sharded parameters of a bucket are gathered before its
  * segment, while the segment before it runs if a gather buffer is free. The gradients of a bucket are reduced after
- * its last segment in the backward of the last micro-batch. */
+ * its last segment in the backward of the last micro-batch (tri_program_request.reduces_each: of every one). */
 typedef struct segment {
   int64_t bucket;
   int32_t first_call, end_call;
@@ -418,7 +420,7 @@ static tri_status append_split(building *b, tri_instruction whole) {
   segments p = {.whole = whole,
                 .forward = whole.kind == TRI_FORWARD,
                 .gathers = request->layout->zero > 2 && reads_values(b, &whole),
-                .reduces = weights && last};
+                .reduces = weights && (last || request->reduces_each)};
   if (!p.gathers && !p.reduces) return append(b, whole);
   TRI_TRY(tri_alloc("a step program", (size_t)whole.end_call + 1, sizeof *p.all, &p.all));
   list_segments(b, &p);

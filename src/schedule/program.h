@@ -66,6 +66,8 @@ typedef struct tri_program_request {
   const tri_buckets *buckets;      /* NULL: no reductions and no update */
   bool tied_pair;    /* whether this rank holds the embedding or the output projection of tied embeddings, or both */
   bool forward_only; /* whether to create the program of an evaluation */
+  bool reduces_each; /* whether the gradients of every micro-batch are reduced, instead of their sum in the last one;
+                        for programs that are not executed */
 } tri_program_request;
 
 /* Creates the program of a rank. Release with tri_program_destroy. */
