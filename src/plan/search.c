@@ -20,12 +20,14 @@
  * progress is logged again. SILENT_S: seconds before the first message of progress. */
 enum { AT_ONCE = 16, LOOK = 4096, SILENT_S = 2 };
 
-/* A candidate is a valid layout with its lower bounds. It is *planned* if its memory is predicted, and *simulated*
- * if its time is, too. */
+/* A candidate is a valid layout with its lower bounds. It is *planned* if its memory is predicted, *late* if it was
+ * also found to be slower than the other candidates of a query, by a closer bound of its time, and *timed* if its time
+ * is predicted. It is *simulated* if it is late or timed. */
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool simulated;             /* whether time and memory of the candidate are predicted */
+  double late_s; /* closer bound of the step time (tri_simulate_bound); 0: not computed */
+  bool simulated, timed;
   bool reported;              /* whether tri_search_request.simulated was called for the candidate */
   tri_prediction *prediction; /* owned; NULL: not planned */
 } candidate;
@@ -195,16 +197,42 @@ static tri_status enumerate(search *s) {
 
 /* ---- simulation -------------------------------------------------------------------------------------------------- */
 
+/* Computes the closer bound of the time of a candidate, if it is not known yet. Sets *late to whether it is above
+ * limit_s; a margin allows for rounding. */
+static tri_status find_late(const search *s, candidate *c, double limit_s, bool *late) {
+  tri_layout layout = c->layout;
+  tri_simulation_request request = simulation_of(s->request, &layout);
+  int64_t row_pairs = TRI_NO_ROW_PAIRS;
+  *late = false;
+  if (limit_s == INFINITY) return TRI_OK;
+  if (c->late_s == 0) {
+    TRI_TRY(tri_plan_row_pairs(&request, &row_pairs));
+    if (row_pairs != TRI_NO_ROW_PAIRS) layout.context_row_pairs = row_pairs;
+    TRI_TRY(tri_simulate_bound(&request, &c->late_s));
+  }
+  *late = c->late_s > limit_s * (1 + 1e-6);
+  return TRI_OK;
+}
+
 /* Predicts the memory of a candidate, and, if the memory fits into `room` bytes, computes its context_row_pairs and
- * predicts its time. The prediction of memory ends at the first stage that does not fit. A later call does not continue
- * it, because no later call has a larger `room`. */
-static tri_status search_simulate(const search *s, candidate *c, double room) {
+ * predicts its time, unless this is known to be above limit_s. The prediction of memory ends at the first stage that
+ * does not fit. A later call does not continue it, because no later call has a larger `room`. */
+static tri_status search_simulate(const search *s, candidate *c, double room, double limit_s) {
   tri_simulation_request request = simulation_of(s->request, &c->layout);
+  bool late = false;
+  if (c->timed) return TRI_OK;
+  if (s->request->limit_s > 0) { /* the bound takes less time than the prediction of memory, and discards most */
+    TRI_TRY(find_late(s, c, limit_s, &late));
+    if (late) return TRI_OK;
+  }
   if (c->prediction == NULL) {
     TRI_TRY(tri_alloc("a prediction", 1, sizeof *c->prediction, &c->prediction));
     TRI_TRY(tri_predict_fullest(&request, room, &c->prediction->fullest_stage, &c->prediction->memory));
   }
-  if (c->simulated || c->prediction->memory.peak > room) return TRI_OK;
+  if (c->prediction->memory.peak > room) return TRI_OK;
+  c->simulated = true;
+  TRI_TRY(find_late(s, c, limit_s, &late));
+  if (late) return TRI_OK;
   tri_prediction timed;
   int64_t row_pairs = TRI_NO_ROW_PAIRS;
   TRI_TRY(tri_plan_row_pairs(&request, &row_pairs));
@@ -215,19 +243,20 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
   timed.fullest_stage = c->prediction->fullest_stage;
   timed.fits = timed.memory.peak <= room_of(s->request);
   *c->prediction = timed;
-  c->simulated = true;
+  c->timed = true;
   return TRI_OK;
 }
 
-/* Simulates candidates in parallel. Returns the first failure after all have ended. */
-static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
+/* Simulates candidates in parallel, but those whose time is known to be above limit_s. Returns the first failure after
+ * all have ended. */
+static tri_status simulate_all(search *s, candidate **some, int64_t count, double room, double limit_s) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
   /* Candidates that an earlier call has simulated are counted again below. */
   for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated;
 #pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
-    tri_status status = search_simulate(s, some[i], room);
+    tri_status status = search_simulate(s, some[i], room, limit_s);
 #pragma omp critical(tri_search_failure)
     if (status != TRI_OK && worst == TRI_OK) {
       worst = status;
@@ -249,7 +278,7 @@ static int compare_answers(const void *left, const void *right) {
 /* Inserts a candidate into best[*count], the fastest candidates that fit into `room` bytes, if it is one of the
  * `top` fastest. The fastest is first. */
 static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *c, double room) {
-  if (c->prediction->memory.peak > room) return;
+  if (!c->timed || c->prediction->memory.peak > room) return;
   if (*count == top) {
     if (compare_answers(&c, &best[top - 1]) >= 0) return;
     (*count)--;
@@ -274,10 +303,17 @@ static bool is_wanted(const search *s, const query *want, const candidate *c) {
 
 static void report_simulated(const search *s, candidate **some, int64_t count) {
   for (int64_t i = 0; i < count && s->request->simulated != NULL; i++) {
-    if (!some[i]->simulated || some[i]->reported) continue;
+    if (!some[i]->timed || some[i]->reported) continue;
     some[i]->reported = true;
     s->request->simulated(s->request->context, &some[i]->layout, some[i]->prediction);
   }
+}
+
+/* Returns the step time above which no candidate of a query is simulated: that of the slowest of want->top candidates,
+ * or the limit of the request. An exhaustive search, and one whose caller gets each simulated layout, simulate all. */
+static double simulated_s(const search *s, double slowest_s) {
+  if (s->request->exhaustive || s->request->simulated != NULL) return INFINITY;
+  return s->request->limit_s > 0 ? fmin(slowest_s, s->request->limit_s) : slowest_s;
 }
 
 /* Finds the fastest candidates of a query, and writes them to best[*found], the fastest first. Simulates candidates
@@ -285,13 +321,13 @@ static void report_simulated(const search *s, candidate **some, int64_t count) {
  * slowest of want->top candidates. An exhaustive search simulates all. */
 static tri_status find(search *s, const query *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
+  double slowest_s = INFINITY; /* step time of the slowest of want->top candidates */
   *found = 0;
   for (int64_t next = 0; next < s->count;) {
     int64_t count = 0, at_once = want->top == 1 ? AT_ONCE / 4 : AT_ONCE;
     while (next < s->count && count < at_once) {
       candidate *c = &s->all[next];
-      bool late = (*found == want->top && c->bound.step_s > best[want->top - 1]->prediction->step_s) ||
-                  c->bound.step_s > want->limit_s;
+      bool late = c->bound.step_s > slowest_s || c->bound.step_s > want->limit_s;
       if (late && !s->request->exhaustive) {
         next = s->count;
         break;
@@ -299,10 +335,10 @@ static tri_status find(search *s, const query *want, candidate **best, int64_t *
       next++;
       if (is_wanted(s, want, c)) some[count++] = c;
     }
-    TRI_TRY(simulate_all(s, some, count, want->room));
+    TRI_TRY(simulate_all(s, some, count, want->room, simulated_s(s, slowest_s)));
     report_simulated(s, some, count);
     for (int64_t i = 0; i < count; i++) keep_best(best, found, want->top, some[i], want->room);
-    const double slowest_s = *found == want->top ? best[want->top - 1]->prediction->step_s : INFINITY;
+    if (*found == want->top) slowest_s = best[want->top - 1]->prediction->step_s;
     log_simulated(s, next, fmin(slowest_s, want->limit_s));
   }
   return TRI_OK;

@@ -286,6 +286,18 @@ tri_status tri_simulate_step(const tri_simulation_request *request, tri_predicti
   return TRI_OK;
 }
 
+tri_status tri_simulate_bound(const tri_simulation_request *request, double *out) {
+  tri_stages stages = {0};
+  tri_simulation_request busiest;
+  const tri_attention_fractions *drawn = NULL;
+  TRI_TRY(check(request));
+  TRI_TRY(tri_document_imbalance_find(request, &drawn, &busiest));
+  TRI_TRY(tri_stages_create(&busiest, &stages));
+  const tri_status status = tri_event_sim_bound(&stages, out);
+  tri_stages_destroy(&stages);
+  return status;
+}
+
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out) {
   TRI_TRY(tri_simulate_step(request, out));
   TRI_TRY(tri_predict_fullest(request, INFINITY, &out->fullest_stage, &out->memory));

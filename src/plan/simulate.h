@@ -104,6 +104,10 @@ typedef struct tri_prediction {
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
+/* Computes a lower bound of tri_prediction.step_s from the prices of all stages (tri_event_sim_bound), without a
+ * simulation. It takes much less time than one. */
+tri_status tri_simulate_bound(const tri_simulation_request *request, double *out);
+
 /* The overlap of gradient reductions and parameter gathers with the computation of a predicted step. hidden_s:
  * seconds of these collectives that tri_step_time does not contain. slower_s: seconds by which they make the
  * computation longer, contained in tri_step_time.compute. Both are 0 for a system without overlap. */
