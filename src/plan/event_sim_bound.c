@@ -134,7 +134,8 @@ static tri_status find_work(const tri_stages *stages, const tri_layout *settled,
   const tri_stage_kind *kind = &stages->kinds[k];
   const int64_t few = micro_batches < PLACES ? micro_batches : PLACES;
   tri_layout any = *settled; /* the group of micro-batches does not affect the instructions of a turn */
-  stage_work work = {.begin_s = kind->prepare_s + stages->count_s, .forward_s = INFINITY, .backward_s = INFINITY};
+  stage_work work = {.forward_s = INFINITY, .backward_s = INFINITY};
+  if (!stages->forward_only) work.begin_s = kind->prepare_s + stages->count_s;
   turn_sums all = {0};
   tri_program *program = NULL;
   int64_t stage = stages->num_stages - 1;
@@ -158,7 +159,8 @@ static tri_status find_work(const tri_stages *stages, const tri_layout *settled,
 tri_status tri_event_sim_bound(const tri_stages *stages, double *out) {
   const tri_layout layout = tri_event_sim_layout(stages);
   const int64_t micro_batches = tri_layout_micro_batches(&layout, stages->request->global_batch);
-  const bool returns = !tri_schedule_of(layout.schedule)->split_backward && layout.first_trained == 0;
+  const bool returns =
+      !stages->forward_only && !tri_schedule_of(layout.schedule)->split_backward && layout.first_trained == 0;
   stage_work *works = NULL;
   tri_status status = TRI_OK;
   /* A stage that does not compute while it sends has the message in its turns. */

@@ -129,7 +129,7 @@ static void check_same(const tri_simulation_request *request, const char *what, 
            expected.step_s, expected.time.bubble);
 }
 
-/* Checks that the lower bound of a step is not above its time. */
+/* Checks that the lower bound of a step, or of its forwards, is not above its time. */
 static void check_bound(const tri_stages *stages, tri_step_sample step) {
   double bound_s = 0;
   char text[TRI_LAYOUT_TEXT_BYTES];
@@ -150,6 +150,7 @@ static void check_forwards(tri_simulation_request *request, tri_stages *stages, 
   stages->forward_only = true;
   CHECK_OK(tri_event_sim_turns(stages, micro_batches, NULL, &turns));
   CHECK_OK(tri_event_sim_programs(stages, micro_batches, NULL, &programs));
+  check_bound(stages, programs);
   stages->forward_only = false;
   check_same(request, "turn by turn a forward", &turns, programs, 1e-9);
   assert_true(programs.time.compute < step.time.compute && programs.time.optimizer == 0);
