@@ -86,10 +86,12 @@ tri_parameter tri_parameter_balance(int64_t experts) {
 
 /* Replaces the first %ld of a name: "transformer.h.%ld.ln_1.weight" and "3" to "transformer.h.3.ln_1.weight". */
 static void insert_number(char name[TRI_PARAMETER_NAME_BYTES], const char *number) {
-  char copy[TRI_PARAMETER_NAME_BYTES];
-  memcpy(copy, name, sizeof copy);
-  const char *at = strstr(copy, "%ld");
-  if (at != NULL) snprintf(name, TRI_PARAMETER_NAME_BYTES, "%.*s%s%s", (int)(at - copy), copy, number, at + 3);
+  const char *at = strstr(name, "%ld");
+  char rest[TRI_PARAMETER_NAME_BYTES];
+  if (at == NULL) return;
+  const size_t before = (size_t)(at - name);
+  memcpy(rest, at + 3, strlen(at + 3) + 1);
+  snprintf(name + before, TRI_PARAMETER_NAME_BYTES - before, "%s%s", number, rest);
 }
 
 static void set_name(tri_parameter *entry, const char *name, int64_t layer) {

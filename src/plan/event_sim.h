@@ -65,6 +65,9 @@ tri_status tri_event_sim_programs(const tri_stages *stages, int64_t micro_batche
  * be NULL. */
 tri_status tri_event_sim_turns(const tri_stages *stages, int64_t micro_batches, tri_step_probe *probe,
                                tri_step_sample *out);
+/* Computes a lower bound of the time of a step, or of its forwards, from the prices of its stages, without a
+ * simulation. It holds for the results of both simulations, except for rounding. */
+tri_status tri_event_sim_bound(const tri_stages *stages, double *out);
 
 /* ---- shared by both implementations ------------------------------------------------------------------------------ */
 

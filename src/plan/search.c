@@ -10,32 +10,46 @@
 #include "schedule/layout_config.h"
 #include "schedule/layout_values.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* AT_ONCE: largest number of candidates that are simulated in parallel. LOOK: number of candidates after which
- * progress is logged again. SILENT_S: seconds before the first message of progress. */
-enum { AT_ONCE = 16, LOOK = 4096, SILENT_S = 2 };
+/* AT_ONCE: largest number of candidates that are simulated in parallel. BATCH: number of layouts whose bounds are
+ * computed in parallel; BLOCK: number of consecutive ones that a thread takes at once, many of which share prices of
+ * layers. KEYS: largest number of searched keys. SILENT_S: seconds before the first message of progress. */
+enum { AT_ONCE = 16, BATCH = 1 << 15, BLOCK = BATCH / AT_ONCE, KEYS = 32, SILENT_S = 2 };
 
-/* A candidate is a valid layout with its lower bounds. It is *planned* if its memory is predicted, and *simulated*
- * if its time is, too. */
+/* A candidate is a valid layout with its lower bounds. It is *planned* if its memory is predicted, *late* if it was
+ * also found to be slower than the other candidates of a query, by a closer bound of its time, and *timed* if its time
+ * is predicted. It is *simulated* if it is late or timed. */
 typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
-  bool simulated;             /* whether time and memory of the candidate are predicted */
+  double late_s; /* closer bound of the step time (tri_simulate_step_within); 0: not computed, or not late */
+  bool simulated, timed;
   bool reported;              /* whether tri_search_request.simulated was called for the candidate */
   tri_prediction *prediction; /* owned; NULL: not planned */
 } candidate;
 
+/* The search stores only candidates that may be answers: those whose bound of memory is within the memory of a device,
+ * and whose bound of time is within the limit of the request. As long as no bound of memory is within it, all
+ * candidates are stored, to find the one that needs the least memory. */
 typedef struct search {
   double begin_s; /* time at which the search began (tri_clock_s) */
   const tri_search_request *request;
   int64_t lowest_trained;         /* index of the lowest layer with a trained weight (tri_trainable_lowest_layer) */
-  candidate *all;                 /* candidates [count]; enumerate sorts them by their bounds of time */
+  candidate *all;                 /* stored candidates [count]; enumerate sorts them by their bounds of time */
   int64_t count, room, simulated; /* room: capacity of `all`; simulated: number of simulated candidates */
+  int64_t valid;                  /* number of candidates, stored or not */
+  bool stores_all;                /* whether all candidates are stored */
+  bool some_fit;                  /* whether the bound of memory of any candidate is within the memory of a device */
+  tri_layout first;               /* layout of the first candidate */
+  /* Searched keys that have the same value in all candidates [num_alike]. */
+  const tri_config_key *alike[KEYS];
+  int num_alike;
 } search;
 
 static tri_simulation_request simulation_of(const tri_search_request *request, const tri_layout *layout) {
@@ -67,7 +81,7 @@ static void log_candidates(const search *s) {
   double seconds = 0;
   char valid[32];
   if (!shows_progress(s, &seconds)) return;
-  tri_log_progress("searching: %s valid layouts so far, %.0f s", tri_format_grouped(s->count, valid, sizeof valid),
+  tri_log_progress("searching: %s valid layouts so far, %.0f s", tri_format_grouped(s->valid, valid, sizeof valid),
                    seconds);
 }
 
@@ -95,7 +109,11 @@ static void log_simulated(const search *s, int64_t next, double limit_s) {
 
 typedef struct adding {
   search *to;
-  tri_bounds *bounds;
+  tri_bounds *bounds[AT_ONCE]; /* those of each thread [num_threads] */
+  int num_threads;
+  tri_layout *layouts; /* valid layouts whose bounds are not computed yet [count] */
+  tri_bound *found;    /* memory for their bounds [BATCH] */
+  int64_t count;
   /* The last layout that was resolved, with recompute_every 1: before (`tried`) and after it was resolved. */
   tri_layout tried, resolved;
   bool valid; /* whether `resolved` is valid */
@@ -120,18 +138,92 @@ static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
   return at->valid;
 }
 
+/* Removes the keys from s->alike in which a layout differs from the first one. */
+static void find_alike(search *s, const tri_layout *layout) {
+  if (s->valid == 0) {
+    s->first = *layout;
+    s->num_alike = 0;
+    for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+      const tri_config_key *key = &tri_layout_table.keys[k];
+      if (tri_layout_search_of(key) == NULL) continue;
+      assert(s->num_alike < KEYS);
+      s->alike[s->num_alike++] = key;
+    }
+  }
+  for (int i = s->num_alike - 1; i >= 0; i--) {
+    if (tri_layout_value(layout, s->alike[i]) == tri_layout_value(&s->first, s->alike[i])) continue;
+    s->alike[i] = s->alike[--s->num_alike];
+  }
+}
+
+/* Counts a candidate, and stores it if it may be an answer. */
+static tri_status store(search *s, const tri_layout *layout, tri_bound bound) {
+  const tri_search_request *request = s->request;
+  const bool fits = bound.bytes <= room_of(request);
+  find_alike(s, layout);
+  s->valid++;
+  if (!s->stores_all) {
+    if (request->limit_s > 0 && !request->explain && bound.step_s > request->limit_s) return TRI_OK;
+    if (!fits && s->some_fit) return TRI_OK;
+    if (fits && !s->some_fit) s->count = 0;
+  }
+  s->some_fit = s->some_fit || fits;
+  TRI_TRY(tri_grow("candidates", sizeof *s->all, s->count, &s->room, &s->all));
+  s->all[s->count++] = (candidate){.layout = *layout, .bound = bound};
+  return TRI_OK;
+}
+
+/* Computes the bounds of the next BLOCK layouts from index `first` on. */
+static tri_status find_bounds(adding *at, int64_t first) {
+  for (int64_t i = first; i < at->count && i < first + BLOCK; i++) {
+    TRI_TRY(tri_bounds_of(at->bounds[omp_get_thread_num()], &at->layouts[i], &at->found[i]));
+  }
+  return TRI_OK;
+}
+
+/* Computes the bounds of at->layouts in parallel, and empties the list. */
+static tri_status bound_batch(adding *at) {
+  char message[1024] = "";
+  tri_status worst = TRI_OK;
+#pragma omp parallel for schedule(dynamic) num_threads(at->num_threads)
+  for (int64_t first = 0; first < at->count; first += BLOCK) {
+    tri_status status = find_bounds(at, first);
+#pragma omp critical(tri_search_failure)
+    if (status != TRI_OK && worst == TRI_OK) {
+      worst = status;
+      snprintf(message, sizeof message, "%s", tri_status_message());
+    }
+  }
+  if (worst != TRI_OK) return tri_fail(worst, "%s", message);
+  for (int64_t i = 0; i < at->count; i++) TRI_TRY(store(at->to, &at->layouts[i], at->found[i]));
+  at->count = 0;
+  log_candidates(at->to);
+  return TRI_OK;
+}
+
 static tri_status add(void *context, const tri_layout *tried) {
   adding *at = context;
-  search *s = at->to;
-  tri_layout layout;
-  if (!resolve(at, tried, &layout)) return TRI_OK;
-  TRI_TRY(tri_grow("candidates", sizeof *s->all, s->count, &s->room, &s->all));
-  candidate *made = &s->all[s->count];
-  *made = (candidate){.layout = layout};
-  TRI_TRY(tri_bounds_of(at->bounds, &layout, &made->bound));
-  s->count++;
-  if (s->count % LOOK == 0) log_candidates(s);
-  return TRI_OK;
+  if (!resolve(at, tried, &at->layouts[at->count])) return TRI_OK;
+  return ++at->count < BATCH ? TRI_OK : bound_batch(at);
+}
+
+/* Resolves and adds all layouts of a space. */
+static tri_status add_all(search *s, const tri_layout_space *space) {
+  adding at = {.to = s};
+  tri_status status = TRI_OK;
+  TRI_TRY_GOTO(tri_alloc("candidates", BATCH, sizeof *at.layouts, &at.layouts), done);
+  TRI_TRY_GOTO(tri_alloc("candidates", BATCH, sizeof *at.found, &at.found), done);
+  const int threads = tri_loop_threads();
+  for (; at.num_threads < threads && at.num_threads < AT_ONCE; at.num_threads++) {
+    TRI_TRY_GOTO(tri_bounds_create(s->request, &at.bounds[at.num_threads]), done);
+  }
+  TRI_TRY_GOTO(tri_layouts_each(space, add, &at), done);
+  TRI_TRY_GOTO(bound_batch(&at), done);
+done:
+  for (int i = 0; i < at.num_threads; i++) tri_bounds_destroy(at.bounds[i]);
+  tri_free(at.found);
+  tri_free(at.layouts);
+  return status;
 }
 
 static void release(search *s) {
@@ -159,14 +251,12 @@ static tri_status none_with_fixed(const tri_search_request *request, tri_layout 
 
 static tri_status enumerate(search *s) {
   const tri_search_request *request = s->request;
-  tri_bounds *bounds = NULL;
   tri_layout fixed = {0};
   if (request->fixed != NULL) {
     TRI_TRY(tri_layout_parse(request->fixed, &fixed));
     TRI_TRY(tri_system_settle(request->system, request->fixed, &fixed));
   }
   TRI_TRY(tri_trainable_lowest_layer(request->model, &s->lowest_trained));
-  TRI_TRY(tri_bounds_create(request, &bounds));
   const tri_layout_space space = {.model = request->model,
                                   .devices = request->devices,
                                   .global_batch = request->global_batch,
@@ -176,11 +266,9 @@ static tri_status enumerate(search *s) {
                                   .sums_whole = !tri_system_reduces_each(request->system, 2),
                                   .zero = request->system->zero,
                                   .fixed = request->fixed};
-  tri_status status = tri_layouts_each(&space, add, &(adding){.to = s, .bounds = bounds});
-  tri_bounds_destroy(bounds);
-  TRI_TRY(status);
-  if (s->count == 0 && request->fixed != NULL) return none_with_fixed(request, fixed);
-  if (s->count == 0) {
+  TRI_TRY(add_all(s, &space));
+  if (s->valid == 0 && request->fixed != NULL) return none_with_fixed(request, fixed);
+  if (s->valid == 0) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "no layout of %" PRId64 " devices is valid: tensor must divide the %" PRId64
                     " heads, pipeline must be at most %" PRId64
@@ -196,39 +284,61 @@ static tri_status enumerate(search *s) {
 
 /* ---- simulation -------------------------------------------------------------------------------------------------- */
 
+/* Predicts the time of a candidate, unless a closer bound of it is above limit_s. */
+static tri_status find_time(const search *s, candidate *c, double limit_s, tri_prediction *out, bool *late) {
+  tri_layout layout = c->layout;
+  tri_simulation_request request = simulation_of(s->request, &layout);
+  int64_t row_pairs = TRI_NO_ROW_PAIRS;
+  *late = c->late_s > limit_s * (1 + TRI_BOUND_MARGIN);
+  if (*late) return TRI_OK;
+  TRI_TRY(tri_plan_row_pairs(&request, &row_pairs));
+  if (row_pairs != TRI_NO_ROW_PAIRS) layout.context_row_pairs = row_pairs;
+  TRI_TRY(tri_simulate_step_within(&request, limit_s, out));
+  out->row_pairs = row_pairs;
+  *late = out->tokens_per_s == 0;
+  if (*late) c->late_s = out->step_s;
+  return TRI_OK;
+}
+
 /* Predicts the memory of a candidate, and, if the memory fits into `room` bytes, computes its context_row_pairs and
- * predicts its time. The prediction of memory ends at the first stage that does not fit. A later call does not continue
- * it, because no later call has a larger `room`. */
-static tri_status search_simulate(const search *s, candidate *c, double room) {
-  tri_simulation_request request = simulation_of(s->request, &c->layout);
+ * predicts its time, unless this is known to be above limit_s. The prediction of memory ends at the first stage that
+ * does not fit. A later call does not continue it, because no later call has a larger `room`. With a limit in the
+ * request, most candidates are too slow, so the time is predicted first. */
+static tri_status search_simulate(const search *s, candidate *c, double room, double limit_s) {
+  const tri_simulation_request request = simulation_of(s->request, &c->layout);
+  const bool time_first = s->request->limit_s > 0;
+  tri_prediction timed;
+  bool late = false;
+  if (c->timed) return TRI_OK;
+  if (time_first) TRI_TRY(find_time(s, c, limit_s, &timed, &late));
+  if (late) return TRI_OK;
   if (c->prediction == NULL) {
     TRI_TRY(tri_alloc("a prediction", 1, sizeof *c->prediction, &c->prediction));
     TRI_TRY(tri_predict_fullest(&request, room, &c->prediction->fullest_stage, &c->prediction->memory));
   }
-  if (c->simulated || c->prediction->memory.peak > room) return TRI_OK;
-  tri_prediction timed;
-  int64_t row_pairs = TRI_NO_ROW_PAIRS;
-  TRI_TRY(tri_plan_row_pairs(&request, &row_pairs));
-  if (row_pairs != TRI_NO_ROW_PAIRS) c->layout.context_row_pairs = row_pairs;
-  TRI_TRY(tri_simulate_step(&request, &timed));
-  timed.row_pairs = row_pairs;
+  if (c->prediction->memory.peak > room) return TRI_OK;
+  c->simulated = true;
+  if (!time_first) TRI_TRY(find_time(s, c, limit_s, &timed, &late));
+  if (late) return TRI_OK;
+  if (timed.row_pairs != TRI_NO_ROW_PAIRS) c->layout.context_row_pairs = timed.row_pairs;
   timed.memory = c->prediction->memory;
   timed.fullest_stage = c->prediction->fullest_stage;
   timed.fits = timed.memory.peak <= room_of(s->request);
   *c->prediction = timed;
-  c->simulated = true;
+  c->timed = true;
   return TRI_OK;
 }
 
-/* Simulates candidates in parallel. Returns the first failure after all have ended. */
-static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
+/* Simulates candidates in parallel, but those whose time is known to be above limit_s. Returns the first failure after
+ * all have ended. */
+static tri_status simulate_all(search *s, candidate **some, int64_t count, double room, double limit_s) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
   /* Candidates that an earlier call has simulated are counted again below. */
   for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated;
 #pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
-    tri_status status = search_simulate(s, some[i], room);
+    tri_status status = search_simulate(s, some[i], room, limit_s);
 #pragma omp critical(tri_search_failure)
     if (status != TRI_OK && worst == TRI_OK) {
       worst = status;
@@ -250,7 +360,7 @@ static int compare_answers(const void *left, const void *right) {
 /* Inserts a candidate into best[*count], the fastest candidates that fit into `room` bytes, if it is one of the
  * `top` fastest. The fastest is first. */
 static void keep_best(candidate **best, int64_t *count, int64_t top, candidate *c, double room) {
-  if (c->prediction->memory.peak > room) return;
+  if (!c->timed || c->prediction->memory.peak > room) return;
   if (*count == top) {
     if (compare_answers(&c, &best[top - 1]) >= 0) return;
     (*count)--;
@@ -275,10 +385,17 @@ static bool is_wanted(const search *s, const query *want, const candidate *c) {
 
 static void report_simulated(const search *s, candidate **some, int64_t count) {
   for (int64_t i = 0; i < count && s->request->simulated != NULL; i++) {
-    if (!some[i]->simulated || some[i]->reported) continue;
+    if (!some[i]->timed || some[i]->reported) continue;
     some[i]->reported = true;
     s->request->simulated(s->request->context, &some[i]->layout, some[i]->prediction);
   }
+}
+
+/* Returns the step time above which no candidate of a query is simulated: that of the slowest of want->top candidates,
+ * or the limit of the request. An exhaustive search, and one whose caller gets each simulated layout, simulate all. */
+static double simulated_s(const search *s, double slowest_s) {
+  if (s->request->exhaustive || s->request->simulated != NULL) return INFINITY;
+  return s->request->limit_s > 0 ? fmin(slowest_s, s->request->limit_s) : slowest_s;
 }
 
 /* Finds the fastest candidates of a query, and writes them to best[*found], the fastest first. Simulates candidates
@@ -286,13 +403,13 @@ static void report_simulated(const search *s, candidate **some, int64_t count) {
  * slowest of want->top candidates. An exhaustive search simulates all. */
 static tri_status find(search *s, const query *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
+  double slowest_s = INFINITY; /* step time of the slowest of want->top candidates */
   *found = 0;
   for (int64_t next = 0; next < s->count;) {
     int64_t count = 0, at_once = want->top == 1 ? AT_ONCE / 4 : AT_ONCE;
     while (next < s->count && count < at_once) {
       candidate *c = &s->all[next];
-      bool late = (*found == want->top && c->bound.step_s > best[want->top - 1]->prediction->step_s) ||
-                  c->bound.step_s > want->limit_s;
+      bool late = c->bound.step_s > slowest_s || c->bound.step_s > want->limit_s;
       if (late && !s->request->exhaustive) {
         next = s->count;
         break;
@@ -300,10 +417,10 @@ static tri_status find(search *s, const query *want, candidate **best, int64_t *
       next++;
       if (is_wanted(s, want, c)) some[count++] = c;
     }
-    TRI_TRY(simulate_all(s, some, count, want->room));
+    TRI_TRY(simulate_all(s, some, count, want->room, simulated_s(s, slowest_s)));
     report_simulated(s, some, count);
     for (int64_t i = 0; i < count; i++) keep_best(best, found, want->top, some[i], want->room);
-    const double slowest_s = *found == want->top ? best[want->top - 1]->prediction->step_s : INFINITY;
+    if (*found == want->top) slowest_s = best[want->top - 1]->prediction->step_s;
     log_simulated(s, next, fmin(slowest_s, want->limit_s));
   }
   return TRI_OK;
@@ -342,7 +459,7 @@ static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) 
   for (int64_t i = 2; i <= 13 && *out == 0; i++) {
     const int64_t times = INT64_C(1) << (i / 2);
     tri_search_request more = *s->request;
-    search larger = {.begin_s = s->begin_s, .request = &more};
+    search larger = {.begin_s = s->begin_s, .request = &more, .stores_all = true};
     candidate *least = NULL;
     double bytes = INFINITY;
     more.devices *= times;
@@ -358,11 +475,17 @@ static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) 
   return TRI_OK;
 }
 
+/* Fails because no candidate fits. If the bound of any is within the memory, enumerates again to store all. */
 static tri_status nothing_fits(search *s) {
   candidate *least = NULL;
   double bytes = 0, room = room_of(s->request);
   char need[32], there[32], missing[32], layout[TRI_LAYOUT_TEXT_BYTES], advice[160] = "; choose a smaller model";
   int64_t devices = 0, batch = 0;
+  if (s->some_fit && !s->stores_all) {
+    release(s);
+    *s = (search){.begin_s = s->begin_s, .request = s->request, .stores_all = true};
+    TRI_TRY(enumerate(s));
+  }
   TRI_TRY(smallest(s, &least, &bytes));
   if (s->request->no_advice) {
     advice[0] = '\0';
@@ -484,11 +607,22 @@ static int compare_alternatives(const void *left, const void *right) {
   return (a->step_s > b->step_s) - (a->step_s < b->step_s);
 }
 
-/* Returns whether any candidate has another value of the key than the best one. If none has, the key is fixed or
- * cannot be varied. */
-static bool is_open(const search *s, const candidate *best, const tri_config_key *key) {
-  for (int64_t i = 0; i < s->count; i++) {
-    if (tri_layouts_differ(&s->all[i].layout, &best->layout, key) != NULL) return true;
+/* Returns whether a searched key differs among all candidates, stored or not. */
+static bool varies(const search *s, const tri_config_key *key) {
+  for (int i = 0; i < s->num_alike; i++) {
+    if (s->alike[i] == key) return false;
+  }
+  return true;
+}
+
+/* Returns whether candidates differ in the key, or in one that is explained with it. If they do not, the key is fixed
+ * or cannot be varied. */
+static bool is_open(const search *s, const tri_config_key *key) {
+  for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+    const tri_config_key *other = &tri_layout_table.keys[k];
+    const tri_layout_search *asked = tri_layout_search_of(other);
+    if (asked == NULL || (other != key && (asked->with == NULL || strcmp(asked->with, key->name) != 0))) continue;
+    if (varies(s, other)) return true;
   }
   return false;
 }
@@ -501,7 +635,7 @@ static tri_status explain(search *s, candidate *const *best, int64_t found, tri_
   for (size_t k = 0; k < tri_layout_table.num_keys && explained < TRI_SEARCH_EXPLAINED; k++) {
     const tri_config_key *key = &tri_layout_table.keys[k];
     const tri_layout_search *asked = tri_layout_search_of(key);
-    if (asked == NULL || asked->with != NULL || !is_open(s, best[0], key)) continue;
+    if (asked == NULL || asked->with != NULL || !is_open(s, key)) continue;
     explained++;
     const candidate *other = answer_without(best, found, key);
     if (other == NULL) {
@@ -521,14 +655,14 @@ static tri_status give(const search *s, candidate *const *best, int64_t found, t
   TRI_TRY(tri_alloc("answers", (size_t)found, sizeof *result->answers, &result->answers));
   for (int64_t i = 0; i < found; i++) result->answers[i] = (tri_answer){best[i]->layout, *best[i]->prediction};
   result->num_answers = found;
-  result->valid = s->count;
+  result->valid = s->valid;
   result->simulated = s->simulated;
   result->exhaustive = s->request->exhaustive;
   return TRI_OK;
 }
 
 tri_status tri_search(const tri_search_request *request, tri_search_result *out) {
-  search s = {.begin_s = tri_clock_s(), .request = request};
+  search s = {.begin_s = tri_clock_s(), .request = request, .stores_all = request->exhaustive};
   tri_search_result result = {0};
   candidate **best = NULL;
   int64_t found = 0;
@@ -560,7 +694,7 @@ done:
 
 tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out) {
   enum { POINTS = 24 };
-  search s = {.begin_s = tri_clock_s(), .request = request};
+  search s = {.begin_s = tri_clock_s(), .request = request, .stores_all = request->exhaustive};
   tri_search_result result = {0};
   candidate *front[POINTS];
   int64_t points = 0;

@@ -254,7 +254,23 @@ static tri_status add_preferences(tri_stages *stages, tri_step_sample *step, tri
   return TRI_OK;
 }
 
+/* Computes a lower bound of the step time that tri_simulate_step predicts. */
+static tri_status bound_step(tri_stages *stages, double *out) {
+  double forward_s = 0;
+  TRI_TRY(tri_event_sim_bound(stages, out));
+  if (!tri_step_preference_rules(stages->request).kl) return TRI_OK;
+  stages->forward_only = true;
+  const tri_status status = tri_event_sim_bound(stages, &forward_s);
+  stages->forward_only = false;
+  *out += forward_s;
+  return status;
+}
+
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out) {
+  return tri_simulate_step_within(request, INFINITY, out);
+}
+
+tri_status tri_simulate_step_within(const tri_simulation_request *request, double limit_s, tri_prediction *out) {
   tri_stages stages = {0};
   tri_step_sample step;
   tri_prediction answer = {0};
@@ -264,7 +280,13 @@ tri_status tri_simulate_step(const tri_simulation_request *request, tri_predicti
   TRI_TRY(check(request));
   TRI_TRY(tri_document_imbalance_find(request, &drawn, &busiest));
   TRI_TRY(tri_stages_create(&busiest, &stages));
-  tri_status status = run_step(&stages, &step);
+  tri_status status = limit_s == INFINITY ? TRI_OK : bound_step(&stages, &answer.step_s);
+  if (status != TRI_OK || answer.step_s > limit_s * (1 + TRI_BOUND_MARGIN)) {
+    tri_stages_destroy(&stages);
+    *out = answer;
+    return status;
+  }
+  status = run_step(&stages, &step);
   if (status == TRI_OK) status = add_preferences(&stages, &step, &answer);
   answer.experts = expert_load(&stages);
   if (status == TRI_OK && drawn != NULL) status = tri_document_imbalance_of(&stages, request, drawn, &answer.uneven);

@@ -378,6 +378,7 @@ tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *mode
 static int64_t first_trained(const tri_layout *layout, const tri_model *model, int64_t lowest_trained) {
   const int64_t stages = layout->pipeline * layout->virtual_stages;
   int64_t v = 0;
+  if (lowest_trained < 0) return 0; /* the embedding is trained; this saves tri_layout_layers in searches */
   while (v + 1 < stages && tri_layout_layers(layout, model, v).end <= lowest_trained) v++;
   return v;
 }

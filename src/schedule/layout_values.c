@@ -330,7 +330,8 @@ static bool has_devices(const tri_layout_space *space, const tri_layout *layout)
 
 /* Visits all combinations of the keys from index `depth` on, and restores the layout at the end. */
 static tri_status visit_layouts_from(const visiting *all, int64_t depth, tri_layout *layout) {
-  tri_layout_values found = {.count = 0};
+  tri_layout_values found;
+  found.count = 0; /* the other members are not cleared, since they are large */
   if (!has_devices(all->space, layout)) return TRI_OK;
   if (depth == all->count) return all->visit(all->context, layout);
   if (all->fixed[depth]) return visit_layouts_from(all, depth + 1, layout);

@@ -129,6 +129,17 @@ static void check_same(const tri_simulation_request *request, const char *what, 
            expected.step_s, expected.time.bubble);
 }
 
+/* Checks that the lower bound of a step, or of its forwards, is not above its time. */
+static void check_bound(const tri_stages *stages, tri_step_sample step) {
+  double bound_s = 0;
+  char text[TRI_LAYOUT_TEXT_BYTES];
+  CHECK_OK(tri_event_sim_bound(stages, &bound_s));
+  if (bound_s > 0 && bound_s <= step.step_s * (1 + 1e-9)) return;
+  fail_msg("%ld layers, %ld sequences, %s: the bound is %.12g s, the step takes %.12g s",
+           (long)stages->request->model->num_layers, (long)stages->request->global_batch,
+           tri_layout_text(stages->request->layout, text, sizeof text), bound_s, step.step_s);
+}
+
 /* Checks forwards alone in both simulations, and as a part of a step with a loss of preferences, which needs them. */
 static void check_forwards(tri_simulation_request *request, tri_stages *stages, tri_step_sample step) {
   const tri_preference_settings settings = {.loss = TRI_PREFERENCE_KTO, .beta = 0.1};
@@ -139,6 +150,7 @@ static void check_forwards(tri_simulation_request *request, tri_stages *stages, 
   stages->forward_only = true;
   CHECK_OK(tri_event_sim_turns(stages, micro_batches, NULL, &turns));
   CHECK_OK(tri_event_sim_programs(stages, micro_batches, NULL, &programs));
+  check_bound(stages, programs);
   stages->forward_only = false;
   check_same(request, "turn by turn a forward", &turns, programs, 1e-9);
   assert_true(programs.time.compute < step.time.compute && programs.time.optimizer == 0);
@@ -171,6 +183,7 @@ static void test_turns(void **state) {
     CHECK_OK(tri_event_sim_programs(&stages, micro_batches, NULL, &programs));
     check_same(&request, "turn by turn it", &turns, programs, 1e-9);
     CHECK_OK(tri_simulate_step(&request, &whole));
+    check_bound(&stages, programs);
     check_same(&request, "without its middle it", &(tri_step_sample){whole.step_s, whole.time}, programs, 1e-9);
     check_forwards(&request, &stages, programs);
     tri_stages_destroy(&stages);
