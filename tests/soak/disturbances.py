@@ -191,6 +191,7 @@ def misbehaving_rewards(scene):
         status = job.wait()
     finally:
         mood.unlink()
+    scene.evaluations_may_fail = True
     return "went through" if status == 0 else refused(job, status, (5,), "left")
 
 
