@@ -86,9 +86,10 @@ static tri_group_kind kind_of(const levels *of, place g) {
   memset(&kind, 0, sizeof kind);
   for (int64_t l = 0; l < of->count; l++) {
     const division units = divide(g, of->spans[l]);
+    const bool is_crossed = units.pieces < (l == 0 ? g.size : kind.pieces[l - 1]);
     kind.pieces[l] = units.pieces;
-    kind.even[l] = units.least == units.most;
-    kind.lanes[l] = lanes_of(of, l, divide(g, of->per[l]).least);
+    kind.even[l] = !is_crossed || units.least == units.most;
+    kind.lanes[l] = is_crossed ? lanes_of(of, l, divide(g, of->per[l]).least) : (double)of->stripe[l];
   }
   return kind;
 }
@@ -103,8 +104,9 @@ static bool is_aligned(tri_group_extent e, int64_t devices) {
 }
 
 static bool are_aligned(const levels *of, tri_group_extent e) {
+  if (e.ranks % (e.size * e.stride) != 0) return false; /* some ranks are in no group */
   for (int64_t l = 0; l < of->count; l++) {
-    const bool whole = of->per[l] <= spans_within(of, l) || e.ranks % of->per[l] == 0;
+    const bool whole = spans_within(of, l) % of->per[l] == 0;
     if (e.ranks <= spans_within(of, l)) break; /* no group crosses this level */
     if (!whole || !is_aligned(e, of->per[l])) return false;
     if (e.ranks > of->spans[l] && !is_aligned(e, of->spans[l])) return false;
