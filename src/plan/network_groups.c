@@ -304,11 +304,11 @@ typedef struct kept_survey {
   tri_group_survey survey;
 } kept_survey;
 
-enum { KEPT = 128 };
+enum { KEPT_ALIGNED = 128, KEPT_OTHERS = 64 };
 
 typedef struct kept_surveys {
-  aligned_survey aligned[KEPT];
-  kept_survey others[KEPT];
+  aligned_survey aligned[KEPT_ALIGNED];
+  kept_survey others[KEPT_OTHERS];
 } kept_surveys;
 
 /* Returns the surveys that the calling thread keeps; NULL without memory. They are not a thread-local array, because
@@ -336,8 +336,8 @@ const tri_group_survey *tri_group_survey_of(const tri_cluster *cluster, tri_grou
   if (e.ranks == 0) e.ranks = e.size * e.stride;
   const uint64_t mixed = ((uint64_t)e.size * 0x9E3779B97F4A7C15u) ^ ((uint64_t)e.stride * 0xC2B2AE3D27D4EB4Fu) ^
                          ((uint64_t)e.ranks * 0x165667B19E3779F9u);
-  aligned_survey *aligned = kept == NULL ? NULL : &kept->aligned[(mixed >> 32) % KEPT];
-  kept_survey *other = kept == NULL ? &only : &kept->others[(mixed >> 32) % KEPT];
+  aligned_survey *aligned = kept == NULL ? NULL : &kept->aligned[(mixed >> 32) % KEPT_ALIGNED];
+  kept_survey *other = kept == NULL ? &only : &kept->others[(mixed >> 32) % KEPT_OTHERS];
   if (aligned != NULL && has_key(&aligned->key, cluster, e)) return &aligned->survey;
   if (has_key(&other->key, cluster, e)) return &other->survey;
   const survey_key key = {e, levels_of(cluster)};

@@ -30,7 +30,7 @@ typedef struct tri_group_kind {
   double lanes[TRI_CLUSTER_LINKS];
 } tri_group_kind;
 
-enum { TRI_GROUP_KINDS = 48 };
+enum { TRI_GROUP_KINDS = 128 };
 
 /* The groups of a domain on the links of a cluster. All of them communicate at the same time. The *load* of a level is
  * that of its busiest ports: the ports of tri_link.per adjacent devices. */
