@@ -112,12 +112,14 @@ static carriage tree(const walk *way, double passes, double bytes) {
 /* Returns the time of hierarchical rings, summed over their stages. In each stage a ring in each unit does a
  * reduce-scatter (or an all-gather), and every device continues in the next stage with its part of the buffer. So all
  * devices use the outer ports at the same time. A stage is a level of links, or several levels if the group has not
- * equally many ranks in the units of the inner ones. */
+ * equally many ranks in the units of the inner ones; it is as slow as its slowest level, and its hops as the slowest
+ * hop. */
 static carriage hierarchical(const route *by, const tri_group_kind *kind, double passes, double bytes) {
   const tri_cluster *cluster = by->cluster;
   const double size = (double)by->size;
   carriage sum = {0};
-  double pieces = size, parts = size, speed = INFINITY; /* pieces: when the stage begins */
+  double pieces = size, parts = size; /* pieces: when the stage begins */
+  double speed = INFINITY, latency = 0;
   for (int64_t l = 0; l < cluster->num_links && parts > 1; l++) {
     const tri_link *link = &cluster->links[l];
     if ((double)kind->pieces[l] >= parts) continue;
@@ -126,12 +128,14 @@ static carriage hierarchical(const route *by, const tri_group_kind *kind, double
     const double here =
         pieces < size ? rate(cluster, link, (double)link->per, (double)link->ports) : ring_rate(by, kind, l);
     if (here < speed) speed = here;
+    latency = tri_larger_double(latency, link->latency);
     if (!kind->even[l]) continue;
     const double ways = pieces / parts, inside = size / pieces;
     sum.bytes_s += passes * (ways - 1) * bytes / inside / ways / speed;
-    sum.hops_s += passes * (ways - 1) * link->latency;
+    sum.hops_s += passes * (ways - 1) * latency;
     pieces = parts;
     speed = INFINITY;
+    latency = 0;
   }
   return pieces > parts ? (carriage){INFINITY, 0} : sum;
 }

@@ -1,6 +1,7 @@
 #include "plan/network_groups.h"
 
 #include "base/count.h"
+#include "base/memory.h"
 
 #include <string.h>
 
@@ -86,9 +87,10 @@ static tri_group_kind kind_of(const levels *of, place g) {
   memset(&kind, 0, sizeof kind);
   for (int64_t l = 0; l < of->count; l++) {
     const division units = divide(g, of->spans[l]);
+    const bool is_crossed = units.pieces < (l == 0 ? g.size : kind.pieces[l - 1]);
     kind.pieces[l] = units.pieces;
-    kind.even[l] = units.least == units.most;
-    kind.lanes[l] = lanes_of(of, l, divide(g, of->per[l]).least);
+    kind.even[l] = !is_crossed || units.least == units.most;
+    kind.lanes[l] = is_crossed ? lanes_of(of, l, divide(g, of->per[l]).least) : (double)of->stripe[l];
   }
   return kind;
 }
@@ -103,8 +105,9 @@ static bool is_aligned(tri_group_extent e, int64_t devices) {
 }
 
 static bool are_aligned(const levels *of, tri_group_extent e) {
+  if (e.ranks % (e.size * e.stride) != 0) return false; /* some ranks are in no group */
   for (int64_t l = 0; l < of->count; l++) {
-    const bool whole = of->per[l] <= spans_within(of, l) || e.ranks % of->per[l] == 0;
+    const bool whole = spans_within(of, l) % of->per[l] == 0;
     if (e.ranks <= spans_within(of, l)) break; /* no group crosses this level */
     if (!whole || !is_aligned(e, of->per[l])) return false;
     if (e.ranks > of->spans[l] && !is_aligned(e, of->spans[l])) return false;
@@ -113,18 +116,35 @@ static bool are_aligned(const levels *of, tri_group_extent e) {
 }
 
 /* Returns the number of ranks of a group among `devices` adjacent devices, if the first of these is one of them. */
-static double members_within(tri_group_extent e, int64_t devices) {
-  return (double)tri_smaller(e.size, tri_divide_up(devices, e.stride));
+static int64_t members_within(tri_group_extent e, int64_t devices) {
+  return tri_smaller(e.size, tri_divide_up(devices, e.stride));
 }
 
-static void survey_aligned(const levels *of, tri_group_extent e, tri_group_survey *out) {
-  memset(out, 0, sizeof *out);
-  out->num_kinds = 1;
-  out->kinds[0] = kind_of(of, (place){0, e.size, e.stride});
+/* Returns the kind of the groups of an extent that is aligned with all levels that its groups cross. */
+static tri_group_kind kind_of_aligned(const levels *of, tri_group_extent e) {
+  const int64_t block = e.size * e.stride;
+  tri_group_kind kind;
+  memset(&kind, 0, sizeof kind);
+  for (int64_t l = 0, before = e.size; l < of->count; before = kind.pieces[l++]) {
+    const int64_t spans = of->spans[l];
+    const bool is_inside = block <= spans || e.ranks <= spans;
+    kind.pieces[l] = is_inside ? 1 : e.stride >= spans ? e.size : block / spans;
+    kind.even[l] = true;
+    kind.lanes[l] = (double)of->stripe[l];
+    if (kind.pieces[l] < before) kind.lanes[l] = lanes_of(of, l, members_within(e, of->per[l]));
+  }
+  return kind;
+}
+
+/* Surveys the groups of an aligned extent. Sets *kind, which *out refers to. */
+static void survey_aligned(const levels *of, tri_group_extent e, tri_group_kind *kind, tri_group_survey *out) {
+  *kind = kind_of_aligned(of, e);
+  *out = (tri_group_survey){.kinds = kind, .num_kinds = 1};
   for (int64_t l = 0; l < of->count; l++) {
-    const double per = (double)of->per[l], others = (double)e.size - members_within(e, spans_within(of, l));
-    if (out->kinds[0].pieces[l] == (l == 0 ? e.size : out->kinds[0].pieces[l - 1])) continue;
-    out->rings[l] = per / members_within(e, of->per[l]);
+    if (kind->pieces[l] == (l == 0 ? e.size : kind->pieces[l - 1])) continue;
+    const double per = (double)of->per[l];
+    const double others = (double)e.size - (double)members_within(e, spans_within(of, l));
+    out->rings[l] = per / (double)members_within(e, of->per[l]);
     out->senders[l] = (double)tri_smaller(e.stride, of->per[l]);
     out->partners[l] = per * others;
     out->most_partners[l] = others;
@@ -134,23 +154,30 @@ static void survey_aligned(const levels *of, tri_group_extent e, tri_group_surve
 /* ---- groups of several kinds ------------------------------------------------------------------------------------- */
 
 /* Groups of an extent that have all kinds and all loads. The groups repeat after some blocks of size * stride ranks,
- * and the ranks of a long group after some ranks. Ranks that only repeat others are left out of `size`. */
+ * and the ranks of a long group after some ranks. Ranks that only repeat others are left out of `size`, and groups that
+ * only repeat others out of `of.stride`. */
 typedef struct sample {
-  tri_group_extent of;
-  int64_t size;    /* ranks of a group, some left out */
-  int64_t left;    /* ranks of a group that are left out */
-  int64_t blocks;  /* number of blocks */
-  int64_t devices; /* number of devices of the blocks */
-  int64_t ranks;   /* number of ranks of the job, without the ones that are left out */
+  tri_group_extent of; /* the extent, its long stride shortened */
+  int64_t size;        /* ranks of a group, some left out */
+  int64_t left;        /* ranks of a group that are left out */
+  int64_t blocks;      /* number of blocks */
+  int64_t devices;     /* number of devices of the blocks */
+  int64_t ranks;       /* number of ranks of the job, without the ones that are left out */
 } sample;
 
 static sample sample_of(const levels *of, tri_group_extent e) {
   int64_t period = 1;
-  sample s = {.of = e, .size = e.size};
   for (int64_t l = 0; l < of->count && period <= e.ranks; l++) {
     period = multiple(period, of->per[l]);
     if (period <= e.ranks && of->spans[l] < e.ranks) period = multiple(period, of->spans[l]);
   }
+  if (e.stride >= 3 * period && e.ranks % (e.size * e.stride) == 0) {
+    /* Adjacent ranks of a group stay more than a period apart, so they stay in different units. */
+    const int64_t shorter = e.stride % period + 2 * period;
+    e.ranks = e.ranks / e.stride * shorter;
+    e.stride = shorter;
+  }
+  sample s = {.of = e, .size = e.size};
   const int64_t repeats = multiple(period, e.stride) / e.stride; /* ranks of a group until its positions repeat */
   if (e.size >= 4 * repeats) s.left = (e.size / repeats - 3) * repeats;
   s.size -= s.left;
@@ -179,21 +206,23 @@ static bool are_equal(const levels *of, const tri_group_kind *a, const tri_group
   return true;
 }
 
-static void add_kind(const levels *of, const sample *s, place g, tri_group_survey *out) {
+static void add_kind(const levels *of, const sample *s, place g, tri_group_kind kinds[TRI_GROUP_KINDS],
+                     int64_t *num_kinds) {
   tri_group_kind kind = kind_of(of, g);
   for (int64_t l = 0; l < of->count && s->left > 0; l++) {
     /* The ranks that are left out fill whole units. */
     if (of->spans[l] >= s->of.ranks) continue;
     kind.pieces[l] += s->of.stride >= of->spans[l] ? s->left : s->left * s->of.stride / of->spans[l];
   }
-  for (int64_t k = 0; k < out->num_kinds; k++) {
-    if (are_equal(of, &out->kinds[k], &kind)) return;
+  for (int64_t k = 0; k < *num_kinds; k++) {
+    if (are_equal(of, &kinds[k], &kind)) return;
   }
-  if (out->num_kinds < TRI_GROUP_KINDS) {
-    out->kinds[out->num_kinds++] = kind;
+  if (*num_kinds < TRI_GROUP_KINDS) {
+    kinds[(*num_kinds)++] = kind;
     return;
   }
-  tri_group_kind *last = &out->kinds[TRI_GROUP_KINDS - 1]; /* a kind at least as slow as each of the others */
+  /* The last kind becomes at least as slow as each of the others, if latencies do not decrease outwards. */
+  tri_group_kind *last = &kinds[TRI_GROUP_KINDS - 1];
   for (int64_t l = 0; l < of->count; l++) {
     last->pieces[l] = tri_larger(last->pieces[l], kind.pieces[l]);
     last->even[l] = last->even[l] && kind.even[l];
@@ -239,14 +268,16 @@ static void add_loads(const levels *of, const sample *s, int64_t l, tri_group_su
   }
 }
 
-static void survey_all(const levels *of, tri_group_extent e, tri_group_survey *out) {
+/* Surveys the groups of any extent. Sets kinds[], which *out refers to. */
+static void survey_all(const levels *of, tri_group_extent e, tri_group_kind kinds[TRI_GROUP_KINDS],
+                       tri_group_survey *out) {
   const sample s = sample_of(of, e);
-  const int64_t block = s.size * e.stride;
-  memset(out, 0, sizeof *out);
+  const int64_t stride = s.of.stride, block = s.size * stride;
+  *out = (tri_group_survey){.kinds = kinds};
   for (int64_t b = 0; b < s.blocks; b++) {
-    for (int64_t i = 0; i < e.stride; i++) {
-      const place g = {b * block + i, s.size, e.stride};
-      if (exists(&s, g)) add_kind(of, &s, g, out);
+    for (int64_t i = 0; i < stride; i++) {
+      const place g = {b * block + i, s.size, stride};
+      if (exists(&s, g)) add_kind(of, &s, g, kinds, &out->num_kinds);
     }
   }
   for (int64_t l = 0; l < of->count; l++) add_loads(of, &s, l, out);
@@ -254,34 +285,70 @@ static void survey_all(const levels *of, tri_group_extent e, tri_group_survey *o
 
 /* ---- surveys ----------------------------------------------------------------------------------------------------- */
 
-/* Surveys of groups of several kinds take long, and a search asks for the same ones again and again. */
-typedef struct kept_survey {
-  levels of;
+/* The groups and levels of a survey. Surveys are kept, because groups of several kinds take long, and because a search
+ * asks for the same ones again and again. */
+typedef struct survey_key {
   tri_group_extent extent; /* size 0: empty */
+  levels of;
+} survey_key;
+
+typedef struct aligned_survey {
+  survey_key key;
+  tri_group_kind kind;
+  tri_group_survey survey;
+} aligned_survey;
+
+typedef struct kept_survey {
+  survey_key key;
+  tri_group_kind kinds[TRI_GROUP_KINDS];
   tri_group_survey survey;
 } kept_survey;
 
-enum { KEPT = 128 };
+enum { KEPT_ALIGNED = 128, KEPT_OTHERS = 64 };
 
-static kept_survey *keep(const levels *of, tri_group_extent e) {
-  static _Thread_local kept_survey kept[KEPT];
-  const uint64_t mixed = ((uint64_t)e.size * 0x9E3779B97F4A7C15u) ^ ((uint64_t)e.stride * 0xC2B2AE3D27D4EB4Fu) ^
-                         ((uint64_t)e.ranks * 0x165667B19E3779F9u);
-  kept_survey *k = &kept[(mixed >> 32) % KEPT];
-  if (memcmp(&k->extent, &e, sizeof e) == 0 && memcmp(&k->of, of, sizeof *of) == 0) return k;
-  k->of = *of;
-  k->extent = e;
-  survey_all(of, e, &k->survey);
-  return k;
+typedef struct kept_surveys {
+  aligned_survey aligned[KEPT_ALIGNED];
+  kept_survey others[KEPT_OTHERS];
+} kept_surveys;
+
+/* Returns the surveys that the calling thread keeps; NULL without memory. They are not a thread-local array, because
+ * each new thread, planning or not, gets a copy of such an array. */
+static kept_surveys *kept_of_thread(void) {
+  static _Thread_local kept_surveys *kept;
+  if (kept == NULL && tri_alloc("surveys of groups", 1, sizeof *kept, &kept) != TRI_OK) return NULL;
+  return kept;
 }
 
-const tri_group_survey *tri_group_survey_of(const tri_cluster *cluster, tri_group_extent extent) {
-  static _Thread_local tri_group_survey aligned;
-  const levels of = levels_of(cluster);
-  if (extent.ranks == 0) extent.ranks = extent.size * extent.stride;
-  if (!are_aligned(&of, extent)) return &keep(&of, extent)->survey;
-  survey_aligned(&of, extent, &aligned);
-  return &aligned;
+static bool has_key(const survey_key *key, const tri_cluster *cluster, tri_group_extent e) {
+  if (key->extent.size != e.size || key->extent.stride != e.stride || key->extent.ranks != e.ranks) return false;
+  if (key->of.count != cluster->num_links) return false;
+  for (int64_t l = 0; l < cluster->num_links; l++) {
+    const tri_link *link = &cluster->links[l];
+    if (key->of.spans[l] != (link->spans == 0 ? INT64_MAX : link->spans) || key->of.per[l] != link->per) return false;
+    if (key->of.ports[l] != link->ports || key->of.stripe[l] != link->stripe) return false;
+  }
+  return true;
+}
+
+const tri_group_survey *tri_group_survey_of(const tri_cluster *cluster, tri_group_extent e) {
+  static _Thread_local kept_survey only; /* without memory */
+  kept_surveys *kept = kept_of_thread();
+  if (e.ranks == 0) e.ranks = e.size * e.stride;
+  const uint64_t mixed = ((uint64_t)e.size * 0x9E3779B97F4A7C15u) ^ ((uint64_t)e.stride * 0xC2B2AE3D27D4EB4Fu) ^
+                         ((uint64_t)e.ranks * 0x165667B19E3779F9u);
+  aligned_survey *aligned = kept == NULL ? NULL : &kept->aligned[(mixed >> 32) % KEPT_ALIGNED];
+  kept_survey *other = kept == NULL ? &only : &kept->others[(mixed >> 32) % KEPT_OTHERS];
+  if (aligned != NULL && has_key(&aligned->key, cluster, e)) return &aligned->survey;
+  if (has_key(&other->key, cluster, e)) return &other->survey;
+  const survey_key key = {e, levels_of(cluster)};
+  if (aligned != NULL && are_aligned(&key.of, e)) {
+    aligned->key = key;
+    survey_aligned(&key.of, e, &aligned->kind, &aligned->survey);
+    return &aligned->survey;
+  }
+  other->key = key;
+  survey_all(&key.of, e, other->kinds, &other->survey);
+  return &other->survey;
 }
 
 void tri_group_count_crossing(tri_group_extent e, int64_t devices, int64_t *crossing, int64_t *groups) {

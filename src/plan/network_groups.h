@@ -22,21 +22,22 @@ typedef struct tri_group_extent {
 /* How a group, or several groups alike, use the levels of links. */
 typedef struct tri_group_kind {
   int64_t pieces[TRI_CLUSTER_LINKS]; /* number of units in which the group has ranks */
-  /* Whether the group has equally many ranks in each of these units. */
+  /* Whether the group has equally many ranks in each of these units; true if it does not cross the level. */
   bool even[TRI_CLUSTER_LINKS];
   /* Ports of tri_link.per devices that one ring of the group can use: at least 1, and otherwise the part of the ports
-   * that belongs to its ranks, where it has the fewest; at most tri_link.stripe. */
+   * that belongs to its ranks, where it has the fewest; at most tri_link.stripe. tri_link.stripe if the group does not
+   * cross the level. */
   double lanes[TRI_CLUSTER_LINKS];
 } tri_group_kind;
 
-enum { TRI_GROUP_KINDS = 48 };
+enum { TRI_GROUP_KINDS = 128 };
 
 /* The groups of a domain on the links of a cluster. All of them communicate at the same time. The *load* of a level is
  * that of its busiest ports: the ports of tri_link.per adjacent devices. */
 typedef struct tri_group_survey {
-  int64_t num_kinds;
-  tri_group_kind kinds[TRI_GROUP_KINDS]; /* the kinds of groups that occur */
-  double rings[TRI_CLUSTER_LINKS];       /* load: number of groups that cross the level and have ranks at the ports */
+  const tri_group_kind *kinds;     /* [num_kinds]: the kinds of groups that occur */
+  int64_t num_kinds;               /* at most TRI_GROUP_KINDS */
+  double rings[TRI_CLUSTER_LINKS]; /* load: number of groups that cross the level and have ranks at the ports */
   /* Load: number of ranks that send to the next rank of their group over this level. */
   double senders[TRI_CLUSTER_LINKS];
   /* Ranks of the own group that the level or levels beyond connect with a rank: the sum over the ranks at the ports
@@ -44,7 +45,7 @@ typedef struct tri_group_survey {
   double partners[TRI_CLUSTER_LINKS], most_partners[TRI_CLUSTER_LINKS];
 } tri_group_survey;
 
-/* Surveys the groups of a domain. The result stays valid until the calling thread calls this function again. */
+/* Surveys the groups of a domain. The result is valid until the calling thread calls this function again. */
 const tri_group_survey *tri_group_survey_of(const tri_cluster *cluster, tri_group_extent extent);
 
 /* Counts the groups that have ranks in more than one unit of `devices` adjacent devices, and all groups, until their
