@@ -25,7 +25,7 @@ typedef struct stage_work {
   double forward_s, backward_s; /* one micro-batch in chunk 0 */
 } stage_work;
 
-/* Seconds of the turns of a stage, summed. They overlap, so they are no parts of one sum. */
+/* Seconds of the turns of a stage, each summed over the turns. They overlap with each other. */
 typedef struct turn_sums {
   double compute_s, along_s; /* computation; collectives that stop it, without those of gradients */
   double reduce_s;           /* collectives of gradients that stop it */
@@ -123,7 +123,8 @@ static void add_turn(const tri_stages *stages, const tri_stage_kind *kind, const
   const bool middle = compute->micro_batch > 0 && compute->micro_batch + 1 < program->num_micro_batches;
   *all = sums_plus(*all, middle ? (double)(micro_batches - 2) : 1, sums);
   if (compute->chunk > 0) return;
-  double *least = compute->kind == TRI_FORWARD ? &work->forward_s : &work->backward_s;
+  const bool forward = compute->kind == TRI_FORWARD;
+  double *least = forward ? &work->forward_s : &work->backward_s;
   *least = fmin(*least, sums.compute_s + sums.along_s);
 }
 

@@ -72,10 +72,11 @@ static void read_turn(const tri_stage_kind *kind, script *s, span all) {
     if (computes(at->kind, &turn)) compute = at;
     at++;
   }
+  if (compute == NULL) return;         /* a chunk without calls computes nothing */
+  if (at == all.end) at = compute + 1; /* messages are started after the computation, in turns that have any */
   found.before.end = at;
   while (at < all.end && starts_message(at)) at++;
   found.behind.first = at;
-  if (compute == NULL) return; /* a chunk without calls computes nothing */
   found.plain = found.before.end - found.before.first == 1 && found.behind.first == found.behind.end;
   if (found.plain) found.price = price_of(kind, compute);
   s->duties[duty_of(compute->chunk, (int)turn, compute->micro_batch, s->program->num_micro_batches)] = found;
@@ -136,10 +137,10 @@ typedef struct parcel {
   int32_t tag, number;
 } parcel;
 
-/* Times at the start of a turn: `now` and `host` of its process (tri_stage_process), and the arrival of the message
- * that it receives. */
+/* Times at the start of a turn: `now`, `host` and `stream` of its process (tri_stage_process), and the arrival of the
+ * message that it receives. */
 typedef struct moment {
-  double now, host, message;
+  double now, host, stream, message;
 } moment;
 
 typedef struct turn_walker {
@@ -233,14 +234,15 @@ static void send(const turn_walk *walk, turn_walker *w, const route *by, int64_t
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
 /* Compares the start of a turn with that of the same turn one period before. The shift of `now` must be the same for
- * all turns of all stages. The shifts of the host and of the message may be smaller, since the rank waits for these
- * only if they are late. */
+ * all turns of all stages. The shifts of the host, of the stream of reductions and gathers, and of the message may be
+ * smaller, since the rank waits for these only if they are late. */
 static void compare(tri_step_probe *probe, const moment *before, const moment *now) {
   double period_s = now->now - before->now;
   if (probe->step_s == 0) probe->step_s = period_s;
   double most = probe->step_s * 1e-9;
   bool same = fabs(period_s - probe->step_s) <= most;
-  bool late = now->host - before->host > probe->step_s + most || now->message - before->message > probe->step_s + most;
+  bool late = now->host - before->host > probe->step_s + most || now->stream - before->stream > probe->step_s + most ||
+              now->message - before->message > probe->step_s + most;
   if (!same || late) probe->settled = false;
 }
 
@@ -251,7 +253,8 @@ static void note(const turn_walk *walk, turn_walker *w, const tri_turn *turn) {
   if (number < 0 || number >= probe->count) return;
   const route *by = &w->routes[which];
   const channel *in = by->in_way < 0 ? NULL : &walk->channels[by->in_tag];
-  moment now = {w->base.now, w->base.host, in == NULL ? 0 : in->ring[turn->micro_batch & walk->ring].end};
+  moment now = {w->base.now, w->base.host, w->base.stream,
+                in == NULL ? 0 : in->ring[turn->micro_batch & walk->ring].end};
   moment *before = &w->notes[which * probe->period + number % probe->period];
   if (number >= probe->period) compare(probe, before, &now);
   *before = now;

@@ -19,7 +19,7 @@ FILES = {
     "chat/filters.c": (740, "a list of filters, one function each, and their table"),
     "checkpoint/load.c": (692, "one pass over the files of a checkpoint; its steps share the state of the reading"),
     "run/run_config.c": (830, "the table of all keys of a run file, with their help"),
-    "schedule/program.c": (675, "builds the program of a step; one function for each kind of instruction"),
+    "schedule/program.c": (700, "builds the program of a step; one function for each kind of instruction"),
     "tokenizer/pattern.c": (690, "translates one regular expression; its functions share the state of the reading"),
     "tune/store.c": (691, "the statements of one database"),
 }

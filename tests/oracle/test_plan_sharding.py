@@ -41,11 +41,11 @@ def test_reductions_and_gradients(tmp_path, batches):
 
 
 def test_reductions_overlap_with_the_next_micro_batch(tmp_path):
-    """Short ones beside long micro-batches: only the last one's end, the embedding's, is seen."""
+    """They take no time of their own, but slow the computation to 0.82 of its rate (`beside`)."""
     for zero in (2, 3):
         alone, beside = (predict(tmp_path, DEVICES * 8, layout=f"tensor=1,data=8,zero={zero},micro_batch=1", sequence=8192, whole_gradients=False, overlap_reductions=overlap)
                          for overlap in (False, True))
-        assert beside["step_s"] < alone["step_s"] - 0.9 * reduction_s(7)
+        assert beside["step_s"] < alone["step_s"] - 0.75 * reduction_s(7)
 
 
 def test_published_numbers(tmp_path):

@@ -93,7 +93,7 @@ def test_stragglers(tmp_path):
     (["--precision", "fp8", "--cluster", "dgx-h100"], "--precision fp8: Trireme computes no product in FP8, use precision: bf16; plans for programs that do: trireme plan --system megatron-core-fp8-2025"),
 ])
 def test_refused(words, said):
-    for command in (["plan"], ["simulate", "--layout", "zero=1"]):
+    for command in (["plan"], ["simulate", "--layout", "micro_batch=1"]):
         assert said in refused(*command, "--model", "llama-3-8b", "--devices", 8, "--global-batch", 8, "--sequence", 8192, *words)
 
 

@@ -77,6 +77,7 @@ static tri_system draw_system(draws *d) {
                       .whole_recompute = toss(d),
                       .link_share = 1,
                       .levels = toss(d),
+                      .whole_gradients = toss(d),
                       .planned = toss(d)};
 }
 
