@@ -1,5 +1,6 @@
 #include "plan/cluster.h"
 
+#include "config/preset.h"
 #include "plan/preset_file.h"
 #include "plan/range.h"
 
@@ -232,6 +233,80 @@ static tri_status check_cluster(const void *values) {
   return tri_ranges_remark(cluster);
 }
 
+/* ---- keys that a file leaves out --------------------------------------------------------------------------------- */
+
+/* Values that most presets of accelerators have. BESIDE: 24 of the 132 processors of an H100 execute a collective.
+ * START_S: seconds. */
+static const double BESIDE = 0.82, START_S = 20e-6;
+
+static void note(tri_cluster *cluster, const char *text) {
+  const size_t held = strlen(cluster->assumed);
+  snprintf(cluster->assumed + held, sizeof cluster->assumed - held, "%s%s", held == 0 ? "" : ", ", text);
+}
+
+/* Finds the preset whose bf16 peak has the least ratio to that of a cluster. Returns false if no preset has tiles. */
+static bool find_chip(const tri_cluster *cluster, tri_cluster *out) {
+  *out = (tri_cluster){.num_tiles = 0};
+  static _Thread_local char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
+  static _Thread_local bool searching; /* this function loads presets, some of which may lack tiles, too */
+  double least = INFINITY;
+  if (searching) return false;
+  searching = true;
+  const size_t count = tri_preset_list("clusters", names);
+  for (size_t i = 0; i < count; i++) {
+    tri_cluster preset;
+    if (tri_cluster_load(names[i], &preset) != TRI_OK) continue;
+    const double ratio = fabs(log(preset.peak_bf16 / cluster->peak_bf16));
+    if (preset.device != cluster->device || preset.num_tiles == 0 || preset.assumed[0] != '\0' || !(ratio < least))
+      continue;
+    least = ratio;
+    *out = preset;
+  }
+  searching = false;
+  return out->num_tiles > 0;
+}
+
+static void assume_tiles(const tri_yaml *root, tri_cluster *cluster) {
+  char text[128];
+  tri_cluster chip;
+  const bool has_products = cluster->measured.num_products > 0 || cluster->efficiency.matmul_half > 0;
+  if (cluster->num_tiles > 0 || has_products || cluster->peak_bf16 <= 0 || !find_chip(cluster, &chip)) return;
+  const bool counted = cluster->processors > 0;
+  if (!counted) cluster->processors = chip.processors;
+  if (tri_yaml_find(root, "tile_fill") == NULL) cluster->tile_fill = chip.tile_fill;
+  cluster->num_tiles = chip.num_tiles;
+  memcpy(cluster->tiles, chip.tiles, sizeof cluster->tiles);
+  snprintf(text, sizeof text, "tiles%s of the chip of %s", counted ? "" : " and processors", chip.name);
+  note(cluster, text);
+}
+
+/* Sets values of an accelerator that its file `root` does not have to those of presets, and lists them in
+ * cluster->assumed. A file that was written from data sheets has only peaks, bandwidths and links; with ideal values
+ * for the rest, predictions for it would be faster than those for a preset of the same machine. Does nothing for a
+ * hypothetical machine. Tiles are not assumed if the file describes matrix products by `matmul_half` or by
+ * measurements. */
+static void assume(const tri_yaml *root, void *values) {
+  tri_cluster *cluster = values;
+  const tri_yaml *efficiency = tri_yaml_find(root, "efficiency");
+  cluster->assumed[0] = '\0';
+  switch (cluster->device) {
+    case TRI_CLUSTER_CPU: return;
+    case TRI_CLUSTER_ACCELERATOR: break;
+  }
+  if (cluster->hypothetical) return;
+  if (tri_yaml_find(root, "beside") == NULL && !cluster->carries) {
+    cluster->beside = BESIDE;
+    note(cluster, "beside 0.82");
+  }
+  if (efficiency != NULL && tri_yaml_find(efficiency, "start") == NULL) {
+    cluster->efficiency.start = START_S;
+    note(cluster, "efficiency.start 20 us");
+  }
+  assume_tiles(root, cluster);
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
   tri_cluster cluster = {0};
   char about[sizeof cluster.about] = "";
@@ -241,6 +316,7 @@ tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
                                 .also = true,
                                 .about = about,
                                 .about_bytes = sizeof about,
+                                .complete = assume,
                                 .check = check_cluster};
   TRI_TRY(tri_preset_file_load(&kind, name_or_file, &cluster, cluster.name, sizeof cluster.name));
   snprintf(cluster.about, sizeof cluster.about, "%s", about);

@@ -93,6 +93,8 @@ typedef struct tri_cluster {
   int64_t num_also;
   /* First sentence of the comment at the top of the file, for reports; "": none. Not a key of the file. */
   char about[256];
+  char assumed[192]; /* list of values that the file does not have, and that presets have, for reports; "": none. Not a
+                        key of the file */
   tri_cluster_device device;
   bool hypothetical;                      /* whether the machine does not exist, so that its numbers need not be
                                              plausible */

@@ -1,8 +1,9 @@
 #include "plan/network_groups.h"
 
 #include "base/count.h"
-#include "base/memory.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The levels of a cluster, as far as the positions of groups depend on them. `spans` is INT64_MAX for all devices. */
@@ -311,11 +312,20 @@ typedef struct kept_surveys {
   kept_survey others[KEPT_OTHERS];
 } kept_surveys;
 
+static pthread_key_t kept_key; /* its values are the surveys of the threads, freed when the threads end */
+
+static void make_kept_key(void) { (void)pthread_key_create(&kept_key, free); }
+
 /* Returns the surveys that the calling thread keeps; NULL without memory. They are not a thread-local array, because
- * each new thread, planning or not, gets a copy of such an array. */
+ * each new thread, planning or not, gets a copy of such an array; and not counted by tri_alloc, because they are kept
+ * until the thread ends. */
 static kept_surveys *kept_of_thread(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   static _Thread_local kept_surveys *kept;
-  if (kept == NULL && tri_alloc("surveys of groups", 1, sizeof *kept, &kept) != TRI_OK) return NULL;
+  if (kept != NULL) return kept;
+  pthread_once(&once, make_kept_key);
+  kept = calloc(1, sizeof *kept);
+  if (kept != NULL) (void)pthread_setspecific(kept_key, kept);
   return kept;
 }
 

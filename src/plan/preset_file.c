@@ -101,6 +101,7 @@ tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or
     const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
     snprintf(name, bytes, "%.*s", (int)strcspn(file, "."), file);
   }
+  if (status == TRI_OK && kind->complete != NULL) kind->complete(root, values);
   if (status == TRI_OK && kind->check != NULL) status = tri_config_blame(root, kind->check(values));
   tri_yaml_destroy(tree);
   TRI_TRY(status);

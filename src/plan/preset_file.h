@@ -3,6 +3,7 @@
 #define TRI_PLAN_PRESET_FILE_H
 
 #include "config/config.h"
+#include "config/yaml.h"
 
 #include <stdbool.h>
 
@@ -15,6 +16,8 @@ typedef struct tri_preset_file {
   /* Text [about_bytes], set to the first sentence of the comment at the top of the file; NULL: not read. */
   char *about;
   size_t about_bytes;
+  /* Completes *values with values that depend on the keys that the file has; called before `check`; may be NULL. */
+  void (*complete)(const tri_yaml *root, void *values);
   /* Checks *values, and its name, after they have been read; may be NULL. If its error message begins with a key in
    * backquotes, the line of that key is added to the message. */
   tri_status (*check)(const void *values);

@@ -252,6 +252,8 @@ void tri_report_heading(const tri_simulation_request *request, FILE *to) {
           tri_format_grouped((int64_t)devices_of(request), devices, sizeof devices), TRI_PLURAL(devices_of(request)),
           request->cluster->name);
   fprintf(to, "%s%s\n", request->cluster->about[0] == '\0' ? "" : ": ", request->cluster->about);
+  if (request->cluster->assumed[0] != '\0')
+    fprintf(to, "not in the file of the cluster, so taken from presets: %s\n", request->cluster->assumed);
 }
 
 /* Prints whether tensor groups are inside nodes, and the other groups that would fit into a node but are not all inside
