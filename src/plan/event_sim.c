@@ -135,35 +135,35 @@ tri_status tri_event_sim_sum_partial(tri_event_sim *walk, tri_stage_process *w, 
   return communicate_along(walk, w, at, axis, w->now, w->now + w->kind->partial_s[at->bucket]);
 }
 
-/* Starts the reduction or gather of a bucket. If `overlaps`, and the device can overlap communication with computation,
- * it begins when the reductions and gathers in progress have ended; else it begins when the process waits for it
- * (await_bucket). */
+/* Starts the reduction or gather of a bucket, and sets *end to its end (tri_stage_process.reduce_end). If `overlaps`,
+ * and the device can overlap communication with computation, it begins when the reductions and gathers in progress have
+ * ended; else it begins when the process waits for it (await_bucket). */
 static tri_status start_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double seconds,
-                               bool overlaps) {
+                               bool overlaps, double *end) {
   if (!overlaps || walk->stages->request->cluster->carries) {
-    w->bucket_end[at->bucket] = seconds;
+    *end = seconds;
     return TRI_OK;
   }
   double begin = w->stream > w->now ? w->stream : w->now;
   w->stream = begin + seconds;
-  w->bucket_end[at->bucket] = w->stream;
+  *end = w->stream;
   what event = {TRI_EVENT_COMMUNICATION, tri_instruction_axis(at->kind), begin, w->stream, 0, true};
   return tell(walk, w, at, event);
 }
 
-static tri_status await_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, bool overlaps) {
-  double end = w->bucket_end[at->bucket];
+static tri_status await_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, bool overlaps,
+                               double end) {
   if (!overlaps || walk->stages->request->cluster->carries) end += w->now;
   return tri_event_sim_communicate(walk, w, at, w->now, end);
 }
 
 tri_status tri_event_sim_reduce(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   bool overlaps = walk->stages->request->system->overlap_reductions;
-  return start_bucket(walk, w, at, w->kind->reduce_s[at->bucket], overlaps);
+  return start_bucket(walk, w, at, w->kind->reduce_s[at->bucket], overlaps, &w->reduce_end[at->bucket]);
 }
 
 tri_status tri_event_sim_wait_reduced(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
-  return await_bucket(walk, w, at, walk->stages->request->system->overlap_reductions);
+  return await_bucket(walk, w, at, walk->stages->request->system->overlap_reductions, w->reduce_end[at->bucket]);
 }
 
 tri_status tri_event_sim_clip(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
@@ -177,11 +177,11 @@ tri_status tri_event_sim_update(tri_event_sim *walk, tri_stage_process *w, const
 
 tri_status tri_event_sim_gather(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   bool overlaps = walk->stages->request->system->overlap_gathers;
-  return start_bucket(walk, w, at, w->kind->gather_s[at->bucket], overlaps);
+  return start_bucket(walk, w, at, w->kind->gather_s[at->bucket], overlaps, &w->gather_end[at->bucket]);
 }
 
 tri_status tri_event_sim_wait_gathered(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
-  return await_bucket(walk, w, at, walk->stages->request->system->overlap_gathers);
+  return await_bucket(walk, w, at, walk->stages->request->system->overlap_gathers, w->gather_end[at->bucket]);
 }
 
 #define HANDLER(KIND, name, ...) tri_event_sim_##name,
@@ -199,10 +199,13 @@ tri_status tri_stage_process_create(tri_event_sim *walk, int64_t stage, tri_stag
   *out = (tri_stage_process){.kind = kind, .stage = (int)stage, .beside = walk->stages->request->cluster->beside};
   if (kind->tied) walk->expected[TRI_MEET_TIED]++;
   walk->expected[TRI_MEET_NORM]++;
-  return tri_alloc("a simulation", (size_t)kind->parts.buckets->count, sizeof *out->bucket_end, &out->bucket_end);
+  const size_t buckets = (size_t)kind->parts.buckets->count;
+  TRI_TRY(tri_alloc("a simulation", 2 * buckets, sizeof *out->reduce_end, &out->reduce_end));
+  out->gather_end = out->reduce_end + buckets;
+  return TRI_OK;
 }
 
-void tri_stage_process_release(tri_stage_process *w) { tri_free(w->bucket_end); }
+void tri_stage_process_release(tri_stage_process *w) { tri_free(w->reduce_end); }
 
 tri_layout tri_event_sim_layout(const tri_stages *stages) {
   const tri_simulation_request *request = stages->request;
