@@ -799,7 +799,8 @@ def test_frozen_layers_keep_no_activations(tmp_path, corpus):
 
 # Of experts: rounds beyond the first, shared ones whose input others read too, ranks that hold some of them alone.
 EXPERT_LAYOUTS = [(2, dict(data=2, expert=2, expert_capacity=0.5)), (4, dict(data=4, expert=2, zero=3)), (4, dict(tensor=2, data=2, expert=2, zero=1)),
-                  (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts"))]
+                  (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts")),
+                  (4, dict(data=4, expert=2, expert_capacity=0.5, zero=3, bucket_bytes=1, schedule="zero-bubble"))]
 EXPERT_CASES = {"frozen experts": ("mixtral", dict(freeze=["*.experts.*"])), "frozen routers": ("mixtral", dict(freeze=["*.gate.weight"])),
                 "adapters": ("mixtral", dict(adapter=dict(rank=2, alpha=3, dropout=0.2))),
                 "adapters of shared experts": ("dots1", dict(adapter=dict(rank=2, alpha=3, dropout=0.2, train=["*.experts.*_proj.weight"])))}
