@@ -391,6 +391,8 @@ static const tri_op op_combine_windows = {
     FUNCTIONS,
     .keeps_inputs = 1u << TABLES | 1u << X | 1u << WEIGHTS,
     .adds_gradients = 1u << X,
+    .reads_experts = true,
+    .weights_read = true,
     .backward_weight = op_combine_backward_weight,
 };
 

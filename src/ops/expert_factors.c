@@ -269,6 +269,7 @@ static const tri_op op_expert_factors = {
     .prepare = op_expert_factors_prepare,
     .forward = op_expert_factors_forward,
     .backward_input = op_expert_factors_backward_input,
+    .weights_read = true,
     .backward_weight = op_expert_factors_backward_weight,
     .cost = op_expert_factors_cost,
 };

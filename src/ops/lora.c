@@ -257,6 +257,7 @@ static const tri_op op_factors = {
     .prepare = op_factors_prepare,
     .forward = op_factors_forward,
     .backward_input = op_factors_backward_input,
+    .weights_read = true,
     .backward_weight = op_factors_backward_weight,
     .cost = op_factors_cost,
 };

@@ -171,6 +171,7 @@ static const tri_op op_lora_embedding = {
     .memory = op_lora_embedding_memory,
     .forward = op_lora_embedding_forward,
     .backward_input = op_lora_embedding_backward_input,
+    .weights_read = true,
     .backward_weight = op_lora_embedding_backward_weight,
     .cost = op_lora_embedding_cost,
 };

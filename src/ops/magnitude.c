@@ -299,6 +299,7 @@ static const tri_op op_magnitude = {
     .prepare = op_magnitude_prepare,
     .forward = op_magnitude_forward,
     .backward_input = op_magnitude_backward_input,
+    .weights_read = true,
     .backward_weight = op_magnitude_backward_weight,
     .cost = op_magnitude_cost,
     .prepare_cost = op_magnitude_prepare_cost,

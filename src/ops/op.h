@@ -175,7 +175,10 @@ struct tri_op {
   bool cheap; /* whether its output needs much memory but little time to compute, so that it is worth a recompute */
   bool sums;  /* whether output 0 is just input 0 + input 1 */
   bool clears_gradient; /* whether the first backward_weight of a step clears the gradient of parameter 0 */
-  bool takes_sum;       /* whether forward can also compute input 0 if a residual sum produces it (tri_op_call.sum) */
+  bool weights_read;  /* whether backward_weight reads values of parameters: the gradient of a LoRA factor A depends on
+                         B */
+  bool reads_experts; /* whether every pass may read the parameters of its layer's experts, which other calls have */
+  bool takes_sum;     /* whether forward can also compute input 0 if a residual sum produces it (tri_op_call.sum) */
   bool awaits; /* whether the operation waits for a transfer that the producer of input 0 has started: exchange 0 of
                   this call's forward and exchange 0 of the producer's backward_input overlap with the calls between the
                   two */

@@ -248,7 +248,7 @@ static void note(tri_cluster *cluster, const char *text) {
 static bool find_chip(const tri_cluster *cluster, tri_cluster *out) {
   *out = (tri_cluster){.num_tiles = 0};
   static _Thread_local char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
-  static _Thread_local bool searching; /* this function loads presets, some of which may lack tiles, too */
+  static _Thread_local bool searching; /* presets may lack tiles, too */
   double least = INFINITY;
   if (searching) return false;
   searching = true;

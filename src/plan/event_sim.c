@@ -135,9 +135,9 @@ tri_status tri_event_sim_sum_partial(tri_event_sim *walk, tri_stage_process *w, 
   return communicate_along(walk, w, at, axis, w->now, w->now + w->kind->partial_s[at->bucket]);
 }
 
-/* Starts the reduction or gather of a bucket, and sets its *end. If `overlaps`, and the device can overlap
- * communication with computation, it begins when the reductions and gathers in progress have ended; else it begins when
- * the process waits for it (await_bucket). */
+/* Starts the reduction or gather of a bucket, and sets *end to its end (tri_stage_process.reduce_end). If `overlaps`,
+ * and the device can overlap communication with computation, it begins when the reductions and gathers in progress have
+ * ended; else it begins when the process waits for it (await_bucket). */
 static tri_status start_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double seconds,
                                bool overlaps, double *end) {
   if (!overlaps || walk->stages->request->cluster->carries) {

@@ -19,8 +19,8 @@ typedef struct tri_stage_process {
   double now, stream; /* current time of the rank; time at which its reductions and gathers in progress end */
   double host;        /* time at which the host has launched all kernels so far; before or after `now` */
   double beside;      /* rate of a computation during a collective, as a share of its usual rate (tri_cluster.beside) */
-  /* Time at which the reduction of each bucket ends, and its gather [buckets]; the duration of a collective that does
-   * not overlap with computation. */
+  /* Times at which the last reduction and the last gather of each bucket end [buckets]; the duration of a collective
+   * that does not overlap with computation. A bucket may be gathered while its reduction is in progress. */
   double *reduce_end, *gather_end;
   tri_step_time spent; /* seconds until `now`, by part of the step */
   int arrived;         /* bit m: the process has reached collective m (TRI_MEET_TIED, TRI_MEET_NORM) */

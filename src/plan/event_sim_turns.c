@@ -67,24 +67,20 @@ static void read_turn(const tri_stage_kind *kind, script *s, span all) {
   const tri_instruction *compute = NULL;
   tri_turn_kind turn = TRI_TURN_FORWARD;
   while (found.before.first < all.end && awaits_message(found.before.first)) found.before.first++;
-  const tri_instruction *at = found.before.first;
-  while (at < all.end && !starts_message(at)) {
+  for (const tri_instruction *at = found.before.first; at < all.end; at++) {
     if (computes(at->kind, &turn)) compute = at;
-    at++;
   }
-  if (compute == NULL) return;         /* a chunk without calls computes nothing */
-  if (at == all.end) at = compute + 1; /* messages are started after the computation, in turns that have any */
-  found.before.end = at;
-  while (at < all.end && starts_message(at)) at++;
-  found.behind.first = at;
+  if (compute == NULL) return; /* a chunk without calls computes nothing */
+  /* The messages that the turn starts follow its last forward or backward. In a program of so few micro-batches it may
+   * start none. */
+  found.before.end = found.behind.first = compute + 1;
+  while (found.behind.first < all.end && starts_message(found.behind.first)) found.behind.first++;
   found.plain = found.before.end - found.before.first == 1 && found.behind.first == found.behind.end;
   if (found.plain) found.price = price_of(kind, compute);
   s->duties[duty_of(compute->chunk, (int)turn, compute->micro_batch, s->program->num_micro_batches)] = found;
 }
 
-/* Creates the script of a kind from the last stage of this kind, because the first stage of the pipeline, which may
- * have the same kind, sends no gradients, and a send separates the instructions of a turn into those before and those
- * after it. */
+/* Creates the script of a kind from the last stage of this kind. */
 static tri_status script_create(const tri_stages *stages, const tri_layout *layout, int64_t k, int64_t micro_batches,
                                 script *out) {
   const tri_stage_kind *kind = &stages->kinds[k];

@@ -95,8 +95,11 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_coordin
   TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->chunks, &parts->chunks));
   TRI_TRY(tri_alloc("stages", chunks, sizeof *parts->lists, &parts->lists));
   tri_model_share share = tri_layout_share(layout, of->model, place, parts->chunks);
-  TRI_TRY(of->for_planning ? tri_parameter_table_create_own(of->model, &share, &parts->table)
-                           : tri_parameter_table_create(of->model, &share, &parts->table));
+  /* Programs of ZeRO 3 find the buckets of a call by the numbers of its parameters, which are numbers in the whole
+   * table. */
+  const bool own = of->for_planning && layout->zero < 3;
+  TRI_TRY(own ? tri_parameter_table_create_own(of->model, &share, &parts->table)
+              : tri_parameter_table_create(of->model, &share, &parts->table));
   parts->num_partial = partial_elements(parts->table);
   TRI_TRY(make_lists(of, &share.position, parts));
   const tri_optimizer_settings *optimizer = of->optimizer != NULL ? of->optimizer : tri_optimizer_settings_default();

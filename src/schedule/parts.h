@@ -22,7 +22,7 @@ typedef struct tri_parts_request {
   const tri_train_objective *objective;    /* outlives the parts */
   double expert_imbalance;                 /* see tri_op_shard */
   bool for_planning;                       /* whether to create the table without the layers of other stages
-                                              (tri_parameter_table_create_own) */
+                                              (tri_parameter_table_create_own), except under ZeRO 3 */
   bool without_program; /* whether to leave `program` NULL: the caller creates the programs of several stages from these
                            parts */
 } tri_parts_request;

@@ -188,6 +188,7 @@ static tri_status free_reduce_buffer(building *b, int64_t bucket) {
 typedef struct segment {
   int64_t bucket;
   int32_t first_call, end_call;
+  bool reads; /* whether a call of the segment reads parameters of the bucket in this pass */
 } segment;
 
 typedef struct segments {
@@ -276,6 +277,24 @@ static bool has_work(const segments *p, const tri_op_call *call) {
   return p->forward || tri_op_has_inputs(call) || tri_op_has_weights(call) || call->recompute;
 }
 
+/* Returns whether a call reads its parameters in a pass of this kind. A backward reads them for the gradients of
+ * inputs, for the gradients of some weights, and to recompute the forward. */
+static bool reads_parameters(tri_instruction_kind kind, const tri_op_call *call) {
+  const bool inputs = kind != TRI_BACKWARD_WEIGHT && tri_op_has_inputs(call);
+  const bool weights = kind != TRI_BACKWARD_INPUT && call->op->weights_read && tri_op_has_weights(call);
+  return kind == TRI_FORWARD || inputs || weights || call->recompute;
+}
+
+/* Returns whether a call reads parameters of a bucket in a pass. */
+static bool reads_bucket(const building *b, const segments *p, const tri_op_call *call, int64_t bucket) {
+  if (!reads_parameters(p->whole.kind, call)) return false;
+  if (call->op->reads_experts) return b->request->buckets->entries[bucket].experts;
+  for (int i = 0; i < TRI_OP_PARAMETERS; i++) {
+    if (call->parameters[i] >= 0 && holds(b, bucket, call->parameters[i])) return true;
+  }
+  return false;
+}
+
 /* Lists the segments of a pass. A call without a bucket belongs to the next segment in the order of the pass; if no
  * segment follows, to the last one. */
 static void list_segments(const building *b, segments *p) {
@@ -288,6 +307,7 @@ static void list_segments(const building *b, segments *p) {
     if (bucket < 0 || !has_work(p, &list->calls[call])) continue;
     if (p->count == 0 || p->all[p->count - 1].bucket != bucket) p->all[p->count++] = (segment){.bucket = bucket};
     segment *last = &p->all[p->count - 1];
+    last->reads = last->reads || reads_bucket(b, p, &list->calls[call], bucket);
     if (p->forward) {
       last->end_call = call + 1;
     } else {
@@ -311,7 +331,7 @@ static void list_segments(const building *b, segments *p) {
 }
 
 static bool is_gathered(const building *b, const segments *p, int64_t i) {
-  return p->gathers && b->request->buckets->entries[p->all[i].bucket].values_sharded;
+  return p->gathers && p->all[i].reads && b->request->buckets->entries[p->all[i].bucket].values_sharded;
 }
 
 static int32_t buffer_of(const building *b, const segments *p, int64_t i) {
@@ -402,14 +422,13 @@ static tri_status append_segments(building *b, segments *p) {
   return TRI_OK;
 }
 
-/* Returns whether a pass reads parameters. A backward of weights alone does not, unless forwards are recomputed
- * before it. */
+/* Returns whether a pass may read parameters. Most backwards of weights alone do not. */
 static bool reads_values(const building *b, const tri_instruction *whole) {
-  bool again = whole->kind != TRI_BACKWARD_WEIGHT;
-  for (int32_t c = whole->first_call; c < whole->end_call && !again; c++) {
-    again = b->request->lists[whole->chunk]->calls[c].recompute;
+  bool reads = whole->kind != TRI_BACKWARD_WEIGHT;
+  for (int32_t c = whole->first_call; c < whole->end_call && !reads; c++) {
+    reads = reads_parameters(whole->kind, &b->request->lists[whole->chunk]->calls[c]);
   }
-  return again;
+  return reads;
 }
 
 /* Appends a forward or backward, whole or in segments. */

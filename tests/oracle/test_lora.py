@@ -727,6 +727,22 @@ def test_layouts_without_norms_before_layers(tmp_path, corpus):
     check_layouts(tmp_path, corpus, model, layouts, {}, adapter=dict(rank=2, alpha=4, dropout=0.3))
 
 
+# The gradients of some weights depend on values of parameters: those of A on B, those of magnitudes on a bias.
+GATHERED = [(2, dict(data=2, zero=3)), (2, dict(data=2, zero=3, bucket_bytes=1)), (2, dict(data=2, zero=3, bucket_bytes=1, schedule="zero-bubble")),
+            (2, dict(data=2, zero=3, bucket_bytes=1, schedule="zero-bubble", recompute="selective"))]
+GATHER_CASES = {"linear": ("llama", dict(targets="all-linear")), "biases": ("gpt2", dict(targets="all-linear", magnitude=True, train=["*.bias"])),
+                "embeddings": ("llama", dict(targets=["embed_tokens", "lm_head", "1.mlp.up_proj"])), "head": ("llama", dict(targets=["lm_head"]))}
+
+
+@adapters
+@needs_ranks
+@pytest.mark.parametrize("case", GATHER_CASES)
+def test_layouts_that_gather_for_gradients_of_weights(tmp_path, corpus, case):
+    """Zero-bubble computes the gradients of weights in passes of their own, after those of all layers' inputs."""
+    name, adapter = GATHER_CASES[case]
+    check_layouts(tmp_path, corpus, dict(WIDE[name], num_layers=5), GATHERED, {}, adapter=dict(rank=3, alpha=6, **adapter))
+
+
 @adapters
 @trains
 @needs_ranks
@@ -783,7 +799,8 @@ def test_frozen_layers_keep_no_activations(tmp_path, corpus):
 
 # Of experts: rounds beyond the first, shared ones whose input others read too, ranks that hold some of them alone.
 EXPERT_LAYOUTS = [(2, dict(data=2, expert=2, expert_capacity=0.5)), (4, dict(data=4, expert=2, zero=3)), (4, dict(tensor=2, data=2, expert=2, zero=1)),
-                  (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts"))]
+                  (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts")),
+                  (4, dict(data=4, expert=2, expert_capacity=0.5, zero=3, bucket_bytes=1, schedule="zero-bubble"))]
 EXPERT_CASES = {"frozen experts": ("mixtral", dict(freeze=["*.experts.*"])), "frozen routers": ("mixtral", dict(freeze=["*.gate.weight"])),
                 "adapters": ("mixtral", dict(adapter=dict(rank=2, alpha=3, dropout=0.2))),
                 "adapters of shared experts": ("dots1", dict(adapter=dict(rank=2, alpha=3, dropout=0.2, train=["*.experts.*_proj.weight"])))}
