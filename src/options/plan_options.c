@@ -184,6 +184,36 @@ static tri_status complete_batch(tri_plan_options *o) {
   return TRI_OK;
 }
 
+/* Parses a number of bytes, such as "2GiB", or a share of the memory, such as "3%". */
+static tri_status read_margin(void *values, const char *text) {
+  tri_plan_options *o = values;
+  const size_t length = strlen(text);
+  char number[32];
+  size_t bytes = 0;
+  o->margin_bytes = o->margin_share = 0;
+  if (length > 0 && length < sizeof number && text[length - 1] == '%') {
+    snprintf(number, sizeof number, "%.*s", (int)length - 1, text);
+    TRI_TRY(tri_option_double("--margin, before %,", number, 0, 99, &o->margin_share));
+    o->margin_share /= 100;
+    return TRI_OK;
+  }
+  TRI_TRY(tri_option_bytes("--margin", text, &bytes));
+  o->margin_bytes = (double)bytes;
+  return TRI_OK;
+}
+
+static tri_status apply_margin(tri_plan_options *o) {
+  char margin[32], all[32];
+  const double bytes = o->margin_bytes + o->margin_share * o->cluster.memory_bytes;
+  if (bytes + o->cluster.reserved_bytes >= o->cluster.memory_bytes) {
+    return tri_fail(TRI_BAD_USAGE, "--margin is %s, and a device of %s has %s; give less",
+                    tri_format_bytes(bytes, margin, sizeof margin), o->cluster.name,
+                    tri_format_bytes(o->cluster.memory_bytes, all, sizeof all));
+  }
+  o->cluster.margin_bytes = bytes;
+  return TRI_OK;
+}
+
 static tri_status read_fixed(void *values, const char *text) {
   tri_plan_options *o = values;
   o->fixed = *text == '\0' ? NULL : text;
@@ -220,6 +250,9 @@ const tri_option tri_plan_further_rows[] = {
              "of that in the cluster's file (its `failures`)\n"},
     {TRI_DOUBLE("node-power", node_power, 0, 1e7),
      .help = "  --node-power W      watts of a node without its devices, instead of those in the file (its `cost`)\n"},
+    {TRI_READ("margin", read_margin),
+     .help =
+         "  --margin M          memory of each device to keep free, for contexts and buffers of libraries: 2GiB, 3%\n"},
     {TRI_READ("precision", read_precision),
      .help = "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"},
     {TRI_PATH("system", system_name),
@@ -296,6 +329,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   }
   TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
+  TRI_TRY(apply_margin(o));
   TRI_TRY(apply_operation(o));
   TRI_TRY(tri_system_load(o->system_name, &o->system));
   TRI_TRY(find_trained(o));

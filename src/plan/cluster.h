@@ -106,6 +106,7 @@ typedef struct tri_cluster {
   double memory_bytes, memory_bandwidth; /* bytes of a device's memory; its bandwidth in bytes per second */
   double host_bandwidth;                 /* bytes per second between a device and its host, each way; 0: unknown */
   double reserved_bytes;                 /* part of memory_bytes that tensors cannot use (tri_system_room) */
+  double margin_bytes;                   /* further part that a plan keeps free; not a key of the file */
   /* slow_nodes: share of nodes that compute slowly; slow_by: additional time of a computation on such a node, as a
    * share of its time on the other nodes. */
   double slow_nodes, slow_by;

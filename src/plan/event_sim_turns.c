@@ -271,7 +271,7 @@ static tri_status run_span(turn_walk *walk, turn_walker *w, span all) {
   return TRI_OK;
 }
 
-static void compute(turn_walker *w, tri_price price) {
+static void compute_turn(turn_walker *w, tri_price price) {
   tri_stage_process *base = &w->base;
   tri_stage_process_work(base, &base->spent.compute, tri_stage_process_launch(base, price));
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
@@ -311,7 +311,7 @@ static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
   if (what->plain) {
     tri_price price = what->price;
     price.compute_s += more;
-    compute(w, price);
+    compute_turn(w, price);
   } else {
     TRI_TRY(run_span(walk, w, what->before));
     tri_stage_process_work(&w->base, &w->base.spent.compute, more);

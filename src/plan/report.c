@@ -305,9 +305,24 @@ void tri_report_speed(const tri_simulation_request *request, const tri_predictio
   print_preferences(request, p, to);
 }
 
+/* Ends the line about the memory; says how much is left if this is little and no part of the memory is kept free. */
+static void print_spare(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
+  static const double little = 0.02; /* share of the memory; contexts and buffers of libraries take as much */
+  const double room = tri_system_room(request->system, request->cluster), spare = room - p->memory.peak;
+  char bytes[32];
+  const bool keeps = room < request->cluster->memory_bytes;
+  if (!p->fits || keeps || spare >= little * room) {
+    fputs("\n", to);
+    return;
+  }
+  fprintf(to, ", with %s to spare: little for contexts and buffers of libraries (--margin 2GiB keeps more free)\n",
+          tri_format_bytes(spare, bytes, sizeof bytes));
+}
+
 void tri_report_memory_parts(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
   print_peak(request, p->memory.peak, to);
-  fprintf(to, " (a rank of stage %ld): %s\n", (long)p->fullest_stage, p->fits ? "fits" : "does not fit");
+  fprintf(to, " (a rank of stage %ld): %s", (long)p->fullest_stage, p->fits ? "fits" : "does not fit");
+  print_spare(request, p, to);
   print_bytes("parameters", p->memory.parameters, to);
   print_bytes("gradients", p->memory.gradients, to);
   print_bytes("optimizer", p->memory.optimizer, to);

@@ -192,5 +192,5 @@ tri_status tri_system_load(const char *name_or_file, tri_system *out) {
 
 double tri_system_room(const tri_system *system, const tri_cluster *cluster) {
   const double counted = system->planned ? 0 : system->context_bytes;
-  return cluster->memory_bytes - fmax(cluster->reserved_bytes - counted, 0);
+  return cluster->memory_bytes - cluster->margin_bytes - fmax(cluster->reserved_bytes - counted, 0);
 }

@@ -100,7 +100,8 @@ tri_status tri_system_settle(const tri_system *system, const char *given, tri_la
 /* Fails with TRI_UNSUPPORTED if the devices lack FP8 units or a link to the host, and the system needs them. */
 tri_status tri_system_check(const tri_system *system, const tri_cluster *cluster);
 
-/* Returns the bytes of a device that a prediction may use: the cluster's memory_bytes minus its reserved_bytes. A
+/* Returns the bytes of a device that a prediction may use: the cluster's memory_bytes minus its reserved_bytes and
+ * margin_bytes. A
  * prediction for another program than this one counts context_bytes as used memory. These bytes are a part of
  * reserved_bytes, so only the rest of reserved_bytes is subtracted. */
 double tri_system_room(const tri_system *system, const tri_cluster *cluster);
