@@ -247,8 +247,8 @@ tri_status tri_gguf_decode(const tri_gguf_type *type, const char *name, int64_t 
   if (type->decode == NULL) {
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: tensors of the type %s cannot be read; take a GGUF file of another type, such as Q8_0, Q6_K "
-                    "or Q4_K_M, or convert this one: llama-quantize --allow-requantize %s NEW.gguf Q8_0",
-                    name, type->name, name);
+                    "or Q4_K_M, or convert this one with llama.cpp's llama-quantize",
+                    name, type->name);
   }
   for (int64_t b = 0; b < blocks; b++) type->decode((const uint8_t *)in + b * type->bytes, out + b * type->elements);
   return TRI_OK;

@@ -248,6 +248,10 @@ const tri_option tri_plan_further_rows[] = {
     {TRI_HOURS("mtbf", mtbf, 1e-3, 1e9),
      .help = "  --mtbf HOURS        mean time between failures of a node (100d: in days), instead "
              "of that in the cluster's file (its `failures`)\n"},
+    {TRI_DOUBLE("storage", storage, 1, 1e15),
+     .help =
+         "  --storage B         bytes per second at which a node writes checkpoints, instead of those in the file; 2e9 "
+         "if neither is known\n"},
     {TRI_DOUBLE("node-power", node_power, 0, 1e7),
      .help = "  --node-power W      watts of a node without its devices, instead of those in the file (its `cost`)\n"},
     {TRI_READ("margin", read_margin),
@@ -295,19 +299,36 @@ tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t dev
                   (long)devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
 }
 
-/* Replaces the cluster's price, node power and time between failures by the given options. Fails with TRI_BAD_USAGE if
- * the cluster's file lacks a number that such an option needs. */
+/* Sets the speed of writing checkpoints and the time of a restart to the round values that presets have, if they are
+ * unknown. */
+static void assume_failures(tri_cluster *cluster) {
+  static const double STORAGE = 2e9, RESTART_S = 600;
+  tri_failures *failures = &cluster->failures;
+  if (failures->storage_bandwidth == 0 && failures->node_storage_bandwidth == 0) {
+    failures->node_storage_bandwidth = STORAGE;
+    tri_cluster_note_assumed(cluster, "checkpoints at 2 GB/s a node (--storage)");
+  }
+  if (failures->restart > 0) return;
+  failures->restart = RESTART_S;
+  tri_cluster_note_assumed(cluster, "600 s to restart");
+}
+
+/* Replaces the cluster's price, node power, storage and time between failures by the given options. Fails with
+ * TRI_BAD_USAGE if the cluster's file lacks a number that such an option needs. */
 static tri_status apply_operation(tri_plan_options *o) {
   tri_failures *failures = &o->cluster.failures;
   if (o->price > 0) o->cluster.cost.price = o->price;
   if (o->mtbf > 0) failures->node_mtbf_hours = o->mtbf;
   if (o->node_power >= 0) o->cluster.cost.node_power = o->node_power;
-  if (o->mtbf > 0 && failures->storage_bandwidth == 0 && failures->node_storage_bandwidth == 0) {
-    return tri_fail(TRI_BAD_USAGE,
-                    "--mtbf needs the speed of writing checkpoints, which is missing in the file of %s; set "
-                    "`failures.storage_bandwidth` or `failures.node_storage_bandwidth` there",
-                    o->cluster.name);
+  if (o->storage > 0) {
+    if (failures->node_mtbf_hours == 0)
+      return tri_fail(TRI_BAD_USAGE,
+                      "--storage is for runs with failures, and the file of %s has no `failures`; give --mtbf, too",
+                      o->cluster.name);
+    failures->node_storage_bandwidth = o->storage;
+    failures->storage_bandwidth = 0;
   }
+  if (o->mtbf > 0) assume_failures(&o->cluster);
   if (o->node_power < 0 || o->cluster.cost.device_power > 0) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
                   "--node-power: the file of %s has no `cost.device_power`, to which it is added; set it there",

@@ -239,7 +239,7 @@ static tri_status check_cluster(const void *values) {
  * START_S: seconds. */
 static const double BESIDE = 0.82, START_S = 20e-6;
 
-static void note(tri_cluster *cluster, const char *text) {
+void tri_cluster_note_assumed(tri_cluster *cluster, const char *text) {
   const size_t held = strlen(cluster->assumed);
   snprintf(cluster->assumed + held, sizeof cluster->assumed - held, "%s%s", held == 0 ? "" : ", ", text);
 }
@@ -277,7 +277,7 @@ static void assume_tiles(const tri_yaml *root, tri_cluster *cluster) {
   cluster->num_tiles = chip.num_tiles;
   memcpy(cluster->tiles, chip.tiles, sizeof cluster->tiles);
   snprintf(text, sizeof text, "tiles%s of the chip of %s", counted ? "" : " and processors", chip.name);
-  note(cluster, text);
+  tri_cluster_note_assumed(cluster, text);
 }
 
 /* Sets values of an accelerator that its file `root` does not have to those of presets, and lists them in
@@ -296,11 +296,11 @@ static void assume(const tri_yaml *root, void *values) {
   if (cluster->hypothetical) return;
   if (tri_yaml_find(root, "beside") == NULL && !cluster->carries) {
     cluster->beside = BESIDE;
-    note(cluster, "beside 0.82");
+    tri_cluster_note_assumed(cluster, "beside 0.82");
   }
   if (efficiency != NULL && tri_yaml_find(efficiency, "start") == NULL) {
     cluster->efficiency.start = START_S;
-    note(cluster, "efficiency.start 20 us");
+    tri_cluster_note_assumed(cluster, "efficiency.start 20 us");
   }
   assume_tiles(root, cluster);
 }

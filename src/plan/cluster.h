@@ -93,7 +93,7 @@ typedef struct tri_cluster {
   int64_t num_also;
   /* First sentence of the comment at the top of the file, for reports; "": none. Not a key of the file. */
   char about[256];
-  char assumed[192]; /* list of values that the file does not have, and that presets have, for reports; "": none. Not a
+  char assumed[256]; /* list of values that the file does not have, and that presets have, for reports; "": none. Not a
                         key of the file */
   tri_cluster_device device;
   bool hypothetical;                      /* whether the machine does not exist, so that its numbers need not be
@@ -142,6 +142,9 @@ double tri_cluster_slowest(const tri_cluster *cluster, int64_t devices);
 /* Reads a cluster: a name in configs/clusters, or the path of a file (a text with a slash, or that ends in .yaml).
  * The error message lists the known names if the name is unknown, and has the line of an invalid number. */
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
+
+/* Appends a value to cluster->assumed. */
+void tri_cluster_note_assumed(tri_cluster *cluster, const char *text);
 
 /* Returns the members of `efficiency` as an array [TRI_CLUSTER_CONSTANTS], for a fit. It is a part of *cluster. */
 double *tri_cluster_constants(tri_cluster *cluster);

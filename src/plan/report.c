@@ -291,6 +291,10 @@ void tri_report_speed(const tri_simulation_request *request, const tri_predictio
   fprintf(to, "per device: %.1f TFLOP/s (MFU %.1f %%); %.1f counting recomputation (HFU %.1f %%); %s\n",
           p->model_tflops_per_device, 100 * p->mfu, p->tflops_per_device, 100 * p->hfu,
           tri_report_attention(request, attention));
+  if (request->system->fp8_products) {
+    fprintf(to, "MFU and HFU are shares of the bf16 peak; MFU by the FP8 peak: %.1f %%\n",
+            100 * p->model_tflops_per_device * 1e12 / request->cluster->peak_fp8);
+  }
   print_part("compute", t->compute, p->step_s, to);
   for (int i = 0; i < TRI_STEP_AXES; i++) {
     print_part(tri_axis_name(tri_step_axis(i)), t->along[tri_step_axis(i)], p->step_s, to);

@@ -174,7 +174,13 @@ def test_operation_by_options(tmp_path):
     given = simulate(tmp_path, 16, "--mtbf", 10, "--node-power", 500, failures=failures, cost=cost)
     written = simulate(tmp_path, 16, failures=dict(failures, node_mtbf_hours=10), cost=dict(cost, node_power=500))
     assert given == written
-    assert "needs the speed of writing checkpoints" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--mtbf", 10), status=2)
+    assumed = simulate(tmp_path, 16, "--mtbf", 10)
+    assert assumed["failures"] == simulate(tmp_path, 16, failures=dict(node_mtbf_hours=10, restart=600, node_storage_bandwidth=2e9))["failures"]
+    stored = simulate(tmp_path, 16, "--mtbf", 10, "--storage", 5e8, failures=failures)
+    assert stored["failures"] == simulate(tmp_path, 16, failures=dict(node_mtbf_hours=10, restart=30, node_storage_bandwidth=5e8))["failures"]
+    said = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--mtbf", 10))
+    assert "not in the file of the cluster, so taken from presets: checkpoints at 2 GB/s a node (--storage), 600 s to restart\n" in said
+    assert "--storage is for runs with failures, and the file of " in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--storage", 1e9), status=2)
     assert "has no `cost.device_power`" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--node-power", 10), status=2)
 
 

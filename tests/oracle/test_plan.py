@@ -1092,7 +1092,7 @@ def test_the_asked_batch_is_tried_first():
 
 def test_names_of_tflops_and_hours():
     """The clear name beside the older one, which keeps its meaning; GPU-hours beside node-hours."""
-    words = ["simulate", "--model", "frontier-22b", "--cluster", "dgx-h100", "--devices", 64, "--global-batch", 64, "--layout", "tensor=8,recompute=full"]
+    words = ["simulate", "--model", "frontier-22b", "--cluster", "grand-teton-h100-96", "--devices", 64, "--global-batch", 64, "--layout", "tensor=8,recompute=full"]
     found = json.loads(run(*words, "--json"))
     assert found["hardware_tflops_per_device"] == found["tflops_per_device"] > found["model_tflops_per_device"]
     peak = found["model_tflops_per_device"] / found["mfu"]
