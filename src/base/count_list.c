@@ -1,10 +1,9 @@
 #include "base/count_list.h"
 
-#include "base/memory.h"
-
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -18,9 +17,10 @@ static const tri_count_list *find(const int64_t *numbers, int64_t count) {
   return at;
 }
 
+/* The memory is not counted by tri_alloc, because it is never released. */
 static tri_status add(const int64_t *numbers, int64_t count, const tri_count_list **out) {
-  tri_count_list *made = NULL;
-  TRI_TRY(tri_alloc("a list of numbers", 1, sizeof *made + (size_t)count * sizeof *numbers, &made));
+  tri_count_list *made = malloc(sizeof *made + (size_t)count * sizeof *numbers);
+  if (made == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory for a list of %" PRId64 " numbers", count);
   made->next = kept;
   made->count = count;
   memcpy(made->numbers, numbers, (size_t)count * sizeof *numbers);
