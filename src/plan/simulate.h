@@ -104,11 +104,11 @@ typedef struct tri_prediction {
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
+/* Share of the limit by which the bound of tri_simulate_step_within must exceed it, because of rounding. */
+#define TRI_BOUND_MARGIN 1e-6
 /* Does the same as tri_simulate_step if the step time may be at most limit_s. If a lower bound from the prices of all
  * stages (tri_event_sim_bound) is above it, does not simulate: sets out->step_s to this bound, and out->tokens_per_s to
  * 0. */
-/* The bound counts as above the limit only by this share, because of rounding. */
-#define TRI_BOUND_MARGIN 1e-6
 tri_status tri_simulate_step_within(const tri_simulation_request *request, double limit_s, tri_prediction *out);
 
 /* The overlap of gradient reductions and parameter gathers with the computation of a predicted step. hidden_s:
