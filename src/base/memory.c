@@ -26,7 +26,8 @@ static tri_status out_of_memory(const char *what, size_t count, size_t size) {
                   size, tri_format_bytes((double)count * (double)size, amount, sizeof amount));
 }
 
-tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_pointer) {
+/* Allocates count x size bytes, and sets those from `kept` on to zero. */
+static tri_status allocate(const char *what, size_t count, size_t size, size_t kept, void *out_pointer) {
   size_t bytes = 0;
   size_t total = 0;
   if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, (size_t)2 * HEADER_BYTES, &total)) {
@@ -35,7 +36,7 @@ tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_poin
   total = total / HEADER_BYTES * HEADER_BYTES;
   char *block = aligned_alloc(HEADER_BYTES, total);
   if (block == NULL) return out_of_memory(what, count, size);
-  memset(block, 0, total);
+  if (kept < total - HEADER_BYTES) memset(block + HEADER_BYTES + kept, 0, total - HEADER_BYTES - kept);
   memcpy(block, &bytes, sizeof bytes);
   count_up(bytes);
   void *pointer = block + HEADER_BYTES;
@@ -43,16 +44,20 @@ tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_poin
   return TRI_OK;
 }
 
+tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_pointer) {
+  return allocate(what, count, size, 0, out_pointer);
+}
+
 tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointer_to_pointer) {
   char *old = NULL;
-  memcpy(&old, pointer_to_pointer, sizeof old);
   char *grown = NULL;
-  TRI_TRY(tri_alloc(what, count, size, &grown));
+  size_t kept = 0;
+  memcpy(&old, pointer_to_pointer, sizeof old);
+  if (old != NULL) memcpy(&kept, old - HEADER_BYTES, sizeof kept);
+  TRI_TRY(allocate(what, count, size, kept, &grown));
   if (old != NULL) {
-    size_t old_bytes = 0;
-    memcpy(&old_bytes, old - HEADER_BYTES, sizeof old_bytes);
-    size_t new_bytes = count * size;
-    memcpy(grown, old, old_bytes < new_bytes ? old_bytes : new_bytes);
+    const size_t bytes = count * size;
+    memcpy(grown, old, kept < bytes ? kept : bytes);
     tri_free(old);
   }
   memcpy(pointer_to_pointer, &grown, sizeof grown);

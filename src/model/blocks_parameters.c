@@ -13,14 +13,14 @@ bool tri_blocks_gated(const tri_blocks *blocks) { return blocks->names.gate != N
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-static bool has_norm2(const tri_model *model) {
-  return tri_blocks_of(model)->names.norm2 != NULL && model->residual != TRI_RESIDUAL_PARALLEL_ONE_NORM;
+static bool has_norm2(const tri_model *model, const tri_blocks *blocks) {
+  return blocks->names.norm2 != NULL && model->residual != TRI_RESIDUAL_PARALLEL_ONE_NORM;
 }
 
-static bool has_layer_norm(const tri_model *model) { return tri_blocks_of(model)->norm_kind == TRI_NORM_LAYER; }
+static bool has_layer_norm(const tri_blocks *blocks) { return blocks->norm_kind == TRI_NORM_LAYER; }
 
-static bool has_ffn_biases(const tri_model *model) {
-  switch (tri_blocks_of(model)->biases) {
+static bool has_ffn_biases(const tri_model *model, const tri_blocks *blocks) {
+  switch (blocks->biases) {
     case TRI_BIASES_NONE:
     case TRI_BIASES_QKV:
     case TRI_BIASES_ATTENTION: return model->mlp_bias;
@@ -31,8 +31,8 @@ static bool has_ffn_biases(const tri_model *model) {
   return true;
 }
 
-static bool has_output_bias(const tri_model *model) {
-  switch (tri_blocks_of(model)->biases) {
+static bool has_output_bias(const tri_model *model, const tri_blocks *blocks) {
+  switch (blocks->biases) {
     case TRI_BIASES_NONE: return false;
     case TRI_BIASES_QKV: return model->output_bias;
     case TRI_BIASES_ATTENTION:
@@ -44,11 +44,10 @@ static bool has_output_bias(const tri_model *model) {
 }
 
 /* Returns whether a layer has a row. `experts`: whether the layer has experts. */
-static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
-  const tri_blocks *blocks = tri_blocks_of(model);
+static bool has_row(const tri_model *model, const tri_blocks *blocks, bool experts, tri_block_row row) {
   switch (row) {
     case TRI_ROW_NORM1_WEIGHT: return blocks->names.norm1 != NULL;
-    case TRI_ROW_NORM1_BIAS: return blocks->names.norm1 != NULL && has_layer_norm(model);
+    case TRI_ROW_NORM1_BIAS: return blocks->names.norm1 != NULL && has_layer_norm(blocks);
     case TRI_ROW_Q_WEIGHT:
     case TRI_ROW_OUT_WEIGHT: return true;
     case TRI_ROW_K_WEIGHT:
@@ -58,16 +57,16 @@ static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
     case TRI_ROW_V_BIAS: return model->attention_bias && !blocks->in_out;
     case TRI_ROW_Q_NORM:
     case TRI_ROW_K_NORM: return blocks->qk_norm != TRI_QK_NORM_NONE;
-    case TRI_ROW_OUT_BIAS: return has_output_bias(model);
+    case TRI_ROW_OUT_BIAS: return has_output_bias(model, blocks);
     case TRI_ROW_POST1_WEIGHT: return blocks->names.post1 != NULL;
-    case TRI_ROW_NORM2_WEIGHT: return has_norm2(model);
-    case TRI_ROW_NORM2_BIAS: return has_norm2(model) && has_layer_norm(model);
+    case TRI_ROW_NORM2_WEIGHT: return has_norm2(model, blocks);
+    case TRI_ROW_NORM2_BIAS: return has_norm2(model, blocks) && has_layer_norm(blocks);
     case TRI_ROW_GATE_WEIGHT: return tri_blocks_gated(blocks) && !experts;
     case TRI_ROW_UP_WEIGHT:
     case TRI_ROW_DOWN_WEIGHT: return !experts;
-    case TRI_ROW_GATE_BIAS: return tri_blocks_gated(blocks) && has_ffn_biases(model) && !experts;
+    case TRI_ROW_GATE_BIAS: return tri_blocks_gated(blocks) && has_ffn_biases(model, blocks) && !experts;
     case TRI_ROW_UP_BIAS:
-    case TRI_ROW_DOWN_BIAS: return has_ffn_biases(model) && !experts;
+    case TRI_ROW_DOWN_BIAS: return has_ffn_biases(model, blocks) && !experts;
     case TRI_ROW_ROUTER_WEIGHT:
     case TRI_ROW_EXPERT_GATE_UP:
     case TRI_ROW_EXPERT_DOWN: return experts;
@@ -81,31 +80,35 @@ static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
 }
 
 /* Returns the number of rows that a layer has before row `end`. */
-static int32_t rows_before(const tri_model *model, bool experts, int end) {
+static int32_t rows_before(const tri_model *model, const tri_blocks *blocks, bool experts, int end) {
   int32_t count = 0;
-  for (int row = 0; row < end; row++) count += has_row(model, experts, (tri_block_row)row) ? 1 : 0;
+  for (int row = 0; row < end; row++) count += has_row(model, blocks, experts, (tri_block_row)row) ? 1 : 0;
   return count;
 }
 
 /* Returns the number of a layer's first parameter; if `layer` is num_layers, the number of the first parameter after
  * the layers. Layers without experts come directly after the embeddings, and layers with experts come last. */
-static int32_t first_of(const tri_model *model, int64_t layer) {
+static int32_t first_of(const tri_model *model, const tri_blocks *blocks, int64_t layer) {
   const int64_t dense = tri_model_has_experts(model, layer - 1) ? model->dense_layers : layer;
-  const int64_t before = tri_blocks_of(model)->positions == NULL ? 1 : 2;
-  return (int32_t)(before + dense * rows_before(model, false, TRI_NUM_BLOCK_ROWS) +
-                   (layer - dense) * rows_before(model, true, TRI_NUM_BLOCK_ROWS));
+  const int64_t before = blocks->positions == NULL ? 1 : 2, others = layer - dense;
+  const int64_t of_dense = dense > 0 ? dense * rows_before(model, blocks, false, TRI_NUM_BLOCK_ROWS) : 0;
+  const int64_t of_others = others > 0 ? others * rows_before(model, blocks, true, TRI_NUM_BLOCK_ROWS) : 0;
+  return (int32_t)(before + of_dense + of_others);
 }
 
 int32_t tri_blocks_find(const tri_model *model, int64_t layer, tri_block_row row) {
+  const tri_blocks *blocks = tri_blocks_of(model);
   const bool experts = tri_model_has_experts(model, layer);
-  return has_row(model, experts, row) ? first_of(model, layer) + rows_before(model, experts, (int)row) : -1;
+  if (!has_row(model, blocks, experts, row)) return -1;
+  return first_of(model, blocks, layer) + rows_before(model, blocks, experts, (int)row);
 }
 
 tri_blocks_last tri_blocks_find_last(const tri_model *model) {
-  tri_blocks_last last = {.norm_weight = first_of(model, model->num_layers), .norm_bias = -1, .head_bias = -1};
+  const tri_blocks *blocks = tri_blocks_of(model);
+  tri_blocks_last last = {.norm_weight = first_of(model, blocks, model->num_layers), .norm_bias = -1, .head_bias = -1};
   last.head_weight = last.norm_weight + 1;
-  if (has_layer_norm(model)) last.norm_bias = last.head_weight++;
-  if (tri_blocks_of(model)->head_bias) last.head_bias = last.head_weight++;
+  if (has_layer_norm(blocks)) last.norm_bias = last.head_weight++;
+  if (blocks->head_bias) last.head_bias = last.head_weight++;
   return last;
 }
 
@@ -310,6 +313,15 @@ static void fill_experts(const tri_model *model, double branch_std, named_parame
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
+/* The rows that a layer has. Layers of the same kind have equal rows, whose names have %ld for the layer. */
+typedef struct layer_rows {
+  int count;
+  struct {
+    named_parameter parameter;
+    char name[TRI_PARAMETER_NAME_BYTES];
+  } rows[TRI_NUM_BLOCK_ROWS];
+} layer_rows;
+
 /* Fills the rows of a layer. The initial values of the last matrix of each residual branch are divided by the square
  * root of the number of branches (Radford et al. 2019, section 2.3; Megatron-LM). */
 static void fill_layer(const tri_model *model, bool experts, named_parameter rows[TRI_NUM_BLOCK_ROWS]) {
@@ -323,21 +335,39 @@ static void fill_layer(const tri_model *model, bool experts, named_parameter row
   }
 }
 
-static tri_status add_layer(const tri_model *model, int64_t layer, tri_parameter_table *table) {
-  const bool experts = tri_model_has_experts(model, layer);
+/* Lists the rows of the layers with experts, or of those without. */
+static void list_rows(const tri_model *model, bool experts, layer_rows *out) {
+  const tri_blocks *blocks = tri_blocks_of(model);
   named_parameter rows[TRI_NUM_BLOCK_ROWS] = {{0}};
   fill_layer(model, experts, rows);
+  out->count = 0;
   for (int row = 0; row < TRI_NUM_BLOCK_ROWS; row++) {
     const named_parameter *at = &rows[row];
-    char name[TRI_PARAMETER_NAME_BYTES];
-    if (!has_row(model, experts, (tri_block_row)row)) continue;
-    if (at->stack != NULL) {
-      TRI_TRY(tri_parameter_table_add_stack(table, at->stack, layer, at->facts));
-      continue;
-    }
-    snprintf(name, sizeof name, "%s%s%s%s", tri_blocks_of(model)->layer, at->module == NULL ? "" : at->module,
+    if (!has_row(model, blocks, experts, (tri_block_row)row)) continue;
+    char *name = out->rows[out->count].name;
+    out->rows[out->count++].parameter = *at;
+    if (at->stack != NULL) continue;
+    snprintf(name, TRI_PARAMETER_NAME_BYTES, "%s%s%s%s", blocks->layer, at->module == NULL ? "" : at->module,
              at->module == NULL ? "" : ".", at->name);
-    TRI_TRY(tri_parameter_table_add(table, name, layer, at->facts));
+  }
+}
+
+static tri_status add_layer(const layer_rows *of, int64_t layer, tri_parameter_table *table) {
+  for (int i = 0; i < of->count; i++) {
+    const named_parameter *at = &of->rows[i].parameter;
+    TRI_TRY(at->stack != NULL ? tri_parameter_table_add_stack(table, at->stack, layer, at->facts)
+                              : tri_parameter_table_add(table, of->rows[i].name, layer, at->facts));
+  }
+  return TRI_OK;
+}
+
+static tri_status add_layers(const tri_model *model, tri_parameter_table *table) {
+  layer_rows rows[2] = {{0}}; /* without and with experts; listed for the first layer of the kind */
+  for (int64_t layer = 0; layer < model->num_layers; layer++) {
+    const bool experts = tri_model_has_experts(model, layer);
+    if (tri_parameter_table_lacks(table, layer)) continue;
+    if (rows[experts].count == 0) list_rows(model, experts, &rows[experts]);
+    TRI_TRY(add_layer(&rows[experts], layer, table));
   }
   return TRI_OK;
 }
@@ -382,11 +412,9 @@ tri_status tri_blocks_parameters(const tri_model *model, tri_parameter_table *ta
   const tri_blocks *blocks = tri_blocks_of(model);
   const int64_t width = model->hidden_size, last = model->num_layers;
   TRI_TRY(add_embeddings(model, table));
-  for (int64_t layer = 0; layer < last; layer++) {
-    if (!tri_parameter_table_lacks(table, layer)) TRI_TRY(add_layer(model, layer, table));
-  }
+  TRI_TRY(add_layers(model, table));
   TRI_TRY(add_outside(table, blocks->norm, "weight", last, tri_parameter_norm(width, init_of_norms(blocks))));
-  if (has_layer_norm(model)) {
+  if (has_layer_norm(blocks)) {
     TRI_TRY(add_outside(table, blocks->norm, "bias", last, tri_parameter_norm(width, TRI_INIT_ZERO)));
   }
   return add_head(model, table);
@@ -403,12 +431,13 @@ static double met(const tri_model *model, const tri_parameter *parameter) {
 }
 
 double tri_blocks_layer_weights(const tri_model *model, int64_t layer) {
+  const tri_blocks *blocks = tri_blocks_of(model);
   const bool experts = tri_model_has_experts(model, layer);
   named_parameter rows[TRI_NUM_BLOCK_ROWS] = {{0}};
   double sum = 0;
   fill_layer(model, experts, rows);
   for (int row = 0; row < TRI_NUM_BLOCK_ROWS; row++) {
-    if (has_row(model, experts, (tri_block_row)row)) sum += met(model, &rows[row].facts);
+    if (has_row(model, blocks, experts, (tri_block_row)row)) sum += met(model, &rows[row].facts);
   }
   return sum;
 }

@@ -84,21 +84,34 @@ tri_parameter tri_parameter_balance(int64_t experts) {
   return parameter;
 }
 
-/* Replaces the first %ld of a name: "transformer.h.%ld.ln_1.weight" and "3" to "transformer.h.3.ln_1.weight". */
+/* Writes `name` with its first %ld replaced by `number`: "transformer.h.%ld.ln_1.weight" and "3" become
+ * "transformer.h.3.ln_1.weight". Cuts a name that is too long. A search of layouts names millions of parameters, so
+ * this does not use printf. */
+static void write_name(const char *name, const char *number, char out[TRI_PARAMETER_NAME_BYTES]) {
+  char *at = out, *const last = out + TRI_PARAMETER_NAME_BYTES - 1;
+  const char *const place = strstr(name, "%ld");
+  for (const char *from = name; from != place && *from != '\0' && at < last; from++) *at++ = *from;
+  if (place != NULL) {
+    for (const char *from = number; *from != '\0' && at < last; from++) *at++ = *from;
+    for (const char *from = place + 3; *from != '\0' && at < last; from++) *at++ = *from;
+  }
+  *at = '\0';
+}
+
+/* Replaces the first %ld of a name. */
 static void insert_number(char name[TRI_PARAMETER_NAME_BYTES], const char *number) {
-  const char *at = strstr(name, "%ld");
-  char rest[TRI_PARAMETER_NAME_BYTES];
-  if (at == NULL) return;
-  const size_t before = (size_t)(at - name);
-  memcpy(rest, at + 3, strlen(at + 3) + 1);
-  snprintf(name + before, TRI_PARAMETER_NAME_BYTES - before, "%s%s", number, rest);
+  char before[TRI_PARAMETER_NAME_BYTES];
+  memcpy(before, name, sizeof before);
+  write_name(before, number, name);
 }
 
 static void set_name(tri_parameter *entry, const char *name, int64_t layer) {
-  char number[24];
-  snprintf(number, sizeof number, "%ld", (long)layer);
-  snprintf(entry->name, sizeof entry->name, "%s", name);
-  insert_number(entry->name, number);
+  char number[24], *at = number + sizeof number - 1;
+  int64_t left = layer < 0 ? 0 : layer; /* the names of the embeddings (layer -1) have no number */
+  *at = '\0';
+  do *--at = (char)('0' + left % 10);
+  while ((left /= 10) > 0);
+  write_name(name, at, entry->name);
 }
 
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
@@ -162,37 +175,48 @@ bool tri_parameter_table_lacks(const tri_parameter_table *table, int64_t layer) 
   return table->only != NULL && !holds_layer(table->only, layer);
 }
 
+/* Sets the local part of an entry to that of a rank among the `ranks` of entry->placement.parts. */
+static void cut(tri_parameter *entry, int64_t ranks, int64_t rank) {
+  const tri_split *split = &entry->split;
+  entry->local[0] = entry->shape[0];
+  entry->local[1] = entry->shape[1];
+  entry->first_unit = 0;
+  entry->num_units = split->units;
+  entry->even = split->units < ranks || split->units % ranks == 0;
+  entry->counted = rank == 0;
+  if (split->dim >= 0) {
+    int64_t unit = entry->shape[split->dim] / split->segments / split->units, before = -1, count = 0;
+    tri_split_units(split->units, ranks, rank, &entry->first_unit, &entry->num_units);
+    entry->local[split->dim] = split->segments * entry->num_units * unit;
+    if (rank > 0) tri_split_units(split->units, ranks, rank - 1, &before, &count);
+    entry->counted = entry->num_units > 0 && before != entry->first_unit;
+  }
+  entry->first_member = 0;
+  entry->num_members = tri_larger(1, entry->stack);
+  entry->count = entry->local[0] * entry->local[1] * tri_parameter_num_tensors(entry);
+}
+
+/* Sets the local part of an entry to that of the rank at a mesh position. */
+static void cut_at(tri_parameter *entry, const tri_mesh_position *position) {
+  const tri_parameter_placement *placed = &entry->placement;
+  cut(entry, tri_domain_size(&position->shape, placed->parts),
+      tri_domain_rank(&position->shape, &position->place, placed->parts));
+  if (!placed->has_holders) return;
+  int64_t holders = tri_domain_size(&position->shape, placed->holders);
+  int64_t holder = tri_domain_rank(&position->shape, &position->place, placed->holders), all = entry->num_members;
+  tri_part_of(all, holders, holder, &entry->first_member, &entry->num_members);
+  entry->count = entry->count / all * entry->num_members;
+}
+
 tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t ranks, int64_t rank) {
   tri_parameter entry = *parameter;
-  const tri_split *split = &entry.split;
-  entry.local[0] = entry.shape[0];
-  entry.local[1] = entry.shape[1];
-  entry.first_unit = 0;
-  entry.num_units = split->units;
-  entry.even = split->units < ranks || split->units % ranks == 0;
-  entry.counted = rank == 0;
-  if (split->dim >= 0) {
-    int64_t unit = entry.shape[split->dim] / split->segments / split->units, before = -1, count = 0;
-    tri_split_units(split->units, ranks, rank, &entry.first_unit, &entry.num_units);
-    entry.local[split->dim] = split->segments * entry.num_units * unit;
-    if (rank > 0) tri_split_units(split->units, ranks, rank - 1, &before, &count);
-    entry.counted = entry.num_units > 0 && before != entry.first_unit;
-  }
-  entry.first_member = 0;
-  entry.num_members = tri_larger(1, entry.stack);
-  entry.count = entry.local[0] * entry.local[1] * tri_parameter_num_tensors(&entry);
+  cut(&entry, ranks, rank);
   return entry;
 }
 
 tri_parameter tri_parameter_of_position(const tri_parameter *parameter, const tri_mesh_position *position) {
-  const tri_parameter_placement *placed = &parameter->placement;
-  tri_parameter entry = tri_parameter_of_rank(parameter, tri_domain_size(&position->shape, placed->parts),
-                                              tri_domain_rank(&position->shape, &position->place, placed->parts));
-  if (!placed->has_holders) return entry;
-  int64_t holders = tri_domain_size(&position->shape, placed->holders);
-  int64_t holder = tri_domain_rank(&position->shape, &position->place, placed->holders), all = entry.num_members;
-  tri_part_of(all, holders, holder, &entry.first_member, &entry.num_members);
-  entry.count = entry.count / all * entry.num_members;
+  tri_parameter entry = *parameter;
+  cut_at(&entry, position);
   return entry;
 }
 
@@ -263,7 +287,7 @@ bool tri_parameter_is_partial(const tri_parameter *entry) {
 }
 
 static void set_slice(tri_parameter *entry, const tri_model_share *share) {
-  *entry = tri_parameter_of_position(entry, &share->position);
+  cut_at(entry, &share->position);
   entry->over_parts = holding_over_parts(entry, share);
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }
