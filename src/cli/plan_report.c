@@ -94,6 +94,7 @@ static tri_status print_rounder_batch(const tri_plan_options *options, const tri
   }
   request.limit_s = best->prediction.step_s * (double)request.global_batch / (double)options->global_batch;
   request.limit_s /= 1 + worth_saying;
+  request.prices = of->prices;
   const tri_status status = tri_search(&request, &result);
   if (status == TRI_BAD_LAYOUT || status == TRI_OUT_OF_MEMORY) return TRI_OK; /* the rounder batch is not better */
   TRI_TRY(status);

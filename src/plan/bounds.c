@@ -7,12 +7,12 @@
  * The idea: layers of one kind (model/layer_kind.h) cost the same. So it is enough to price the embedding, one layer of
  * each kind, and the head; layer_prices.c does this, and caches the prices. A bound only counts layers and multiplies:
  *
- *   time    The larger of two sums (pipeline_s): all micro-batches on the first stage; or all micro-batches on the last
- *           stage, plus the pass of one micro-batch through the layers before it. The update is added, and with ZeRO 1
- *           or 2 also the gathers of new parameters (end_s).
+ *   time    The largest sum of any stage (pipeline_s): all micro-batches on the stage, plus the pass of one micro-batch
+ *           through the layers before it. The update is added, and with ZeRO 1 or 2 also the gathers of new parameters
+ *           (end_s).
  *   memory  The bytes of stage 0, or those of stage 1 if they are more and stage 1 is not the last (stage_bytes):
- *           weights, gradients, optimizer states, activations of the micro-batches in flight, stage buffers, and the
- *           largest workspace of one layer.
+ *           weights, gradients, optimizer states, activations of the micro-batches in flight, buffers of stages and of
+ *           buckets, and the largest workspace of one layer.
  *
  * The invariant: a bound is never above the simulated time or the bytes of the memory plan. So each term is at most the
  * corresponding part of the simulation or of the plan, and a cost that the schedule may hide counts as 0.
@@ -24,7 +24,7 @@
  *
  * Example: 96 layers, pipeline 8, one chunk, 32 micro-batches. A stage has 12 layers, so 84 layers are before the last
  * stage. The sum for the last stage is 32 * (12 * layer + head) + 84 * (forward and input backward of a layer). If it
- * is the larger sum, the bound of the time is this sum plus the update. */
+ * is the largest sum, the bound of the time is this sum plus the update. */
 #include "plan/bounds.h"
 
 #include "base/count.h"
@@ -32,9 +32,11 @@
 #include "plan/layer_prices.h"
 #include "plan/network.h"
 #include "plan/price.h"
+#include "schedule/buckets.h"
 #include "schedule/program.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Numbers of layers of each kind (model/layer_kind.h), by the work of their backward. */
 typedef struct layer_count {
@@ -62,22 +64,35 @@ static tri_parameter_counts elements_plus(tri_parameter_counts a, double times, 
   return (tri_parameter_counts){a.plain + times * b.plain, a.stacked + times * b.stacked};
 }
 
-/* Layer counts of the stages that bounds use: 0, 1 and the last. They are cached (tri_bounds.divisions), because
- * many layouts divide the layers alike. */
+/* INNER_STAGES: largest number of different stages between the first and the last whose layers are counted.
+ * DIVISIONS_HELD: number of entries of tri_bounds.divisions. */
+enum { INNER_STAGES = 4, DIVISIONS_HELD = 1 << 10 };
+
+/* Layers of a stage. */
+typedef struct stage_layers {
+  layer_count own;   /* layers of the stage, all chunks */
+  layer_count ahead; /* layers before the first chunk of the stage */
+} stage_layers;
+
+/* Layer counts of the stages of a layout. They are cached (tri_bounds.divisions), because many layouts divide the
+ * layers alike. */
 typedef struct layer_division {
   tri_layout of; /* the layout for which the layers were counted */
   struct {
     layer_count before_last, last; /* layers in all chunks but the last, and in the last chunk */
   } first[2];                      /* layers of stages 0 and 1 */
-  layer_count last;                /* layers of the last stage, all chunks */
-  layer_count ahead;               /* layers before the first chunk of the last stage */
+  /* The stages between the first and the last [num_inner]. Of stages with equal layers only the last one, which has the
+   * most layers ahead. Stages beyond INNER_STAGES are not counted. */
+  stage_layers inner[INNER_STAGES];
+  int num_inner;
+  stage_layers last; /* the last stage */
 } layer_division;
-
-enum { DIVISIONS_HELD = 1 << 12 }; /* number of entries of `divisions` */
 
 struct tri_bounds {
   tri_search_request request; /* a copy; its model is the one that is priced (tri_price_cache_model) */
   tri_price_cache *cache;
+  bool owns_cache;
+  tri_price_place place;     /* place in the cache of the last layout of tri_bounds_of */
   int64_t lowest;            /* index of the lowest layer with a trained weight (tri_price_cache_lowest) */
   double frozen_bytes;       /* lower bound of the bytes of one frozen parameter */
   layer_division *divisions; /* cache [DIVISIONS_HELD]: the newest division with each hash of a layout */
@@ -98,7 +113,9 @@ tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out
   TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
   bounds->request = *request;
   bounds->frozen_bytes = frozen_bytes(request);
-  tri_status status = tri_price_cache_create(request, &bounds->cache);
+  bounds->cache = request->prices;
+  bounds->owns_cache = request->prices == NULL;
+  tri_status status = bounds->owns_cache ? tri_price_cache_create(request, &bounds->cache) : TRI_OK;
   if (status == TRI_OK) status = tri_alloc("bounds", DIVISIONS_HELD, sizeof *bounds->divisions, &bounds->divisions);
   if (status != TRI_OK) {
     tri_bounds_destroy(bounds);
@@ -117,7 +134,7 @@ void tri_bounds_of_step(tri_bounds *bounds, int64_t global_batch, const tri_opti
 
 void tri_bounds_destroy(tri_bounds *bounds) {
   if (bounds == NULL) return;
-  tri_price_cache_destroy(bounds->cache);
+  if (bounds->owns_cache) tri_price_cache_destroy(bounds->cache);
   tri_free(bounds->divisions);
   tri_free(bounds);
 }
@@ -152,9 +169,35 @@ static bool divided_alike(const tri_layout *a, const tri_layout *b) {
          a->head_as_layers == b->head_as_layers && a->recompute_every == b->recompute_every;
 }
 
+/* Adds a stage between the first and the last. */
+static void add_inner(layer_division *to, const stage_layers *stage) {
+  int i = 0;
+  while (i < to->num_inner && memcmp(&to->inner[i].own, &stage->own, sizeof stage->own) != 0) i++;
+  if (i == INNER_STAGES) return;
+  to->inner[i] = *stage;
+  if (i == to->num_inner) to->num_inner++;
+}
+
+/* Counts the layers of all stages but the first. */
+static void count_stages(const tri_bounds *bounds, const tri_layout *layout, layer_division *out) {
+  layer_count ahead = layers_of_chunk(bounds, layout, 0, 0);
+  for (int64_t stage = 1; stage < layout->pipeline; stage++) {
+    const layer_count first = layers_of_chunk(bounds, layout, 0, stage);
+    stage_layers at = {first, ahead};
+    for (int64_t c = 1; c < layout->virtual_stages; c++) {
+      at.own = layers_plus(at.own, 1, layers_of_chunk(bounds, layout, c, stage));
+    }
+    ahead = layers_plus(ahead, 1, first);
+    if (stage + 1 < layout->pipeline) {
+      add_inner(out, &at);
+    } else {
+      out->last = at;
+    }
+  }
+}
+
 /* Returns the layer counts of a layout, from the cache or counted now. The result is valid until the next call. */
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {
-  const tri_model *model = bounds->request.model;
   const int64_t number = (layout->pipeline * 61 + layout->virtual_stages) * 5 + layout->recompute_every;
   layer_division *at = &bounds->divisions[number % DIVISIONS_HELD];
   const int64_t end = layout->pipeline - 1, v = layout->virtual_stages;
@@ -167,8 +210,7 @@ static const layer_division *find_division(tri_bounds *bounds, const tri_layout 
     }
     at->first[stage].last = layers_of_chunk(bounds, layout, v - 1, stage);
   }
-  for (int64_t c = 0; c < v; c++) at->last = layers_plus(at->last, 1, layers_of_chunk(bounds, layout, c, end));
-  at->ahead = count_layers(bounds, layout, 0, tri_layout_layers(layout, model, end).first);
+  count_stages(bounds, layout, at);
   return at;
 }
 
@@ -242,17 +284,24 @@ static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
 }
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after
- * the other. The last stage begins after the first micro-batch has passed all layers of earlier stages, and after it
- * ends, the last gradient passes them back. */
+ * the other. It begins after the first micro-batch has passed all layers of earlier stages, and after it ends, the last
+ * gradient passes them back. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const tri_layout_prices *of,
                          const layer_division *division) {
   const tri_layer_prices *p = of->listed;
   double m = (double)tri_layout_micro_batches(layout, request->global_batch);
   const layer_count own = layers_of(division, 0);
   double first = sum_s(layout, of, &own, layer_s) + p->embedding.forward + p->embedding.backward;
-  double last = sum_s(layout, of, &division->last, layer_s) + p->head.forward + p->head.backward;
-  if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
-  return tri_larger_double(m * first, m * last + sum_s(layout, of, &division->ahead, pass_s));
+  const double head = p->head.forward + p->head.backward;
+  if (layout->pipeline == 1) return m * (first + head);
+  double most = m * first;
+  for (int i = 0; i < division->num_inner; i++) {
+    const stage_layers *inner = &division->inner[i];
+    most =
+        tri_larger_double(most, m * sum_s(layout, of, &inner->own, layer_s) + sum_s(layout, of, &inner->ahead, pass_s));
+  }
+  const double last = m * (sum_s(layout, of, &division->last.own, layer_s) + head);
+  return tri_larger_double(most, last + sum_s(layout, of, &division->last.ahead, pass_s));
 }
 
 /* Returns the number of parameters of a rank in a stage with these layers. The first stage has the embedding, the
@@ -332,6 +381,27 @@ static double buffer_bytes(const tri_search_request *request, const tri_layout *
   return kinds * (double)stage_buffers * rows * width;
 }
 
+/* Returns a lower bound of the bytes of the buffers in which this program gathers sharded parameters and reduces
+ * sharded gradients (buckets.h): each has room for the largest bucket, and a bucket has at least the dense parameters
+ * of a layer without experts, or all experts of a layer. Returns 0 if any weights are frozen. */
+static double bucket_bytes(const tri_search_request *request, const tri_layout *layout, const tri_layer_sizes *sizes,
+                           layer_count layers) {
+  const tri_mesh_shape shape = tri_layout_mesh(layout);
+  const bool dense = tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) > 1;
+  const bool experts = tri_domain_size(&shape, TRI_DOMAIN_EXPERT_REPLICAS) > 1;
+  const bool alone = tri_layout_micro_batches(layout, request->global_batch) == 1;
+  const int buffers = TRI_BUCKET_BUFFERS * ((layout->zero > 2) + (layout->zero > 1 && alone));
+  double most = 0;
+  if (!request->system->planned || is_frozen(request)) return 0;
+  for (int kind = 0; kind < TRI_LAYER_KINDS; kind++) {
+    const tri_parameter_counts of = sizes->layer[kind];
+    if (all_of(&layers, kind) == 0) continue;
+    if (dense && of.stacked == 0) most = tri_larger_double(most, of.plain);
+    if (experts) most = tri_larger_double(most, of.stacked);
+  }
+  return buffers * most * (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
+}
+
 /* Returns the bytes that one micro-batch in flight keeps in a layer: activations, and with a split backward also the
  * gradients that the backward of weights reads. */
 static double kept_bytes(const tri_layout *layout, const tri_unit_price *layer) {
@@ -385,7 +455,8 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   for (int kind = 0; kind < of->num_kinds; kind++) {
     if (trained_of(&layers, kind) > 0) at_work = tri_larger_double(at_work, work_bytes(request, &least->layer[kind]));
   }
-  return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
+  return state_bytes(bounds, layout, count, tied) + bucket_bytes(request, layout, sizes, layers) + kept + at_work +
+         buffer_bytes(request, layout, stage);
 }
 
 /* Returns a lower bound of the seconds of gathering `count` new parameters: the time of one gather of all of them. A
@@ -421,19 +492,22 @@ static double end_s(const tri_search_request *request, const tri_layout *layout,
          gather_s(request, layout, TRI_DOMAIN_EXPERT_REPLICAS, count.stacked);
 }
 
-tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out) {
+tri_bound tri_bounds_at(tri_bounds *bounds, const tri_layout *layout, const tri_price_place *place) {
   const tri_search_request *request = &bounds->request;
   const layer_division *division = find_division(bounds, layout);
-  tri_layout_prices prices = {0};
-  const tri_layout_prices *p = &prices;
-  const tri_layer_sizes *sizes = NULL;
-  TRI_TRY(tri_price_cache_prices(bounds->cache, layout, &prices));
-  TRI_TRY(tri_price_cache_sizes(bounds->cache, layout, &sizes));
+  const tri_layout_prices prices = tri_price_cache_prices(bounds->cache, place), *p = &prices;
+  const tri_layer_sizes *sizes = tri_price_cache_sizes(bounds->cache, place);
   const tri_parameter_counts count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
   double bytes = stage_bytes(bounds, layout, p, sizes, division, 0);
   /* Stage 1 may need more memory than stage 0, which may have only the embedding. */
   if (layout->pipeline > 2) bytes = tri_larger_double(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));
-  *out =
-      (tri_bound){.step_s = pipeline_s(request, layout, p, division) + end_s(request, layout, count), .bytes = bytes};
+  return (tri_bound){.step_s = pipeline_s(request, layout, p, division) + end_s(request, layout, count),
+                     .bytes = bytes};
+}
+
+tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out) {
+  TRI_TRY(tri_price_cache_find(bounds->cache, layout, &bounds->place));
+  TRI_TRY(tri_price_cache_fill(bounds->cache, 1));
+  *out = tri_bounds_at(bounds, layout, &bounds->place);
   return TRI_OK;
 }

@@ -29,6 +29,7 @@
 
 #include "base/count.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "model/family.h"
 #include "schedule/layout_values.h"
 
@@ -49,14 +50,11 @@ struct tri_price_cache {
   int num_kinds;       /* number of kinds of layers in the model */
   uint8_t *kind_of;    /* kind of each layer [num_layers of the request's model] */
   layers_of_kind kinds[TRI_LAYER_KINDS]; /* layers of each kind [num_kinds] */
-  tri_layer_prices *prices;              /* prices that have been computed [num_prices] */
-  int64_t num_prices, room;
+  tri_layer_prices *prices;              /* [num_prices]; the first num_priced are computed */
+  int64_t num_prices, num_priced, room;
   int64_t *first_price;   /* index in `prices` of the first entry with each hash [PRICE_NUMBERS]; -1: none */
-  tri_layer_sizes *sizes; /* sizes that have been computed [num_sizes] */
-  int64_t num_sizes, sizes_room;
-  /* Indices in `prices` of the last results: for the layers that recompute, and for those that `recompute_every`
-   * skips. They are tried first. */
-  int64_t hit, kept_hit;
+  tri_layer_sizes *sizes; /* [num_sizes]; the first num_sized are computed */
+  int64_t num_sizes, num_sized, sizes_room;
 };
 
 /* ---- the models to price ----------------------------------------------------------------------------------------- */
@@ -230,40 +228,24 @@ static tri_layout one_of(const tri_layout *layout) {
   return one;
 }
 
-/* Returns the prices of a layout's layers, from the cache or computed now. *hit: index in `prices` to try first; set
- * to the index of the result. */
-static tri_status find_prices_of(tri_price_cache *cache, const tri_layout *layout, int64_t *hit,
-                                 const tri_layer_prices **out) {
-  if (*hit < cache->num_prices && tri_layouts_alike(&cache->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
-    *out = &cache->prices[*hit];
-    return TRI_OK;
-  }
+/* Sets *at to the index of the prices of a layout's layers, and adds an entry if there is none. On input *at is the
+ * index to try first. */
+static tri_status find_prices(tri_price_cache *cache, const tri_layout *layout, int64_t *at) {
+  if (*at < cache->num_prices && tri_layouts_alike(&cache->prices[*at].of, layout, TRI_LAYOUT_OF_LAYERS)) return TRI_OK;
   int64_t *first = &cache->first_price[tri_layout_number(layout, TRI_LAYOUT_OF_LAYERS) % PRICE_NUMBERS];
   for (int64_t i = *first; i >= 0; i = cache->prices[i].next) {
     if (!tri_layouts_alike(&cache->prices[i].of, layout, TRI_LAYOUT_OF_LAYERS)) continue;
-    *hit = i;
-    *out = &cache->prices[i];
+    *at = i;
     return TRI_OK;
   }
   TRI_TRY(tri_grow("bounds", sizeof *cache->prices, cache->num_prices, &cache->room, &cache->prices));
-  tri_layer_prices *made = &cache->prices[cache->num_prices];
-  *made = (tri_layer_prices){.of = one_of(layout), .next = *first};
-  TRI_TRY(price(cache, made));
-  *hit = *first = cache->num_prices++;
-  *out = made;
+  cache->prices[cache->num_prices] = (tri_layer_prices){.of = one_of(layout), .next = *first};
+  *at = *first = cache->num_prices++;
   return TRI_OK;
 }
 
-/* Layers that `recompute_every` skips have the prices of the same layout without recompute. */
-tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layout, tri_layout_prices *out) {
-  tri_layout kept = *layout;
-  kept.recompute = TRI_RECOMPUTE_NONE;
-  if (layout->recompute_every > 1) TRI_TRY(find_prices_of(cache, &kept, &cache->kept_hit, &out->kept));
-  TRI_TRY(find_prices_of(cache, layout, &cache->hit, &out->listed));
-  /* set after the second call, which may have moved the array */
-  out->kept = &cache->prices[layout->recompute_every > 1 ? cache->kept_hit : cache->hit];
-  out->num_kinds = cache->num_kinds;
-  return TRI_OK;
+tri_layout_prices tri_price_cache_prices(const tri_price_cache *cache, const tri_price_place *place) {
+  return (tri_layout_prices){&cache->prices[place->listed], &cache->prices[place->kept], cache->num_kinds};
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
@@ -289,16 +271,11 @@ static void keep_smallest(const tri_price_cache *cache, int64_t layer, tri_param
   if (first || count.stacked < of->stacked) of->stacked = count.stacked;
 }
 
-tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layout, const tri_layer_sizes **out) {
-  for (int64_t i = 0; i < cache->num_sizes; i++) {
-    if (!tri_layouts_alike(&cache->sizes[i].of, layout, TRI_LAYOUT_OF_PARAMETERS)) continue;
-    *out = &cache->sizes[i];
-    return TRI_OK;
-  }
-  TRI_TRY(tri_grow("bounds", sizeof *cache->sizes, cache->num_sizes, &cache->sizes_room, &cache->sizes));
+/* Computes the sizes of the units in layouts like sizes->of. */
+static tri_status measure(const tri_price_cache *cache, tri_layer_sizes *out) {
   const tri_model *model = cache->request.model;
   tri_layer_range all = {-1, model->num_layers + 1};
-  tri_layer_sizes sizes = {.of = one_of(layout)};
+  tri_layer_sizes sizes = {.of = out->of};
   tri_model_share share = {.position = fewest_experts(&sizes.of), .chunks = &all, .num_chunks = 1};
   tri_parameter_counts of_layer = {0};
   tri_parameter_table *table = NULL;
@@ -320,7 +297,59 @@ tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layou
     }
   }
   tri_parameter_table_destroy(table);
-  cache->sizes[cache->num_sizes] = sizes;
-  *out = &cache->sizes[cache->num_sizes++];
+  *out = sizes;
+  return TRI_OK;
+}
+
+/* Sets *at to the index of the sizes of a layout's units, and adds an entry if there is none. On input *at is the index
+ * to try first. */
+static tri_status find_sizes(tri_price_cache *cache, const tri_layout *layout, int64_t *at) {
+  if (*at < cache->num_sizes && tri_layouts_alike(&cache->sizes[*at].of, layout, TRI_LAYOUT_OF_PARAMETERS))
+    return TRI_OK;
+  for (int64_t i = 0; i < cache->num_sizes; i++) {
+    if (!tri_layouts_alike(&cache->sizes[i].of, layout, TRI_LAYOUT_OF_PARAMETERS)) continue;
+    *at = i;
+    return TRI_OK;
+  }
+  TRI_TRY(tri_grow("bounds", sizeof *cache->sizes, cache->num_sizes, &cache->sizes_room, &cache->sizes));
+  cache->sizes[cache->num_sizes] = (tri_layer_sizes){.of = one_of(layout)};
+  *at = cache->num_sizes++;
+  return TRI_OK;
+}
+
+const tri_layer_sizes *tri_price_cache_sizes(const tri_price_cache *cache, const tri_price_place *place) {
+  return &cache->sizes[place->sizes];
+}
+
+/* ---- both -------------------------------------------------------------------------------------------------------- */
+
+/* Layers that `recompute_every` skips have the prices of the same layout without recompute. */
+tri_status tri_price_cache_find(tri_price_cache *cache, const tri_layout *layout, tri_price_place *place) {
+  TRI_TRY(find_sizes(cache, layout, &place->sizes));
+  TRI_TRY(find_prices(cache, layout, &place->listed));
+  if (layout->recompute_every == 1) {
+    place->kept = place->listed;
+    return TRI_OK;
+  }
+  tri_layout kept = *layout;
+  kept.recompute = TRI_RECOMPUTE_NONE;
+  return find_prices(cache, &kept, &place->kept);
+}
+
+/* Computes one of the entries that are not computed yet: first the prices, then the sizes. */
+static tri_status fill_entry(void *context, int64_t i, int thread) {
+  const tri_price_cache *cache = context;
+  const int64_t prices = cache->num_prices - cache->num_priced;
+  (void)thread;
+  return i < prices ? price(cache, &cache->prices[cache->num_priced + i])
+                    : measure(cache, &cache->sizes[cache->num_sized + i - prices]);
+}
+
+tri_status tri_price_cache_fill(tri_price_cache *cache, int threads) {
+  const int64_t prices = cache->num_prices - cache->num_priced, sizes = cache->num_sizes - cache->num_sized;
+  if (prices + sizes == 0) return TRI_OK;
+  TRI_TRY(tri_parallel_for(prices + sizes, threads, fill_entry, cache));
+  cache->num_priced = cache->num_prices;
+  cache->num_sized = cache->num_sizes;
   return TRI_OK;
 }

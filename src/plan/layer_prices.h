@@ -24,7 +24,7 @@ typedef struct tri_layer_prices {
   int64_t next; /* index of the next entry with the same hash; -1: none */
 } tri_layer_prices;
 
-/* The prices of a layout. */
+/* The prices of a layout, owned by the cache. */
 typedef struct tri_layout_prices {
   const tri_layer_prices *listed; /* prices of the layers that recompute as the layout says */
   /* Prices of the layers that `recompute_every` skips, without recomputation; `listed` if it skips none. */
@@ -48,8 +48,8 @@ typedef struct tri_layer_sizes {
 
 typedef struct tri_price_cache tri_price_cache;
 
-/* Creates an empty cache. The model, cluster and system of the request must outlive it. Its global batch and
- * optimizer affect neither prices nor sizes. Release with tri_price_cache_destroy. */
+/* Creates an empty cache. The model, cluster and system of the request must outlive it. Its number of devices, global
+ * batch and optimizer affect neither prices nor sizes. Release with tri_price_cache_destroy. */
 tri_status tri_price_cache_create(const tri_search_request *request, tri_price_cache **out);
 void tri_price_cache_destroy(tri_price_cache *cache);
 
@@ -63,9 +63,22 @@ int64_t tri_price_cache_lowest(const tri_price_cache *cache);
 /* Returns the number of the kind of a layer. */
 int tri_price_cache_kind(const tri_price_cache *cache, int64_t layer);
 
-/* Return the prices of a layout, and the sizes of its units, from the cache or computed now. The results are valid
- * until the next call with another layout. */
-tri_status tri_price_cache_prices(tri_price_cache *cache, const tri_layout *layout, tri_layout_prices *out);
-tri_status tri_price_cache_sizes(tri_price_cache *cache, const tri_layout *layout, const tri_layer_sizes **out);
+/* The entries of a layout in a cache. */
+typedef struct tri_price_place {
+  int64_t listed, kept; /* indices of its prices (tri_layout_prices) */
+  int64_t sizes;        /* index of its sizes */
+} tri_price_place;
+
+/* Sets *place to the entries of a layout. Adds those that the cache does not have: tri_price_cache_fill computes them.
+ * On input *place is the place of another layout, whose entries are tried first; {0} is allowed. */
+tri_status tri_price_cache_find(tri_price_cache *cache, const tri_layout *layout, tri_price_place *place);
+
+/* Computes the entries that tri_price_cache_find has added since the last call, on `threads` threads. */
+tri_status tri_price_cache_fill(tri_price_cache *cache, int threads);
+
+/* Return computed entries. Several threads may call them at the same time. The results are valid until the next
+ * tri_price_cache_find. */
+tri_layout_prices tri_price_cache_prices(const tri_price_cache *cache, const tri_price_place *place);
+const tri_layer_sizes *tri_price_cache_sizes(const tri_price_cache *cache, const tri_price_place *place);
 
 #endif

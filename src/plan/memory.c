@@ -243,18 +243,19 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
   return out;
 }
 
-tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out) {
-  tri_parts parts = {0};
+/* Predicts the memory of a stage from its parts, without a program. */
+static tri_status predict_from(const tri_simulation_request *request, int64_t stage, const tri_parts *given,
+                               tri_memory_parts *out) {
+  tri_parts parts = *given;
   tri_memory_plan *plan = NULL;
   double activations = 0;
   tri_status status = TRI_OK;
   int64_t micro_batches = tri_layout_micro_batches(request->layout, request->global_batch);
   const tri_layout settled = tri_schedule_settle(request->layout, micro_batches);
   const tri_layout layout = tri_system_listed(request->system, &settled);
-  tri_parts_request of = tri_stages_parts(request, &layout, enough_micro_batches(request->layout, micro_batches));
-  const tri_mesh_coordinates place = tri_layout_fullest(&layout, request->sequence, stage);
-  TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
-  of.micro_batches = micro_batches;
+  const tri_parts_request of = tri_stages_parts(request, &layout, micro_batches);
+  TRI_TRY(tri_parts_create_program(&parts, &layout, stage, enough_micro_batches(request->layout, micro_batches),
+                                   &parts.program));
   tri_memory_request memory = tri_parts_memory(&of, &parts);
   bool planned = request->system->planned; /* the plan for another system has only the tensors of operations */
   if (planned) memory.device = request->device != NULL ? request->device : tri_cluster_description(request->cluster);
@@ -268,6 +269,19 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   }
 done:
   tri_memory_plan_destroy(plan);
+  tri_program_destroy(parts.program);
+  return status;
+}
+
+tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out) {
+  tri_parts parts = {0};
+  const tri_layout layout = tri_system_listed(request->system, request->layout);
+  tri_parts_request of =
+      tri_stages_parts(request, &layout, tri_layout_micro_batches(request->layout, request->global_batch));
+  const tri_mesh_coordinates place = tri_layout_fullest(&layout, request->sequence, stage);
+  of.without_program = true;
+  TRI_TRY(tri_parts_create(&of, &place, &parts));
+  const tri_status status = predict_from(request, stage, &parts, out);
   tri_parts_destroy(&parts);
   return status;
 }
@@ -303,19 +317,33 @@ static bool may_be_fullest(const tri_simulation_request *request, int64_t stage)
   return false;
 }
 
-tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
-                               tri_memory_parts *out) {
+/* Finds the fullest stage. stages: stages of the request, whose parts are used; NULL: the parts are created. Begins
+ * with stage 1, which most often is the first that does not fit. */
+static tri_status find_fullest(const tri_simulation_request *request, const tri_stages *stages, double room,
+                               int64_t *stage, tri_memory_parts *out) {
+  const int64_t count = request->layout->pipeline;
   tri_memory_parts fullest = {.peak = -1};
   int64_t where = 0;
-  for (int64_t s = 0; s < request->layout->pipeline && fullest.peak <= room; s++) {
+  for (int64_t i = 0; i < count && fullest.peak <= room; i++) {
+    const int64_t s = i < 2 && count > 2 ? 1 - i : i;
     tri_memory_parts here;
     if (!may_be_fullest(request, s)) continue;
-    TRI_TRY(tri_predict_memory(request, s, &here));
-    if (here.peak <= fullest.peak) continue;
+    TRI_TRY(stages != NULL ? predict_from(request, s, &stages->kinds[stages->kind_of[s]].parts, &here)
+                           : tri_predict_memory(request, s, &here));
+    if (here.peak < fullest.peak || (here.peak == fullest.peak && s > where)) continue;
     fullest = here;
     where = s;
   }
   if (stage != NULL) *stage = where;
   *out = fullest;
   return TRI_OK;
+}
+
+tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
+                               tri_memory_parts *out) {
+  return find_fullest(request, NULL, room, stage, out);
+}
+
+tri_status tri_stages_predict_fullest(const tri_stages *stages, double room, int64_t *stage, tri_memory_parts *out) {
+  return find_fullest(stages->request, stages, room, stage, out);
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/loop_threads.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "plan/row_pairs.h"
 #include "plan/search_candidates.h"
 #include "schedule/layout_config.h"
@@ -54,69 +55,55 @@ static void log_simulated(const tri_searching *s, int64_t next, double limit_s) 
 
 /* ---- simulation -------------------------------------------------------------------------------------------------- */
 
-/* Predicts the time of a candidate, unless a closer bound of it is above limit_s. */
-static tri_status find_time(const tri_searching *s, tri_candidate *c, double limit_s, tri_prediction *out, bool *late) {
+/* Computes the context_row_pairs of a candidate, and predicts its time and memory, unless a closer bound of the time is
+ * above limit_s, or a stage needs more than `room` bytes. A candidate that was found too large stays so, because no
+ * later call has a larger `room`. */
+static tri_status search_simulate(const tri_searching *s, tri_candidate *c, double room, double limit_s) {
+  const tri_simulation_limits limits = {limit_s, room, true};
   tri_layout layout = c->layout;
-  tri_simulation_request request = simulation_of(s->request, &layout);
+  const tri_simulation_request request = simulation_of(s->request, &layout);
   int64_t row_pairs = TRI_NO_ROW_PAIRS;
-  *late = c->late_s > limit_s * (1 + TRI_BOUND_MARGIN);
-  if (*late) return TRI_OK;
+  tri_simulation_outcome outcome;
+  tri_prediction found;
+  if (c->timed || c->large || c->late_s > limit_s * (1 + TRI_BOUND_MARGIN)) return TRI_OK;
   TRI_TRY(tri_plan_row_pairs(&request, &row_pairs));
   if (row_pairs != TRI_NO_ROW_PAIRS) layout.context_row_pairs = row_pairs;
-  TRI_TRY(tri_simulate_step_within(&request, limit_s, out));
-  out->row_pairs = row_pairs;
-  *late = out->tokens_per_s == 0;
-  if (*late) c->late_s = out->step_s;
-  return TRI_OK;
-}
-
-/* Predicts the memory of a candidate, and, if the memory fits into `room` bytes, computes its context_row_pairs and
- * predicts its time, unless this is known to be above limit_s. The prediction of memory ends at the first stage that
- * does not fit. A later call does not continue it, because no later call has a larger `room`. With a limit in the
- * request, most candidates are too slow, so the time is predicted first. */
-static tri_status search_simulate(const tri_searching *s, tri_candidate *c, double room, double limit_s) {
-  const tri_simulation_request request = simulation_of(s->request, &c->layout);
-  const bool time_first = s->request->limit_s > 0;
-  tri_prediction timed;
-  bool late = false;
-  if (c->timed) return TRI_OK;
-  if (time_first) TRI_TRY(find_time(s, c, limit_s, &timed, &late));
-  if (late) return TRI_OK;
-  if (c->prediction == NULL) {
-    TRI_TRY(tri_alloc("a prediction", 1, sizeof *c->prediction, &c->prediction));
-    TRI_TRY(tri_predict_fullest(&request, room, &c->prediction->fullest_stage, &c->prediction->memory));
+  TRI_TRY(tri_simulate_within(&request, &limits, &found, &outcome));
+  switch (outcome) {
+    case TRI_OUTCOME_TOO_SLOW: c->late_s = found.step_s; return TRI_OK;
+    case TRI_OUTCOME_TOO_LARGE: c->large = true; return TRI_OK;
+    case TRI_OUTCOME_SIMULATED: break;
   }
-  if (c->prediction->memory.peak > room) return TRI_OK;
-  c->simulated = true;
-  if (!time_first) TRI_TRY(find_time(s, c, limit_s, &timed, &late));
-  if (late) return TRI_OK;
-  if (timed.row_pairs != TRI_NO_ROW_PAIRS) c->layout.context_row_pairs = timed.row_pairs;
-  timed.memory = c->prediction->memory;
-  timed.fullest_stage = c->prediction->fullest_stage;
-  timed.fits = timed.memory.peak <= tri_search_room(s->request);
-  *c->prediction = timed;
+  found.row_pairs = row_pairs;
+  found.fits = found.memory.peak <= tri_search_room(s->request);
+  TRI_TRY(tri_alloc("a prediction", 1, sizeof *c->prediction, &c->prediction));
+  *c->prediction = found;
+  c->layout = layout;
   c->timed = true;
   return TRI_OK;
 }
 
-/* Simulates candidates in parallel, but those whose time is known to be above limit_s. Returns the first failure after
- * all have ended. */
+/* Candidates to simulate: the arguments of search_simulate. */
+typedef struct simulating {
+  const tri_searching *s;
+  tri_candidate **some;
+  double room, limit_s;
+} simulating;
+
+static tri_status simulate_one(void *context, int64_t i, int thread) {
+  const simulating *at = context;
+  (void)thread;
+  return search_simulate(at->s, at->some[i], at->room, at->limit_s);
+}
+
+/* Simulates candidates in parallel, but those whose time is known to be above limit_s. */
 static tri_status simulate_all(tri_searching *s, tri_candidate **some, int64_t count, double room, double limit_s) {
-  char message[1024] = "";
-  tri_status worst = TRI_OK;
+  simulating each = {s, some, room, limit_s};
   /* Candidates that an earlier call has simulated are counted again below. */
-  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->simulated;
-#pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
-  for (int64_t i = 0; i < count; i++) {
-    tri_status status = search_simulate(s, some[i], room, limit_s);
-#pragma omp critical(tri_search_failure)
-    if (status != TRI_OK && worst == TRI_OK) {
-      worst = status;
-      snprintf(message, sizeof message, "%s", tri_status_message());
-    }
-  }
-  for (int64_t i = 0; i < count; i++) s->simulated += some[i]->simulated;
-  return worst == TRI_OK ? TRI_OK : tri_fail(worst, "%s", message);
+  for (int64_t i = 0; i < count; i++) s->simulated -= some[i]->timed;
+  TRI_TRY(tri_parallel_for(count, tri_loop_threads(), simulate_one, &each));
+  for (int64_t i = 0; i < count; i++) s->simulated += some[i]->timed;
+  return TRI_OK;
 }
 
 static int compare_answers(const void *left, const void *right) {
@@ -433,12 +420,27 @@ static tri_status give(const tri_searching *s, tri_candidate *const *best, int64
   return TRI_OK;
 }
 
-tri_status tri_search(const tri_search_request *request, tri_search_result *out) {
-  tri_searching s = {.begin_s = tri_clock_s(), .request = request, .stores_all = request->exhaustive};
-  tri_search_result result = {0};
+/* Begins a search: sets *request to a copy of `given` with a cache of prices, which the result owns if it is new. */
+static tri_status begin(const tri_search_request *given, tri_search_request *request, tri_searching *s,
+                        tri_search_result *result) {
+  *request = *given;
+  *result = (tri_search_result){0};
+  *s = (tri_searching){.begin_s = tri_clock_s(), .request = request, .stores_all = given->exhaustive};
+  if (given->prices != NULL) return TRI_OK;
+  TRI_TRY(tri_price_cache_create(given, &result->prices));
+  request->prices = result->prices;
+  return TRI_OK;
+}
+
+tri_status tri_search(const tri_search_request *given, tri_search_result *out) {
+  tri_searching s;
+  tri_search_request own;
+  const tri_search_request *request = &own;
+  tri_search_result result;
   tri_candidate **best = NULL;
   int64_t found = 0;
   tri_status status = TRI_OK;
+  TRI_TRY(begin(given, &own, &s, &result));
   TRI_TRY_GOTO(tri_search_enumerate(&s), done);
   TRI_TRY_GOTO(tri_alloc("answers", (size_t)request->top, sizeof(tri_candidate *), &best), done);
   const double limit_s = request->limit_s > 0 ? request->limit_s : INFINITY;
@@ -464,13 +466,16 @@ done:
   return status;
 }
 
-tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out) {
+tri_status tri_search_pareto(const tri_search_request *given, tri_search_result *out) {
   enum { POINTS = 24 };
-  tri_searching s = {.begin_s = tri_clock_s(), .request = request, .stores_all = request->exhaustive};
-  tri_search_result result = {0};
+  tri_searching s;
+  tri_search_request own;
+  const tri_search_request *request = &own;
+  tri_search_result result;
   tri_candidate *front[POINTS];
   int64_t points = 0;
   tri_status status = TRI_OK;
+  TRI_TRY(begin(given, &own, &s, &result));
   TRI_TRY_GOTO(tri_search_enumerate(&s), done);
   for (double room = tri_search_room(request); points < POINTS;) {
     int64_t found = 0;
@@ -495,6 +500,7 @@ done:
 
 void tri_search_release(tri_search_result *result) {
   tri_free(result->answers);
+  tri_price_cache_destroy(result->prices);
   *result = (tri_search_result){0};
 }
 

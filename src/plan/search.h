@@ -25,6 +25,9 @@
 #include "optimizers/optimizer.h"
 #include "plan/simulate.h"
 
+/* Prices of layers (layer_prices.h). */
+struct tri_price_cache;
+
 /* All pointers are owned by the caller. */
 typedef struct tri_search_request {
   const tri_model *model;
@@ -47,6 +50,10 @@ typedef struct tri_search_request {
   bool explain;      /* whether the result has alternatives (tri_alternative) */
   bool no_advice;    /* whether a failure because nothing fits has no advice, whose search takes time */
   bool progress;     /* whether the progress is logged, from 2 seconds on */
+  /* Cache that has or gets the prices of layers, made for a request that differs in the number of devices, the global
+   * batch and the optimizer at most. It saves time if the search before it was a similar one. NULL: the search makes
+   * its own. */
+  struct tri_price_cache *prices;
   /* Called once for each simulated layout, with `context`, by the calling thread; NULL: not called. */
   void (*simulated)(void *context, const tri_layout *layout, const tri_prediction *prediction);
   void *context;
@@ -78,6 +85,8 @@ typedef struct tri_search_result {
   int64_t valid, simulated; /* number of candidates; number of simulated candidates */
   double seconds;           /* duration of the search */
   bool exhaustive;          /* `exhaustive` of the request; if true, candidates that were not simulated do not fit */
+  struct tri_price_cache *prices; /* the search's own cache of prices, for the next search; owned. NULL: the request
+                                     had one */
   /* Distinct layouts [num_alternatives], the fastest first. The first TRI_SEARCH_TOLD are exact: a later one may be
    * slower than the fastest layout with another value of its keys. Empty after an exhaustive search. */
   tri_alternative alternatives[TRI_SEARCH_EXPLAINED];

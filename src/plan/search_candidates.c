@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/loop_threads.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "schedule/layout_config.h"
 #include "schedule/layout_values.h"
 
@@ -13,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* BATCH: number of layouts whose bounds are computed in parallel. A thread takes BLOCK consecutive ones at once, since
- * many of them share prices of layers. SILENT_S: seconds before the first message of progress. */
+/* BATCH: number of layouts whose bounds are computed in parallel, after the prices of layers that they lack. A thread
+ * takes BLOCK consecutive ones at once. SILENT_S: seconds before the first message of progress. */
 enum { BATCH = 1 << 15, BLOCK = BATCH / TRI_SEARCH_AT_ONCE, SILENT_S = 2 };
 
 double tri_search_room(const tri_search_request *request) { return tri_system_room(request->system, request->cluster); }
@@ -37,8 +38,9 @@ typedef struct adding {
   tri_searching *to;
   tri_bounds *bounds[TRI_SEARCH_AT_ONCE]; /* those of each thread [num_threads] */
   int num_threads;
-  tri_layout *layouts; /* valid layouts whose bounds are not computed yet [count] */
-  tri_bound *found;    /* memory for their bounds [BATCH] */
+  tri_layout *layouts;     /* valid layouts whose bounds are not computed yet [count] */
+  tri_price_place *places; /* memory for their places in the cache of prices [BATCH] */
+  tri_bound *found;        /* memory for their bounds [BATCH] */
   int64_t count;
   /* The last layout that was resolved, with recompute_every 1: before (`tried`) and after it was resolved. */
   tri_layout tried, resolved;
@@ -99,28 +101,24 @@ static tri_status store(tri_searching *s, const tri_layout *layout, tri_bound bo
   return TRI_OK;
 }
 
-/* Computes the bounds of the next BLOCK layouts from index `first` on. */
-static tri_status find_bounds(adding *at, int64_t first) {
-  for (int64_t i = first; i < at->count && i < first + BLOCK; i++) {
-    TRI_TRY(tri_bounds_of(at->bounds[omp_get_thread_num()], &at->layouts[i], &at->found[i]));
+/* Computes the bounds of a block of layouts. */
+static tri_status find_bounds(void *context, int64_t block, int thread) {
+  const adding *at = context;
+  for (int64_t i = block * BLOCK; i < at->count && i < (block + 1) * BLOCK; i++) {
+    at->found[i] = tri_bounds_at(at->bounds[thread], &at->layouts[i], &at->places[i]);
   }
   return TRI_OK;
 }
 
 /* Computes the bounds of at->layouts in parallel, and empties the list. */
 static tri_status bound_batch(adding *at) {
-  char message[1024] = "";
-  tri_status worst = TRI_OK;
-#pragma omp parallel for schedule(dynamic) num_threads(at->num_threads)
-  for (int64_t first = 0; first < at->count; first += BLOCK) {
-    tri_status status = find_bounds(at, first);
-#pragma omp critical(tri_search_failure)
-    if (status != TRI_OK && worst == TRI_OK) {
-      worst = status;
-      snprintf(message, sizeof message, "%s", tri_status_message());
-    }
+  tri_price_cache *prices = at->to->request->prices;
+  for (int64_t i = 0; i < at->count; i++) {
+    at->places[i] = i == 0 ? (tri_price_place){0} : at->places[i - 1];
+    TRI_TRY(tri_price_cache_find(prices, &at->layouts[i], &at->places[i]));
   }
-  if (worst != TRI_OK) return tri_fail(worst, "%s", message);
+  TRI_TRY(tri_price_cache_fill(prices, at->num_threads));
+  TRI_TRY(tri_parallel_for((at->count + BLOCK - 1) / BLOCK, at->num_threads, find_bounds, at));
   for (int64_t i = 0; i < at->count; i++) TRI_TRY(store(at->to, &at->layouts[i], at->found[i]));
   at->count = 0;
   log_candidates(at->to);
@@ -138,6 +136,7 @@ static tri_status add_all(tri_searching *s, const tri_layout_space *space) {
   adding at = {.to = s};
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(tri_alloc("candidates", BATCH, sizeof *at.layouts, &at.layouts), done);
+  TRI_TRY_GOTO(tri_alloc("candidates", BATCH, sizeof *at.places, &at.places), done);
   TRI_TRY_GOTO(tri_alloc("candidates", BATCH, sizeof *at.found, &at.found), done);
   const int threads = tri_loop_threads();
   for (; at.num_threads < threads && at.num_threads < TRI_SEARCH_AT_ONCE; at.num_threads++) {
@@ -148,6 +147,7 @@ static tri_status add_all(tri_searching *s, const tri_layout_space *space) {
 done:
   for (int i = 0; i < at.num_threads; i++) tri_bounds_destroy(at.bounds[i]);
   tri_free(at.found);
+  tri_free(at.places);
   tri_free(at.layouts);
   return status;
 }

@@ -9,31 +9,30 @@
  * searched keys. */
 enum { TRI_SEARCH_AT_ONCE = 16, TRI_SEARCH_KEYS = 32 };
 
-/* A candidate is a valid layout with its lower bounds. It is *planned* if its memory is predicted, *late* if it was
- * also found to be slower than the other candidates of a query, by a closer bound of its time, and *timed* if its time
- * is predicted. It is *simulated* if it is late or timed. */
+/* A candidate is a valid layout with its lower bounds. It is simulated (*timed*) unless a closer bound of its time is
+ * above the step times of other candidates, or a stage needs too much memory (*large*). */
 typedef struct tri_candidate {
   tri_layout layout;
   tri_bound bound;
-  double late_s; /* closer bound of the step time (tri_simulate_step_within); 0: not computed, or not late */
-  bool simulated, timed;
-  bool reported;              /* whether tri_search_request.simulated was called for the candidate */
-  tri_prediction *prediction; /* owned; NULL: not planned */
+  double late_s;     /* closer bound of the step time (TRI_OUTCOME_TOO_SLOW); 0: not computed, or not above the limit */
+  bool timed, large; /* at most one of them is true */
+  bool reported;     /* whether tri_search_request.simulated was called for the candidate */
+  tri_prediction *prediction; /* owned; NULL: not timed */
 } tri_candidate;
 
 /* The search stores only candidates that may be answers: those whose bound of memory is within the memory of a device,
  * and whose bound of time is within the limit of the request. As long as no bound of memory is within it, all
  * candidates are stored, to find the one that needs the least memory. */
 typedef struct tri_searching {
-  double begin_s; /* time at which the search began (tri_clock_s) */
-  const tri_search_request *request;
-  int64_t lowest_trained;         /* index of the lowest layer with a trained weight (tri_trainable_lowest_layer) */
-  tri_candidate *all;             /* stored candidates [count]; enumerate sorts them by their bounds of time */
-  int64_t count, room, simulated; /* room: capacity of `all`; simulated: number of simulated candidates */
-  int64_t valid;                  /* number of candidates, stored or not */
-  bool stores_all;                /* whether all candidates are stored */
-  bool some_fit;                  /* whether the bound of memory of any candidate is within the memory of a device */
-  tri_layout first;               /* layout of the first candidate */
+  double begin_s;                    /* time at which the search began (tri_clock_s) */
+  const tri_search_request *request; /* with a cache of prices */
+  int64_t lowest_trained;            /* index of the lowest layer with a trained weight (tri_trainable_lowest_layer) */
+  tri_candidate *all;                /* stored candidates [count]; enumerate sorts them by their bounds of time */
+  int64_t count, room, simulated;    /* room: capacity of `all`; simulated: number of simulated candidates */
+  int64_t valid;                     /* number of candidates, stored or not */
+  bool stores_all;                   /* whether all candidates are stored */
+  bool some_fit;                     /* whether the bound of memory of any candidate is within the memory of a device */
+  tri_layout first;                  /* layout of the first candidate */
   /* Searched keys that have the same value in all candidates [num_alike]. */
   const tri_config_key *alike[TRI_SEARCH_KEYS];
   int num_alike;

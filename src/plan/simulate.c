@@ -266,51 +266,71 @@ static tri_status bound_step(tri_stages *stages, double *out) {
   return status;
 }
 
-tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out) {
-  return tri_simulate_step_within(request, INFINITY, out);
-}
-
-tri_status tri_simulate_step_within(const tri_simulation_request *request, double limit_s, tri_prediction *out) {
-  tri_stages stages = {0};
+/* Simulates a step, and writes all members of *out that depend on its time. `drawn`: see tri_document_imbalance_find.
+ */
+static tri_status time_step(const tri_simulation_request *request, tri_stages *stages,
+                            const tri_attention_fractions *drawn, tri_prediction *out) {
+  const double devices = (double)tri_layout_ranks(request->layout);
+  const double peak = tri_cluster_peak(request->cluster, request->precision);
   tri_step_sample step;
-  tri_prediction answer = {0};
-  tri_simulation_request busiest;
-  const tri_attention_fractions *drawn = NULL;
-  const tri_layout *layout = request->layout;
-  TRI_TRY(check(request));
-  TRI_TRY(tri_document_imbalance_find(request, &drawn, &busiest));
-  TRI_TRY(tri_stages_create(&busiest, &stages));
-  tri_status status = limit_s == INFINITY ? TRI_OK : bound_step(&stages, &answer.step_s);
-  if (status != TRI_OK || answer.step_s > limit_s * (1 + TRI_BOUND_MARGIN)) {
-    tri_stages_destroy(&stages);
-    *out = answer;
-    return status;
-  }
-  status = run_step(&stages, &step);
-  if (status == TRI_OK) status = add_preferences(&stages, &step, &answer);
-  answer.experts = expert_load(&stages);
-  if (status == TRI_OK && drawn != NULL) status = tri_document_imbalance_of(&stages, request, drawn, &answer.uneven);
-  tri_stages_destroy(&stages);
-  TRI_TRY(status);
-  double devices = (double)tri_layout_ranks(layout);
-  double peak = tri_cluster_peak(request->cluster, request->precision);
-  step.step_s += answer.uneven.waiting_s;
-  step.time.bubble += answer.uneven.waiting_s;
-  answer.step_s = step.step_s;
-  answer.time = step.time;
-  answer.bubble = step.time.bubble / step.step_s;
-  answer.tokens_per_s = (double)request->global_batch * (double)request->sequence / step.step_s;
-  answer.tflops_per_device = tri_step_hardware_flops(request) / step.step_s / devices / 1e12;
-  answer.hfu = answer.tflops_per_device * 1e12 / peak;
-  answer.mfu = tri_step_model_flops(request) / step.step_s / devices / peak;
-  answer.model_tflops_per_device = answer.mfu * peak / 1e12;
-  *out = answer;
+  TRI_TRY(run_step(stages, &step));
+  TRI_TRY(add_preferences(stages, &step, out));
+  out->experts = expert_load(stages);
+  if (drawn != NULL) TRI_TRY(tri_document_imbalance_of(stages, request, drawn, &out->uneven));
+  step.step_s += out->uneven.waiting_s;
+  step.time.bubble += out->uneven.waiting_s;
+  out->step_s = step.step_s;
+  out->time = step.time;
+  out->bubble = step.time.bubble / step.step_s;
+  out->tokens_per_s = (double)request->global_batch * (double)request->sequence / step.step_s;
+  out->tflops_per_device = tri_step_hardware_flops(request) / step.step_s / devices / 1e12;
+  out->hfu = out->tflops_per_device * 1e12 / peak;
+  out->mfu = tri_step_model_flops(request) / step.step_s / devices / peak;
+  out->model_tflops_per_device = out->mfu * peak / 1e12;
   return TRI_OK;
 }
 
+tri_status tri_simulate_within(const tri_simulation_request *request, const tri_simulation_limits *limits,
+                               tri_prediction *out, tri_simulation_outcome *outcome) {
+  tri_stages stages = {0};
+  tri_simulation_request busiest;
+  const tri_attention_fractions *drawn = NULL;
+  tri_status status = TRI_OK;
+  double bound_s = 0;
+  *out = (tri_prediction){0};
+  *outcome = TRI_OUTCOME_SIMULATED;
+  TRI_TRY(check(request));
+  TRI_TRY(tri_document_imbalance_find(request, &drawn, &busiest));
+  TRI_TRY(tri_stages_create(&busiest, &stages));
+  if (limits->step_s < INFINITY) TRI_TRY_GOTO(bound_step(&stages, &bound_s), done);
+  if (bound_s > limits->step_s * (1 + TRI_BOUND_MARGIN)) {
+    out->step_s = bound_s;
+    *outcome = TRI_OUTCOME_TOO_SLOW;
+    goto done;
+  }
+  if (limits->memory) {
+    TRI_TRY_GOTO(tri_stages_predict_fullest(&stages, limits->bytes, &out->fullest_stage, &out->memory), done);
+    if (out->memory.peak > limits->bytes) {
+      *outcome = TRI_OUTCOME_TOO_LARGE;
+      goto done;
+    }
+  }
+  status = time_step(request, &stages, drawn, out);
+done:
+  tri_stages_destroy(&stages);
+  return status;
+}
+
+tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out) {
+  const tri_simulation_limits none = {.step_s = INFINITY, .bytes = INFINITY};
+  tri_simulation_outcome outcome;
+  return tri_simulate_within(request, &none, out, &outcome);
+}
+
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out) {
-  TRI_TRY(tri_simulate_step(request, out));
-  TRI_TRY(tri_predict_fullest(request, INFINITY, &out->fullest_stage, &out->memory));
+  const tri_simulation_limits none = {.step_s = INFINITY, .bytes = INFINITY, .memory = true};
+  tri_simulation_outcome outcome;
+  TRI_TRY(tri_simulate_within(request, &none, out, &outcome));
   out->fits = out->memory.peak <= tri_system_room(request->system, request->cluster);
   return tri_plan_row_pairs(request, &out->row_pairs);
 }

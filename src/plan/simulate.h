@@ -104,12 +104,24 @@ typedef struct tri_prediction {
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
-/* Share of the limit by which the bound of tri_simulate_step_within must exceed it, because of rounding. */
+/* Share of a limit of the step time by which a bound must exceed it, because of rounding. */
 #define TRI_BOUND_MARGIN 1e-6
-/* Does the same as tri_simulate_step if the step time may be at most limit_s. If a lower bound from the prices of all
- * stages (tri_event_sim_bound) is above it, does not simulate: sets out->step_s to this bound, and out->tokens_per_s to
- * 0. */
-tri_status tri_simulate_step_within(const tri_simulation_request *request, double limit_s, tri_prediction *out);
+/* Limits for the layouts of a search; INFINITY: no limit. */
+typedef struct tri_simulation_limits {
+  double step_s; /* largest step time, in seconds */
+  double bytes;  /* most memory of a rank */
+  bool memory;   /* whether to predict the memory; false: `bytes` has no effect */
+} tri_simulation_limits;
+typedef enum tri_simulation_outcome {
+  TRI_OUTCOME_SIMULATED, /* time and memory are predicted, although the time may be above its limit */
+  TRI_OUTCOME_TOO_SLOW,  /* only step_s is set: a lower bound from the prices of all stages (tri_event_sim_bound), which
+                            is above the limit */
+  TRI_OUTCOME_TOO_LARGE, /* only fullest_stage and memory are set: those of a stage that needs more than the limit */
+} tri_simulation_outcome;
+/* Does the same as tri_simulate, but without `fits` and row_pairs, for a layout that may exceed limits: ends as soon as
+ * it is known to do so. */
+tri_status tri_simulate_within(const tri_simulation_request *request, const tri_simulation_limits *limits,
+                               tri_prediction *out, tri_simulation_outcome *outcome);
 
 /* The overlap of gradient reductions and parameter gathers with the computation of a predicted step. hidden_s:
  * seconds of these collectives that tri_step_time does not contain. slower_s: seconds by which they make the

@@ -55,6 +55,9 @@ void tri_stages_destroy(tri_stages *stages);
 tri_parts_request tri_stages_parts(const tri_simulation_request *request, const tri_layout *layout,
                                    int64_t micro_batches);
 
+/* Does the same as tri_predict_fullest for the request of the stages (memory.c). */
+tri_status tri_stages_predict_fullest(const tri_stages *stages, double room, int64_t *stage, tri_memory_parts *out);
+
 /* Return the price of an instruction, a forward or a backward over a range of calls. `inputs`, `weights`: the
  * gradients that the backward computes, at least one of them. Backwards include recomputed forwards. */
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at);

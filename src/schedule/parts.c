@@ -75,8 +75,8 @@ static tri_status make_lists(const tri_parts_request *of, const tri_mesh_positio
   return status;
 }
 
-static tri_status create_program(const tri_parts *parts, const tri_layout *layout, int64_t stage, int64_t micro_batches,
-                                 tri_program **out) {
+tri_status tri_parts_create_program(const tri_parts *parts, const tri_layout *layout, int64_t stage,
+                                    int64_t micro_batches, tri_program **out) {
   const tri_program_request request = {
       .layout = layout,
       .stage = stage,
@@ -107,12 +107,12 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_coordin
                              (int64_t)tri_dtype_bytes(tri_dtype_wide(of->precision)), &parts->buckets));
   TRI_TRY(tri_updates_create(optimizer, &share.position, of->precision, parts->table, parts->buckets, &parts->updates));
   if (of->without_program) return TRI_OK;
-  return create_program(parts, layout, place->at[TRI_AXIS_PIPELINE], of->micro_batches, &parts->program);
+  return tri_parts_create_program(parts, layout, place->at[TRI_AXIS_PIPELINE], of->micro_batches, &parts->program);
 }
 
 tri_status tri_parts_program(const tri_parts *parts, int64_t stage, int64_t micro_batches, tri_program **out) {
   const tri_layout layout = tri_schedule_settle(parts->layout, parts->program->num_micro_batches);
-  return create_program(parts, &layout, stage, micro_batches, out);
+  return tri_parts_create_program(parts, &layout, stage, micro_batches, out);
 }
 
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out) {

@@ -43,6 +43,11 @@ typedef struct tri_parts {
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
 
+/* Creates the program of a stage that has these parts, for a step of `micro_batches`. `layout`: the layout after
+ * tri_schedule_settle. The caller owns *out. */
+tri_status tri_parts_create_program(const tri_parts *parts, const tri_layout *layout, int64_t stage,
+                                    int64_t micro_batches, tri_program **out);
+
 /* Creates the program of a step with fewer micro-batches than the request had, for a stage that has these parts.
  * `micro_batches` must be a result of tri_schedule_shorter, so that the program fits into the memory that was planned
  * for the parts. The caller owns *out. */
