@@ -36,7 +36,6 @@
 #include "schedule/program.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Numbers of layers of each kind (model/layer_kind.h), by the work of their backward. */
 typedef struct layer_count {
@@ -169,10 +168,18 @@ static bool divided_alike(const tri_layout *a, const tri_layout *b) {
          a->head_as_layers == b->head_as_layers && a->recompute_every == b->recompute_every;
 }
 
+static bool equal_layers(const layer_count *a, const layer_count *b) {
+  for (int kind = 0; kind < TRI_LAYER_KINDS; kind++) {
+    if (a->recomputed[kind] != b->recomputed[kind] || a->kept[kind] != b->kept[kind]) return false;
+    if (a->untrained[kind] != b->untrained[kind]) return false;
+  }
+  return true;
+}
+
 /* Adds a stage between the first and the last. */
 static void add_inner(layer_division *to, const stage_layers *stage) {
   int i = 0;
-  while (i < to->num_inner && memcmp(&to->inner[i].own, &stage->own, sizeof stage->own) != 0) i++;
+  while (i < to->num_inner && !equal_layers(&to->inner[i].own, &stage->own)) i++;
   if (i == INNER_STAGES) return;
   to->inner[i] = *stage;
   if (i == to->num_inner) to->num_inner++;
