@@ -79,7 +79,7 @@ static void print_row(const range *r, const tri_device_row *row, const tri_simul
          tri_format_rounded(100 * efficiency, 1));
   if (e->interrupted) printf(" %6.1f %%", tri_format_rounded(100 * e->goodput, 1));
   if (o->tokens > 0) printf(" %8s", tri_format_days(row->days, days));
-  printf(" %12s", format_sum((double)row->devices * steps * p->step_s / 3600, sum, sizeof sum));
+  printf(" %12s", format_sum(e->reserved_devices * steps * p->step_s / 3600, sum, sizeof sum));
   if (e->priced) printf(" %12s", format_sum(steps * e->price, sum, sizeof sum));
   if (e->powered) printf(" %10s", format_sum(steps * e->kwh, sum, sizeof sum));
   printf(" %12s  %s\n", tri_format_bytes(p->memory.peak, sum, sizeof sum),
@@ -144,7 +144,8 @@ static void print_foot(const range *r) {
   const bool costs = o->cluster.cost.price > 0 || o->cluster.cost.device_power > 0;
   char tokens[32] = "a step";
   if (o->tokens > 0) tri_format_count(o->tokens, tokens, sizeof tokens);
-  printf("device-hours%s are of %s%s\n", costs ? ", money and energy" : "", tokens, o->tokens > 0 ? " tokens" : "");
+  printf("device-hours%s are of %s%s%s\n", costs ? ", money and energy" : "", tokens, o->tokens > 0 ? " tokens" : "",
+         o->cluster.failures.spare_nodes > 0 ? ", and count spare nodes, which are reserved" : "");
   printf("efficiency: tokens/s per device relative to the first row that fits\n");
   tri_report_accuracy(&o->cluster, &o->system, o->devices_to, stdout);
 }

@@ -9,26 +9,30 @@ static const double seconds_of_hour = 3600;
 
 static double devices_of(const tri_simulation_request *request) { return (double)tri_layout_ranks(request->layout); }
 
-/* Returns the number of spare nodes, which are idle. */
-static double spare_nodes(const tri_simulation_request *request) {
-  return (double)request->cluster->failures.spare_nodes;
-}
-
 static double nodes_of(const tri_simulation_request *request) {
   return ceil(devices_of(request) / (double)request->cluster->node_devices);
+}
+
+/* Returns the number of spare nodes, which are idle: those of the file, as far as the machine has them. */
+static int64_t spare_nodes(const tri_simulation_request *request) {
+  const tri_cluster *cluster = request->cluster;
+  const int64_t spare = cluster->failures.spare_nodes;
+  if (cluster->max_devices == 0) return spare;
+  const int64_t others = cluster->max_devices / cluster->node_devices - (int64_t)nodes_of(request);
+  return others < spare ? (others > 0 ? others : 0) : spare;
 }
 
 /* Returns the energy of a step in kWh, with that of spare nodes and of the building (`pue`). A device draws its full
  * power while it computes, and its idle power while it waits for other ranks and messages. The power of the rest of
  * a node is constant. */
-static double step_kwh(const tri_simulation_request *request, const tri_prediction *p) {
+static double step_kwh(const tri_simulation_request *request, const tri_prediction *p, int64_t spare_nodes) {
   const tri_tariff *cost = &request->cluster->cost;
   double idle = cost->idle_power > 0 ? cost->idle_power : cost->device_power;
   double busy_s = fmin(p->time.compute + p->time.optimizer, p->step_s);
   double of_device = cost->device_power * busy_s + idle * (p->step_s - busy_s);
   double of_spare = (double)request->cluster->node_devices * idle + cost->node_power;
   double joules = devices_of(request) * of_device + nodes_of(request) * cost->node_power * p->step_s;
-  joules += spare_nodes(request) * of_spare * p->step_s;
+  joules += (double)spare_nodes * of_spare * p->step_s;
   return cost->pue * joules / seconds_of_hour / 1e3;
 }
 
@@ -63,7 +67,7 @@ static tri_status add_failures(const tri_simulation_request *request, tri_run_co
     out->failures.behind_s = written_s;
   }
   out->interval_s = tri_best_interval(&out->failures);
-  out->availability = tri_availability(out->failures.between_s, f->repair_hours * seconds_of_hour, f->spare_nodes);
+  out->availability = tri_availability(out->failures.between_s, f->repair_hours * seconds_of_hour, out->spare_nodes);
   out->goodput = tri_goodput(&out->failures, out->interval_s) * out->availability;
   return TRI_OK;
 }
@@ -73,11 +77,13 @@ tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_pred
   *out = (tri_run_cost){.priced = cluster->cost.price > 0,
                         .powered = cluster->cost.device_power > 0,
                         .interrupted = cluster->failures.node_mtbf_hours > 0,
+                        .spare_nodes = spare_nodes(request),
                         .availability = 1,
                         .goodput = 1};
-  const double paid = devices_of(request) + spare_nodes(request) * (double)cluster->node_devices;
-  out->price = cluster->cost.price * paid * p->step_s / seconds_of_hour;
-  out->kwh = step_kwh(request, p);
+  out->reserved_nodes = nodes_of(request) + (double)out->spare_nodes;
+  out->reserved_devices = devices_of(request) + (double)out->spare_nodes * (double)cluster->node_devices;
+  out->price = cluster->cost.price * out->reserved_devices * p->step_s / seconds_of_hour;
+  out->kwh = step_kwh(request, p, out->spare_nodes);
   return out->interrupted ? add_failures(request, out) : TRI_OK;
 }
 
@@ -88,6 +94,15 @@ double tri_run_cost_steps(const tri_simulation_request *request, const tri_run_c
 
 static void add_real(json_t *object, const char *name, double value) {
   json_object_set_new(object, name, json_real(value));
+}
+
+static void add_reserved(const tri_prediction *p, const tri_run_cost *e, double steps, json_t *object) {
+  const double hours = steps * p->step_s / seconds_of_hour;
+  json_object_set_new(object, "reserved_devices", json_integer((json_int_t)e->reserved_devices));
+  json_object_set_new(object, "reserved_nodes", json_integer((json_int_t)e->reserved_nodes));
+  if (steps <= 0) return;
+  add_real(object, "reserved_device_hours", hours * e->reserved_devices);
+  add_real(object, "reserved_node_hours", hours * e->reserved_nodes);
 }
 
 static void add_cost(const tri_simulation_request *request, const tri_run_cost *e, double steps, json_t *object) {
@@ -125,12 +140,13 @@ tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_pr
   tri_run_cost e;
   TRI_TRY(tri_run_cost_of(request, p, &e));
   double steps = tri_run_cost_steps(request, &e, tokens);
+  add_reserved(p, &e, steps, object);
   if (e.priced || e.powered) add_cost(request, &e, steps, object);
   if (e.interrupted) add_failures_json(p, &e, steps, object);
   return TRI_OK;
 }
 
-static void print_failures(const tri_run_cost *e, FILE *to) {
+static void print_failures(const tri_simulation_request *request, const tri_run_cost *e, FILE *to) {
   char bytes[32];
   const tri_interruptions *f = &e->failures;
   fprintf(to, "failures: one in %.3g hours; a checkpoint of %s pauses training for %.3g s", f->between_s / 3600,
@@ -139,8 +155,13 @@ static void print_failures(const tri_run_cost *e, FILE *to) {
   fprintf(to, "; best every %.3g s of training (Young %.3g, Daly %.3g): %.2f %% of the time is progress\n",
           e->interval_s, tri_young_interval(f), tri_daly_interval(f), tri_format_rounded(100 * e->goodput, 2));
   if (e->availability < 1) {
-    fprintf(to, "nodes: enough are working in %.3f %% of the time, with the spare ones (failures.spare_nodes)\n",
-            100 * e->availability);
+    fprintf(to, "nodes: enough are working in %.3f %% of the time, with %lld spare node%s (failures.spare_nodes)\n",
+            100 * e->availability, (long long)e->spare_nodes, TRI_PLURAL(e->spare_nodes));
+  }
+  const int64_t spare = request->cluster->failures.spare_nodes;
+  if (e->spare_nodes < spare) {
+    fprintf(to, "nodes: %lld of %lld spare nodes exist, because the machine has %lld devices (max_devices)\n",
+            (long long)e->spare_nodes, (long long)spare, (long long)request->cluster->max_devices);
   }
 }
 
@@ -173,10 +194,19 @@ static const char *device_word(const tri_cluster *cluster) {
   return "device";
 }
 
+char *tri_run_cost_spare(const tri_run_cost *e, char out[TRI_SPARE_TEXT_BYTES]) {
+  out[0] = '\0';
+  if (e->spare_nodes == 0) return out;
+  snprintf(out, TRI_SPARE_TEXT_BYTES, "reserved with %lld spare node%s", (long long)e->spare_nodes,
+           TRI_PLURAL(e->spare_nodes));
+  return out;
+}
+
 /* Prints the totals of a run, with the cost of failures. */
 static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_run_cost *e,
                       double tokens, FILE *to) {
   char many[32], time[32], without[32], of_devices[32], of_nodes[32], money[32], energy[32];
+  char spare[TRI_SPARE_TEXT_BYTES];
   const double steps = tri_run_cost_steps(request, e, tokens), seconds = steps * p->step_s;
   if (steps <= 0) {
     fprintf(to, "%s tokens: the run never ends, because failures are more frequent than progress\n",
@@ -187,8 +217,12 @@ static void print_run(const tri_simulation_request *request, const tri_predictio
   if (e->interrupted)
     fprintf(to, " with failures (%s without)", format_days(seconds * e->goodput, without, sizeof without));
   const double hours = seconds / seconds_of_hour;
-  fprintf(to, ", %s %s-hours, %s node-hours", format_hours(hours * devices_of(request), of_devices, sizeof of_devices),
-          device_word(request->cluster), format_hours(hours * nodes_of(request), of_nodes, sizeof of_nodes));
+  fprintf(to, ", %s %s-hours, %s node-hours", format_hours(hours * e->reserved_devices, of_devices, sizeof of_devices),
+          device_word(request->cluster), format_hours(hours * e->reserved_nodes, of_nodes, sizeof of_nodes));
+  if (e->spare_nodes > 0) {
+    format_hours(hours * devices_of(request), of_devices, sizeof of_devices);
+    fprintf(to, " (%s; %s %s-hours without)", tri_run_cost_spare(e, spare), of_devices, device_word(request->cluster));
+  }
   if (e->priced) {
     fprintf(to, ", %s %s", format_amount(steps * e->price, money, sizeof money), request->cluster->cost.currency);
   }
@@ -202,6 +236,6 @@ tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_pr
   if (tokens > 0) print_run(request, p, &e, tokens, to);
   if (e.priced) fprintf(to, "a step costs %.4g %s\n", e.price, request->cluster->cost.currency);
   if (e.powered) fprintf(to, "a step takes %.4g kWh\n", e.kwh);
-  if (e.interrupted) print_failures(&e, to);
+  if (e.interrupted) print_failures(request, &e, to);
   return TRI_OK;
 }

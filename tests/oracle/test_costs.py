@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import subprocess
 
 import pytest
@@ -166,6 +167,42 @@ def test_noticing_and_spare_nodes(tmp_path):
         more = (8 * 100 + 1000) * spare * found["step_s"] / 3.6e6
         assert found["cost"]["kwh_per_step"] == pytest.approx(base["cost"]["kwh_per_step"] + more)
     assert base["failures"]["availability"] == 1
+
+
+@pytest.mark.parametrize("spare, most, devices, nodes", [(0, None, 16, 2), (3, None, 40, 5), (3, 24, 24, 3), (3, 16, 16, 2)])
+def test_reserved_devices_are_those_that_are_paid(tmp_path, spare, most, devices, nodes):
+    """On 16 devices in 2 nodes of 8, with spare nodes as far as the machine has them: in JSON, the text, the page and the table."""
+    machine = dict(cost=dict(price=2.5, device_power=700), failures=dict(node_mtbf_hours=40, restart=30, storage_bandwidth=1e8, repair_hours=1, spare_nodes=spare))
+    if most:
+        machine["max_devices"] = most
+    found = simulate(tmp_path, 16, "--tokens", 1e12, **machine)
+    assert (found["reserved_devices"], found["reserved_nodes"]) == (devices, nodes)
+    assert found["failures"]["availability"] == pytest.approx(poisson(1 / (40 / 2), nodes - 2))
+    hours = found["failures"]["days"] * 24
+    assert (found["reserved_device_hours"], found["reserved_node_hours"]) == pytest.approx((hours * devices, hours * nodes))
+    assert found["cost"]["price"] == pytest.approx(2.5 * found["reserved_device_hours"])
+    assert found["device_hours"] == pytest.approx(hours * found["failures"]["goodput"] * 16)  # as before: without failures and spare nodes
+    text = run(*options(tmp_path, "simulate", 16, "--layout", "pipeline=2", "--tokens", 1e12, "--html", tmp_path / "page.html", **machine))
+    page = re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text())
+    table = run(*options(tmp_path, "simulate", "8,16", "--layout", "pipeline=2", "--tokens", 1e12, **machine)).splitlines()[3].split()
+    all_hours, compute = rounded(hours * devices), rounded(hours * 16)
+    assert float(table[10].replace(",", "")) == pytest.approx(hours * devices, rel=1e-3)
+    if nodes > 2:
+        said = f"reserved with {nodes - 2} spare node{'s' * (nodes > 3)}; {compute}"
+        assert f", {all_hours} device-hours, {rounded(hours * nodes)} node-hours ({said} device-hours without), " in text.replace("GPU", "device")
+        assert re.search(rf" device-hours +{all_hours} \({said} without\)", page), page
+    else:
+        assert f", {compute} device-hours, {rounded(hours * 2)} node-hours, " in text.replace("GPU", "device") and "reserved" not in page
+    exist = f"nodes: {nodes - 2} of 3 spare nodes exist, because the machine has {most} devices (max_devices)"
+    assert (exist in text) == (most is not None) == (exist in page)
+
+
+def rounded(count):
+    """As reports print hours from 100 on."""
+    for unit, word in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if count >= unit:
+            return f"{count / unit:.1f}{word}"
+    return f"{count:.0f}" if count >= 100 else f"{count:.2f}"
 
 
 def test_operation_by_options(tmp_path):
