@@ -4,6 +4,7 @@
 #include "schedule/layout_config.h"
 
 #include <math.h>
+#include <string.h>
 
 static const double seconds_of_hour = 3600;
 
@@ -13,13 +14,18 @@ static double nodes_of(const tri_simulation_request *request) {
   return ceil(devices_of(request) / (double)request->cluster->node_devices);
 }
 
+/* Returns the number of nodes of the machine that the run does not use. */
+static int64_t other_nodes(const tri_simulation_request *request) {
+  const tri_cluster *cluster = request->cluster;
+  if (cluster->max_devices == 0) return INT64_MAX;
+  const int64_t others = cluster->max_devices / cluster->node_devices - (int64_t)nodes_of(request);
+  return others > 0 ? others : 0;
+}
+
 /* Returns the number of spare nodes, which are idle: those of the file, as far as the machine has them. */
 static int64_t spare_nodes(const tri_simulation_request *request) {
-  const tri_cluster *cluster = request->cluster;
-  const int64_t spare = cluster->failures.spare_nodes;
-  if (cluster->max_devices == 0) return spare;
-  const int64_t others = cluster->max_devices / cluster->node_devices - (int64_t)nodes_of(request);
-  return others < spare ? (others > 0 ? others : 0) : spare;
+  const int64_t spare = request->cluster->failures.spare_nodes, others = other_nodes(request);
+  return others < spare ? others : spare;
 }
 
 /* Returns the energy of a step in kWh, with that of spare nodes and of the building (`pue`). A device draws its full
@@ -53,22 +59,19 @@ static tri_status whole_state(const tri_simulation_request *request, double *byt
 }
 
 static tri_status add_failures(const tri_simulation_request *request, tri_run_cost *out) {
-  const tri_failures *f = &request->cluster->failures;
-  double nodes = nodes_of(request), writing = INFINITY;
-  TRI_TRY(whole_state(request, &out->checkpoint_bytes));
-  if (f->storage_bandwidth > 0) writing = f->storage_bandwidth;
-  if (f->node_storage_bandwidth > 0) writing = fmin(writing, nodes * f->node_storage_bandwidth);
-  double written_s = out->checkpoint_bytes / writing;
-  out->failures = (tri_interruptions){.between_s = f->node_mtbf_hours * seconds_of_hour / nodes,
-                                      .restart_s = f->notice + f->restart,
-                                      .stop_s = written_s};
-  if (f->copy_bandwidth > 0) {
-    out->failures.stop_s = out->checkpoint_bytes / devices_of(request) / f->copy_bandwidth;
-    out->failures.behind_s = written_s;
-  }
-  out->interval_s = tri_best_interval(&out->failures);
-  out->availability = tri_availability(out->failures.between_s, f->repair_hours * seconds_of_hour, out->spare_nodes);
-  out->goodput = tri_goodput(&out->failures, out->interval_s) * out->availability;
+  tri_failing_run run = {.keys = request->cluster->failures,
+                         .devices = devices_of(request),
+                         .nodes = nodes_of(request),
+                         .other_nodes = other_nodes(request)};
+  run.keys.spare_nodes = out->spare_nodes;
+  TRI_TRY(whole_state(request, &run.checkpoint_bytes));
+  const tri_run_goodput found = tri_failing_run_goodput(&run);
+  out->checkpoint_bytes = run.checkpoint_bytes;
+  out->failures = found.failures;
+  out->interval_s = found.interval_s;
+  out->availability = found.availability;
+  out->goodput = found.goodput;
+  out->advice = tri_failing_run_advise(&run);
   return TRI_OK;
 }
 
@@ -132,6 +135,11 @@ static void add_failures_json(const tri_prediction *p, const tri_run_cost *e, do
   add_real(failures, "availability", e->availability);
   add_real(failures, "goodput", e->goodput);
   if (steps > 0) add_real(failures, "days", steps * p->step_s / seconds_of_hour / 24);
+  if (e->advice.key != NULL) {
+    json_object_set_new(failures, "advice",
+                        json_pack("{s:s+, s:f, s:f}", "key", "failures.", e->advice.key, "value", e->advice.value,
+                                  "goodput", e->advice.goodput));
+  }
   json_object_set_new(object, "failures", failures);
 }
 
@@ -144,6 +152,27 @@ tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_pr
   if (e.priced || e.powered) add_cost(request, &e, steps, object);
   if (e.interrupted) add_failures_json(p, &e, steps, object);
   return TRI_OK;
+}
+
+/* Formats a number with its unit: "6", "37.5 s", "16 GB/s". */
+static char *format_value(double value, const char *unit, char *buffer, size_t bytes) {
+  const bool rate = strcmp(unit, "B/s") == 0;
+  const double scale = !rate || value < 1e6 ? 1 : value < 1e9 ? 1e6 : 1e9;
+  const char *prefix = scale == 1 ? "" : scale == 1e6 ? "M" : "G";
+  snprintf(buffer, bytes, "%.4g%s%s%s", value / scale, unit[0] == '\0' ? "" : " ", prefix, unit);
+  return buffer;
+}
+
+/* Prints the key of `failures` that lowers the goodput most, and the goodput with another value. */
+static void print_advice(const tri_run_cost *e, FILE *to) {
+  const tri_goodput_advice *a = &e->advice;
+  char value[32], given[32];
+  if (a->key == NULL) return;
+  fprintf(to,
+          "advice: most of the lost time is due to failures.%s; with %s instead of %s, %.1f %% of the time would be "
+          "progress\n",
+          a->key, format_value(a->value, a->unit, value, sizeof value),
+          format_value(a->instead_of, a->unit, given, sizeof given), tri_format_rounded(100 * a->goodput, 1));
 }
 
 static void print_failures(const tri_simulation_request *request, const tri_run_cost *e, FILE *to) {
@@ -163,6 +192,7 @@ static void print_failures(const tri_simulation_request *request, const tri_run_
     fprintf(to, "nodes: %lld of %lld spare nodes exist, because the machine has %lld devices (max_devices)\n",
             (long long)e->spare_nodes, (long long)spare, (long long)request->cluster->max_devices);
   }
+  print_advice(e, to);
 }
 
 /* Formats hours, with two decimals below 100. */

@@ -4,7 +4,7 @@
 #ifndef TRI_PLAN_COST_H
 #define TRI_PLAN_COST_H
 
-#include "plan/failures.h"
+#include "plan/failing_run.h"
 #include "plan/simulate.h"
 
 #include <jansson.h>
@@ -32,6 +32,7 @@ typedef struct tri_run_cost {
   /* interval_s: seconds of training between checkpoints that give the highest goodput (failures.h), set if
    * `interrupted`; goodput: this highest goodput times `availability`, or 1 if the run is not `interrupted`. */
   double interval_s, goodput;
+  tri_goodput_advice advice; /* another value of a key, if the goodput is low because of that key */
 } tri_run_cost;
 
 /* Computes the cost of a step and the effect of failures. */

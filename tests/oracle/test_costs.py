@@ -197,6 +197,64 @@ def test_reserved_devices_are_those_that_are_paid(tmp_path, spare, most, devices
     assert (exist in text) == (most is not None) == (exist in page)
 
 
+def best_progress(stop, restart, m):
+    """The goodput with the best interval, found by trying intervals."""
+    return max(progress(m * 1.002 ** -k, stop, 0, restart, m) for k in range(8000))
+
+
+def test_advice_on_spare_nodes(tmp_path):
+    """32 nodes that fail once in 500 hours and take 48 hours to repair: 3.072 under repair in the mean, so with one spare node enough work in
+    19 % of the time; 6 are the fewest with which they do in 95 %."""
+    mean = 32 * 48 / 500
+    assert poisson(mean, 1) == pytest.approx(0.1887, abs=1e-4) and poisson(mean, 5) < 0.95 <= poisson(mean, 6) == pytest.approx(0.9627, abs=1e-4)
+    failures = dict(node_mtbf_hours=500, repair_hours=48, spare_nodes=1, restart=60, storage_bandwidth=1e9)
+    def of(**cluster):
+        return simulate(tmp_path, 32, node_devices=1, failures=failures, **cluster)["failures"]
+    found = of()
+    without = found["goodput"] / poisson(mean, 1)
+    assert found["advice"] == dict(key="failures.spare_nodes", value=6, goodput=pytest.approx(without * poisson(mean, 6)))
+    text = run(*options(tmp_path, "simulate", 32, "--layout", "pipeline=2", "--html", tmp_path / "page.html", node_devices=1, failures=failures))
+    line = f"advice: most of the lost time is due to failures.spare_nodes; with 6 instead of 1, {100 * without * poisson(mean, 6):.1f} % of the time would be progress"
+    assert f"\n{line}\n" in text and f"<p>{line}</p>" in (tmp_path / "page.html").read_text()
+    # of 35 nodes 3 are left; 0.95 of what these give takes all of them
+    assert poisson(mean, 2) < 0.95 * poisson(mean, 3)
+    assert of(max_devices=35)["advice"] == dict(key="failures.spare_nodes", value=3, goodput=pytest.approx(without * poisson(mean, 3)))
+    assert "advice" not in of(max_devices=32)  # the machine has no other node
+
+
+@pytest.mark.parametrize("keys, key, factor, said", [
+    (dict(node_mtbf_hours=2, restart=1, storage_bandwidth=1e6), "storage_bandwidth", 2, "{:.4g} MB/s instead of 1 MB/s"),
+    (dict(node_mtbf_hours=2, restart=1, node_storage_bandwidth=5e5), "node_storage_bandwidth", 2, "{:.4g} MB/s instead of 5e+05 B/s"),
+    (dict(node_mtbf_hours=0.5, restart=600, storage_bandwidth=1e9), "restart", 0.5, "{:.4g} s instead of 600 s"),
+    (dict(node_mtbf_hours=0.5, restart=1, notice=600, storage_bandwidth=1e9), "notice", 0.5, "{:.4g} s instead of 600 s")],
+    ids=lambda x: x if isinstance(x, str) else "")
+def test_advice_on_another_key(tmp_path, keys, key, factor, said):
+    """Two nodes. The value is the first of a row by powers of two with 95 % of the progress at 2^20 times the key."""
+    found = simulate(tmp_path, 16, failures=keys)["failures"]
+    m = keys["node_mtbf_hours"] * 3600 / 2
+    def at(power):
+        other = dict(keys, **{key: keys[key] * factor ** power})
+        rate = other.get("storage_bandwidth", 2 * other.get("node_storage_bandwidth", 0))
+        return best_progress(found["checkpoint_bytes"] / rate, other["restart"] + other.get("notice", 0), m)
+    assert at(0) == pytest.approx(found["goodput"], rel=1e-4) and found["goodput"] < 0.9
+    power = next(p for p in range(1, 21) if at(p) >= 0.95 * at(20))
+    value = keys[key] * factor ** power
+    assert 2 < power < 12 and found["advice"] == dict(key=f"failures.{key}", value=pytest.approx(value), goodput=pytest.approx(at(power), rel=1e-4))
+    shown = said.format(value / (1e6 if "storage" in key else 1))
+    text = run(*options(tmp_path, "simulate", 16, "--layout", "pipeline=2", failures=keys))
+    assert f"advice: most of the lost time is due to failures.{key}; with {shown}, {100 * at(power):.1f} % of the time would be progress\n" in text
+
+
+def test_no_advice(tmp_path):
+    """If little time is lost, or no single key is the cause."""
+    good = dict(node_mtbf_hours=5000, restart=60, storage_bandwidth=1e9)
+    both = dict(node_mtbf_hours=0.5, restart=600, notice=600, storage_bandwidth=1e9)  # without one of them half of the time is still lost
+    assert best_progress(0.6, 600, 900) - best_progress(0.6, 1200, 900) < (1 - best_progress(0.6, 1200, 900)) / 2
+    for keys in (good, both):
+        assert "advice" not in simulate(tmp_path, 16, failures=keys)["failures"]
+        assert "advice:" not in run(*options(tmp_path, "simulate", 16, "--layout", "pipeline=2", failures=keys))
+
+
 def rounded(count):
     """As reports print hours from 100 on."""
     for unit, word in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
