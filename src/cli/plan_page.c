@@ -112,7 +112,7 @@ static void write_totals(const plan_page *p) {
     snprintf(value, sizeof value, "%s for %s tokens", tri_format_seconds(seconds, time, sizeof time), many);
   if (whole) write_fact(p, p->cost.interrupted ? "time, with failures" : "time", value);
   const char *of = whole ? "" : " of a step";
-  write_hours(p, "device", of, hours * p->cost.reserved_devices, hours * devices_of(p));
+  write_hours(p, p->request->cluster->device_name, of, hours * p->cost.reserved_devices, hours * devices_of(p));
   write_hours(p, "node", of, hours * p->cost.reserved_nodes, hours * (double)nodes_of(p));
   if (p->cost.priced) {
     snprintf(name, sizeof name, "cost%s", of);

@@ -99,8 +99,10 @@ static void add_real(json_t *object, const char *name, double value) {
   json_object_set_new(object, name, json_real(value));
 }
 
-static void add_reserved(const tri_prediction *p, const tri_run_cost *e, double steps, json_t *object) {
+static void add_reserved(const tri_simulation_request *request, const tri_prediction *p, const tri_run_cost *e,
+                         double steps, json_t *object) {
   const double hours = steps * p->step_s / seconds_of_hour;
+  json_object_set_new(object, "device_name", json_string(request->cluster->device_name));
   json_object_set_new(object, "reserved_devices", json_integer((json_int_t)e->reserved_devices));
   json_object_set_new(object, "reserved_nodes", json_integer((json_int_t)e->reserved_nodes));
   if (steps <= 0) return;
@@ -148,7 +150,7 @@ tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_pr
   tri_run_cost e;
   TRI_TRY(tri_run_cost_of(request, p, &e));
   double steps = tri_run_cost_steps(request, &e, tokens);
-  add_reserved(p, &e, steps, object);
+  add_reserved(request, p, &e, steps, object);
   if (e.priced || e.powered) add_cost(request, &e, steps, object);
   if (e.interrupted) add_failures_json(p, &e, steps, object);
   return TRI_OK;
@@ -216,14 +218,6 @@ static char *format_days(double seconds, char *buffer, size_t bytes) {
   return buffer;
 }
 
-static const char *device_word(const tri_cluster *cluster) {
-  switch (cluster->device) {
-    case TRI_CLUSTER_ACCELERATOR: return "GPU";
-    case TRI_CLUSTER_CPU: break;
-  }
-  return "device";
-}
-
 char *tri_run_cost_spare(const tri_run_cost *e, char out[TRI_SPARE_TEXT_BYTES]) {
   out[0] = '\0';
   if (e->spare_nodes == 0) return out;
@@ -248,10 +242,10 @@ static void print_run(const tri_simulation_request *request, const tri_predictio
     fprintf(to, " with failures (%s without)", format_days(seconds * e->goodput, without, sizeof without));
   const double hours = seconds / seconds_of_hour;
   fprintf(to, ", %s %s-hours, %s node-hours", format_hours(hours * e->reserved_devices, of_devices, sizeof of_devices),
-          device_word(request->cluster), format_hours(hours * e->reserved_nodes, of_nodes, sizeof of_nodes));
+          request->cluster->device_name, format_hours(hours * e->reserved_nodes, of_nodes, sizeof of_nodes));
   if (e->spare_nodes > 0) {
     format_hours(hours * devices_of(request), of_devices, sizeof of_devices);
-    fprintf(to, " (%s; %s %s-hours without)", tri_run_cost_spare(e, spare), of_devices, device_word(request->cluster));
+    fprintf(to, " (%s; %s %s-hours without)", tri_run_cost_spare(e, spare), of_devices, request->cluster->device_name);
   }
   if (e->priced) {
     fprintf(to, ", %s %s", format_amount(steps * e->price, money, sizeof money), request->cluster->cost.currency);

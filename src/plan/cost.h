@@ -10,9 +10,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Adds the objects `cost` and `failures` and the members `reserved_devices` and `reserved_nodes` to the JSON of a
- * prediction, with totals for a run of `tokens` tokens (0: no totals), also of the hours of reserved devices and
- * nodes. */
+/* Adds the objects `cost` and `failures` and the members `device_name`, `reserved_devices` and `reserved_nodes` to the
+ * JSON of a prediction, with totals for a run of `tokens` tokens (0: no totals), also of the hours of reserved devices
+ * and nodes. */
 tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              json_t *object);
 

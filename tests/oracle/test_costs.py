@@ -189,10 +189,10 @@ def test_reserved_devices_are_those_that_are_paid(tmp_path, spare, most, devices
     assert float(table[10].replace(",", "")) == pytest.approx(hours * devices, rel=1e-3)
     if nodes > 2:
         said = f"reserved with {nodes - 2} spare node{'s' * (nodes > 3)}; {compute}"
-        assert f", {all_hours} device-hours, {rounded(hours * nodes)} node-hours ({said} device-hours without), " in text.replace("GPU", "device")
+        assert f", {all_hours} device-hours, {rounded(hours * nodes)} node-hours ({said} device-hours without), " in text
         assert re.search(rf" device-hours +{all_hours} \({said} without\)", page), page
     else:
-        assert f", {compute} device-hours, {rounded(hours * 2)} node-hours, " in text.replace("GPU", "device") and "reserved" not in page
+        assert f", {compute} device-hours, {rounded(hours * 2)} node-hours, " in text and "reserved" not in page
     exist = f"nodes: {nodes - 2} of 3 spare nodes exist, because the machine has {most} devices (max_devices)"
     assert (exist in text) == (most is not None) == (exist in page)
 
@@ -200,6 +200,25 @@ def test_reserved_devices_are_those_that_are_paid(tmp_path, spare, most, devices
 def best_progress(stop, restart, m):
     """The goodput with the best interval, found by trying intervals."""
     return max(progress(m * 1.002 ** -k, stop, 0, restart, m) for k in range(8000))
+
+
+def test_the_name_of_a_device(tmp_path):
+    """Is that of the file: a device of Frontier is half a card, so its hours are not GPU-hours."""
+    words = ["--model", "gpt2-124m", "--global-batch", 64, "--tokens", "1B"]
+    for cluster, name in (("frontier", "GCD"), ("lumi-g", "GCD"), ("dgx-h100", "GPU"), ("mi300x", "GPU")):
+        one = ["--cluster", cluster, *words, "--layout", "micro_batch=1"]
+        found = json.loads(run("simulate", *one, "--devices", 8, "--json"))
+        hours = found["step_s"] * 1e9 / (64 * 1024) / 3600 * 8 / found.get("failures", {}).get("goodput", 1)
+        assert found["device_name"] == name and found["reserved_device_hours"] == pytest.approx(hours)
+        said = run("simulate", *one, "--devices", 8, "--html", tmp_path / "page.html")
+        assert f", {rounded(hours)} {name}-hours, {rounded(hours / 8)} node-hours" in said and f"<th>{name}-hours</th>" in (tmp_path / "page.html").read_text()
+        table = run("simulate", *one, "--devices", "8,16")
+        assert f" {name}-h " in table.splitlines()[1] and f"\n{name}-hours" in table
+    other = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--tokens", 1e9, device_name="Tile"))
+    assert re.search(r", [\d.]+ Tile-hours, ", other)
+    for wrong, why in (("", "must not be empty"), ("a" * 16, "may have at most 15 bytes"), (["GPU"], "must be a text")):
+        said = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", device_name=wrong), status=3)
+        assert "`device_name`" in said and why in said, said
 
 
 def test_advice_on_spare_nodes(tmp_path):
