@@ -95,7 +95,7 @@ static void write_hours(const plan_page *p, const char *unit, const char *of, do
 
 /* Writes the facts of the whole run, if the number of its tokens is given, or of a step. */
 static void write_totals(const plan_page *p) {
-  char value[VALUE_BYTES], amount[AMOUNT_BYTES], name[64], many[32], time[32];
+  char value[VALUE_BYTES], amount[AMOUNT_BYTES], name[64], many[32], time[32], counts[TRI_ENERGY_TEXT_BYTES];
   const bool whole = p->options->tokens > 0;
   const double steps = whole ? tri_run_cost_steps(p->request, &p->cost, p->options->tokens) : 1;
   const double seconds = steps * p->prediction->step_s, hours = seconds / 3600;
@@ -122,7 +122,8 @@ static void write_totals(const plan_page *p) {
   }
   if (!p->cost.powered) return;
   snprintf(name, sizeof name, "energy%s", of);
-  snprintf(value, sizeof value, "%s kWh", format_amount(steps * p->cost.kwh, amount));
+  snprintf(value, sizeof value, "%s kWh of %s", format_amount(steps * p->cost.kwh, amount),
+           tri_run_cost_energy(p->request->cluster, counts));
   write_fact(p, name, value);
 }
 

@@ -143,11 +143,12 @@ tri_status tri_device_range_ask(const tri_plan_options *options, const tri_devic
 static void print_foot(const range *r) {
   const tri_plan_options *o = r->options;
   const bool costs = o->cluster.cost.price > 0 || o->cluster.cost.device_power > 0;
-  char tokens[32] = "a step";
+  char tokens[32] = "a step", counts[TRI_ENERGY_TEXT_BYTES];
   if (o->tokens > 0) tri_format_count(o->tokens, tokens, sizeof tokens);
   printf("%s-hours%s are of %s%s%s\n", o->cluster.device_name, costs ? ", money and energy" : "", tokens,
          o->tokens > 0 ? " tokens" : "",
          o->cluster.failures.spare_nodes > 0 ? ", and count spare nodes, which are reserved" : "");
+  if (o->cluster.cost.device_power > 0) printf("kWh are those of %s\n", tri_run_cost_energy(&o->cluster, counts));
   printf("efficiency: tokens/s per device relative to the first row that fits\n");
   tri_report_accuracy(&o->cluster, &o->system, o->devices_to, stdout);
 }

@@ -118,6 +118,8 @@ static void add_cost(const tri_simulation_request *request, const tri_run_cost *
     if (steps > 0) add_real(cost, "price", steps * e->price);
   }
   if (e->powered) {
+    json_object_set_new(cost, "kwh_of", json_string(request->cluster->cost.node_power > 0 ? "nodes" : "devices"));
+    add_real(cost, "pue", request->cluster->cost.pue);
     add_real(cost, "kwh_per_step", e->kwh);
     if (steps > 0) add_real(cost, "kwh", steps * e->kwh);
   }
@@ -218,6 +220,13 @@ static char *format_days(double seconds, char *buffer, size_t bytes) {
   return buffer;
 }
 
+char *tri_run_cost_energy(const tri_cluster *cluster, char out[TRI_ENERGY_TEXT_BYTES]) {
+  const tri_tariff *cost = &cluster->cost;
+  const char *parts = cost->node_power > 0 ? "whole nodes" : "the devices alone";
+  snprintf(out, TRI_ENERGY_TEXT_BYTES, cost->pue > 1 ? "%s, times a PUE of %.3g" : "%s", parts, cost->pue);
+  return out;
+}
+
 char *tri_run_cost_spare(const tri_run_cost *e, char out[TRI_SPARE_TEXT_BYTES]) {
   out[0] = '\0';
   if (e->spare_nodes == 0) return out;
@@ -230,7 +239,7 @@ char *tri_run_cost_spare(const tri_run_cost *e, char out[TRI_SPARE_TEXT_BYTES]) 
 static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_run_cost *e,
                       double tokens, FILE *to) {
   char many[32], time[32], without[32], of_devices[32], of_nodes[32], money[32], energy[32];
-  char spare[TRI_SPARE_TEXT_BYTES];
+  char spare[TRI_SPARE_TEXT_BYTES], counts[TRI_ENERGY_TEXT_BYTES];
   const double steps = tri_run_cost_steps(request, e, tokens), seconds = steps * p->step_s;
   if (steps <= 0) {
     fprintf(to, "%s tokens: the run never ends, because failures are more frequent than progress\n",
@@ -250,16 +259,23 @@ static void print_run(const tri_simulation_request *request, const tri_predictio
   if (e->priced) {
     fprintf(to, ", %s %s", format_amount(steps * e->price, money, sizeof money), request->cluster->cost.currency);
   }
-  if (e->powered) fprintf(to, ", %s kWh", format_amount(steps * e->kwh, energy, sizeof energy));
+  if (e->powered) {
+    fprintf(to, ", %s kWh of %s", format_amount(steps * e->kwh, energy, sizeof energy),
+            tri_run_cost_energy(request->cluster, counts));
+  }
   fprintf(to, "\n");
 }
 
 tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
   tri_run_cost e;
+  char counts[TRI_ENERGY_TEXT_BYTES];
   TRI_TRY(tri_run_cost_of(request, p, &e));
   if (tokens > 0) print_run(request, p, &e, tokens, to);
   if (e.priced) fprintf(to, "a step costs %.4g %s\n", e.price, request->cluster->cost.currency);
-  if (e.powered) fprintf(to, "a step takes %.4g kWh\n", e.kwh);
+  if (e.powered) {
+    fprintf(to, "a step takes %.4g kWh of %s", e.kwh, tri_run_cost_energy(request->cluster, counts));
+    fprintf(to, request->cluster->cost.node_power > 0 ? "\n" : ", without the rest of their nodes (cost.node_power)\n");
+  }
   if (e.interrupted) print_failures(request, &e, to);
   return TRI_OK;
 }

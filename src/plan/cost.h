@@ -38,6 +38,11 @@ typedef struct tri_run_cost {
 /* Computes the cost of a step and the effect of failures. */
 tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_run_cost *out);
 
+/* Writes what the energy counts, such as "the devices alone" or "whole nodes, times a PUE of 1.3". Returns out.
+ */
+enum { TRI_ENERGY_TEXT_BYTES = 64 };
+char *tri_run_cost_energy(const tri_cluster *cluster, char out[TRI_ENERGY_TEXT_BYTES]);
+
 /* Writes how the hours of reserved devices differ from those of devices that compute, such as "reserved with 2 spare
  * nodes", or "" without spare nodes. Returns out. */
 enum { TRI_SPARE_TEXT_BYTES = 64 };

@@ -55,6 +55,22 @@ def test_money_and_energy(tmp_path):
     assert given["cost"]["price_per_step"] == pytest.approx(16 * 4 * step / 3600)
 
 
+@pytest.mark.parametrize("node, pue, kind, counts, rest", [
+    (0, 1, "devices", "of the devices alone", ", without the rest of their nodes (cost.node_power)"),
+    (1000, 1, "nodes", "of whole nodes", ""), (1000, 1.25, "nodes", "of whole nodes, times a PUE of 1.25", ""),
+    (0, 1.25, "devices", "of the devices alone, times a PUE of 1.25", ", without the rest of their nodes (cost.node_power)")])
+def test_energy_says_what_it_counts(tmp_path, node, pue, kind, counts, rest):
+    """8 devices of 700 W, busy or idle, and the rest of a node."""
+    cost = dict(device_power=700, node_power=node, pue=pue)
+    found = simulate(tmp_path, 8, "--tokens", 1e11, cost=cost)
+    step = found["step_s"] * pue * (8 * 700 + node) / 3.6e6
+    assert (found["cost"]["kwh_of"], found["cost"]["pue"], found["cost"]["kwh_per_step"]) == (kind, pue, pytest.approx(step))
+    text = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--tokens", 1e11, "--html", tmp_path / "page.html", cost=cost))
+    assert f", {rounded(found['cost']['kwh'])} kWh {counts}\n" in text and f"\na step takes {step:.4g} kWh {counts}{rest}\n" in text
+    assert re.search(rf"<td>[\d.]+K kWh {counts}</td>", (tmp_path / "page.html").read_text().replace("<wbr>", ""))
+    assert f"\nkWh are those {counts}\n" in run(*options(tmp_path, "simulate", "8,16", "--layout", "pipeline=2", cost=cost))
+
+
 def test_nothing_is_said_of_what_is_not_known(tmp_path):
     found = simulate(tmp_path, 8)
     assert "cost" not in found and "failures" not in found
