@@ -67,6 +67,8 @@ static tri_status add_failures(const tri_simulation_request *request, tri_run_co
   TRI_TRY(whole_state(request, &run.checkpoint_bytes));
   const tri_run_goodput found = tri_failing_run_goodput(&run);
   out->checkpoint_bytes = run.checkpoint_bytes;
+  out->writing = found.writing;
+  out->shared = found.shared;
   out->failures = found.failures;
   out->interval_s = found.interval_s;
   out->availability = found.availability;
@@ -126,11 +128,18 @@ static void add_cost(const tri_simulation_request *request, const tri_run_cost *
   json_object_set_new(object, "cost", cost);
 }
 
+/* Returns the key that limits the speed at which checkpoints are written. */
+static const char *limit_of(const tri_run_cost *e) {
+  return e->shared ? "failures.storage_bandwidth" : "failures.node_storage_bandwidth";
+}
+
 static void add_failures_json(const tri_prediction *p, const tri_run_cost *e, double steps, json_t *object) {
   json_t *failures = json_object();
   add_real(failures, "hours_between", e->failures.between_s / seconds_of_hour);
   add_real(failures, "restart_s", e->failures.restart_s);
   add_real(failures, "checkpoint_bytes", e->checkpoint_bytes);
+  add_real(failures, "checkpoint_bytes_per_s", e->writing);
+  json_object_set_new(failures, "checkpoint_limit", json_string(limit_of(e)));
   add_real(failures, "checkpoint_stops_s", e->failures.stop_s);
   add_real(failures, "checkpoint_behind_s", e->failures.behind_s);
   add_real(failures, "best_interval_s", e->interval_s);
@@ -180,10 +189,13 @@ static void print_advice(const tri_run_cost *e, FILE *to) {
 }
 
 static void print_failures(const tri_simulation_request *request, const tri_run_cost *e, FILE *to) {
-  char bytes[32];
+  char bytes[32], writing[32];
   const tri_interruptions *f = &e->failures;
-  fprintf(to, "failures: one in %.3g hours; a checkpoint of %s pauses training for %.3g s", f->between_s / 3600,
-          tri_format_bytes(e->checkpoint_bytes, bytes, sizeof bytes), f->stop_s);
+  fprintf(to,
+          "failures: one in %.3g hours; a checkpoint of %s, written at %s by all nodes together (%s), pauses training "
+          "for %.3g s",
+          f->between_s / 3600, tri_format_bytes(e->checkpoint_bytes, bytes, sizeof bytes),
+          format_value(e->writing, "B/s", writing, sizeof writing), limit_of(e), f->stop_s);
   if (f->behind_s > 0) fprintf(to, " and is complete %.3g s later", f->behind_s);
   fprintf(to, "; best every %.3g s of training (Young %.3g, Daly %.3g): %.2f %% of the time is progress\n",
           e->interval_s, tri_young_interval(f), tri_daly_interval(f), tri_format_rounded(100 * e->goodput, 2));

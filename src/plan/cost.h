@@ -26,7 +26,9 @@ typedef struct tri_run_cost {
   double price, kwh;                 /* money and kWh of a step, including idle spare nodes */
   int64_t spare_nodes; /* failures.spare_nodes, but at most the nodes of the machine that the run does not use */
   double reserved_devices, reserved_nodes;
-  double checkpoint_bytes;    /* bytes of parameters and optimizer states, without copies in 16 bits */
+  double checkpoint_bytes; /* bytes of parameters and optimizer states, without copies in 16 bits */
+  double writing;          /* bytes per second at which all nodes together write a checkpoint */
+  bool shared; /* whether failures.storage_bandwidth limits `writing`, and not failures.node_storage_bandwidth */
   tri_interruptions failures; /* failures and checkpoints of the run; set if `interrupted` */
   double availability;        /* share of the time in which enough nodes work; 1 without repairs */
   /* interval_s: seconds of training between checkpoints that give the highest goodput (failures.h), set if

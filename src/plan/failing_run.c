@@ -5,19 +5,14 @@
 
 static const double seconds_of_hour = 3600;
 
-/* Returns the bytes per second at which all nodes together write a checkpoint. */
-static double writing_rate(const tri_failing_run *run) {
-  const tri_failures *f = &run->keys;
-  double rate = INFINITY;
-  if (f->storage_bandwidth > 0) rate = f->storage_bandwidth;
-  if (f->node_storage_bandwidth > 0) rate = fmin(rate, run->nodes * f->node_storage_bandwidth);
-  return rate;
-}
-
 tri_run_goodput tri_failing_run_goodput(const tri_failing_run *run) {
   const tri_failures *f = &run->keys;
-  const double written_s = run->checkpoint_bytes / writing_rate(run);
-  tri_run_goodput out = {.failures = {.between_s = f->node_mtbf_hours * seconds_of_hour / run->nodes,
+  const double of_storage = f->storage_bandwidth > 0 ? f->storage_bandwidth : INFINITY;
+  const double of_nodes = f->node_storage_bandwidth > 0 ? run->nodes * f->node_storage_bandwidth : INFINITY;
+  const double writing = fmin(of_storage, of_nodes), written_s = run->checkpoint_bytes / writing;
+  tri_run_goodput out = {.writing = writing,
+                         .shared = of_storage < of_nodes,
+                         .failures = {.between_s = f->node_mtbf_hours * seconds_of_hour / run->nodes,
                                       .restart_s = f->notice + f->restart,
                                       .stop_s = written_s}};
   if (f->copy_bandwidth > 0) {

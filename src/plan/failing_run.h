@@ -13,6 +13,8 @@ typedef struct tri_failing_run {
 } tri_failing_run;
 
 typedef struct tri_run_goodput {
+  double writing; /* bytes per second at which all nodes together write a checkpoint */
+  bool shared;    /* whether storage_bandwidth limits `writing`, and not node_storage_bandwidth */
   tri_interruptions failures;
   double interval_s;   /* seconds of training between checkpoints that give the highest goodput (failures.h) */
   double availability; /* share of the time in which enough nodes work; 1 without repairs */

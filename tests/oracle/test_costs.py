@@ -306,12 +306,33 @@ def test_operation_by_options(tmp_path):
     assert given == written
     assumed = simulate(tmp_path, 16, "--mtbf", 10)
     assert assumed["failures"] == simulate(tmp_path, 16, failures=dict(node_mtbf_hours=10, restart=600, node_storage_bandwidth=2e9))["failures"]
-    stored = simulate(tmp_path, 16, "--mtbf", 10, "--storage", 5e8, failures=failures)
+    stored = simulate(tmp_path, 16, "--mtbf", 10, "--storage", 5e8, failures=dict(restart=30, node_storage_bandwidth=1e8))
     assert stored["failures"] == simulate(tmp_path, 16, failures=dict(node_mtbf_hours=10, restart=30, node_storage_bandwidth=5e8))["failures"]
     said = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--mtbf", 10))
     assert "not in the file of the cluster, so taken from presets: checkpoints at 2 GB/s a node (--storage), 600 s to restart\n" in said
     assert "--storage is for runs with failures, and the file of " in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--storage", 1e9), status=2)
     assert "has no `cost.device_power`" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--node-power", 10), status=2)
+
+
+@pytest.mark.parametrize("devices, given, file, rate, limit", [
+    (8, 5e8, dict(node_storage_bandwidth=1e8), 5e8, "node_storage_bandwidth"),   # one node
+    (64, 5e8, dict(node_storage_bandwidth=1e8), 4e9, "node_storage_bandwidth"),  # eight
+    (64, 5e8, dict(storage_bandwidth=6e9), 4e9, "node_storage_bandwidth"),       # the storage takes more than the nodes send
+    (64, 5e8, dict(storage_bandwidth=3e9), 3e9, "storage_bandwidth"),            # the storage takes less
+    (64, None, dict(storage_bandwidth=3e9), 3e9, "storage_bandwidth"),
+    (64, None, dict(storage_bandwidth=3e9, node_storage_bandwidth=1e8), 8e8, "node_storage_bandwidth")])
+def test_storage_of_many_nodes(tmp_path, devices, given, file, rate, limit):
+    """--storage is the speed of each node, as `node_storage_bandwidth` is; `storage_bandwidth` still limits all of them."""
+    failures = dict(file, node_mtbf_hours=40, restart=30)
+    more = ["--storage", given] if given else []
+    found = simulate(tmp_path, devices, *more, failures=failures)["failures"]
+    assert (found["checkpoint_bytes_per_s"], found["checkpoint_limit"]) == (rate, f"failures.{limit}")
+    assert found["checkpoint_stops_s"] == pytest.approx(found["checkpoint_bytes"] / rate)
+    text = run(*options(tmp_path, "simulate", devices, "--layout", "pipeline=2", *more, failures=failures))
+    shown = f"{rate / 1e9:.4g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.4g} MB/s"
+    assert f", written at {shown} by all nodes together (failures.{limit}), pauses training for " in text
+    said = " ".join(run("simulate", "--help").split())
+    assert "--storage B bytes per second at which each node writes checkpoints, instead of `failures.node_storage_bandwidth` of the file; " in said
 
 
 def test_failures_want_storage(tmp_path):
