@@ -24,10 +24,8 @@ typedef struct plan_page {
 
 static double devices_of(const plan_page *p) { return (double)tri_layout_ranks(p->request->layout); }
 
-static double nodes_of(const plan_page *p) {
-  const double nodes = devices_of(p) / (double)p->request->cluster->node_devices;
-  return nodes < 1 ? 1 : nodes;
-}
+/* Returns the nodes of the layout, without spare ones. */
+static int64_t nodes_of(const plan_page *p) { return (int64_t)p->cost.reserved_nodes - p->cost.spare_nodes; }
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
@@ -82,9 +80,22 @@ static const char *format_amount(double amount, char out[AMOUNT_BYTES]) {
   return out;
 }
 
+/* Writes the hours of reserved devices or nodes. of: "" for the whole run, " of a step". without: the hours without
+ * spare nodes. */
+static void write_hours(const plan_page *p, const char *unit, const char *of, double hours, double without) {
+  char name[64], value[VALUE_BYTES], amount[AMOUNT_BYTES], compute[AMOUNT_BYTES], spare[TRI_SPARE_TEXT_BYTES];
+  snprintf(name, sizeof name, "%s-hours%s", unit, of);
+  snprintf(value, sizeof value, "%s", format_amount(hours, amount));
+  if (p->cost.spare_nodes > 0) {
+    snprintf(value, sizeof value, "%s (%s; %s without)", amount, tri_run_cost_spare(&p->cost, spare),
+             format_amount(without, compute));
+  }
+  write_fact(p, name, value);
+}
+
 /* Writes the facts of the whole run, if the number of its tokens is given, or of a step. */
 static void write_totals(const plan_page *p) {
-  char value[VALUE_BYTES], amount[AMOUNT_BYTES], name[64], many[32], time[32];
+  char value[VALUE_BYTES], amount[AMOUNT_BYTES], name[64], many[32], time[32], counts[TRI_ENERGY_TEXT_BYTES];
   const bool whole = p->options->tokens > 0;
   const double steps = whole ? tri_run_cost_steps(p->request, &p->cost, p->options->tokens) : 1;
   const double seconds = steps * p->prediction->step_s, hours = seconds / 3600;
@@ -101,10 +112,8 @@ static void write_totals(const plan_page *p) {
     snprintf(value, sizeof value, "%s for %s tokens", tri_format_seconds(seconds, time, sizeof time), many);
   if (whole) write_fact(p, p->cost.interrupted ? "time, with failures" : "time", value);
   const char *of = whole ? "" : " of a step";
-  snprintf(name, sizeof name, "device-hours%s", of);
-  write_fact(p, name, format_amount(hours * devices_of(p), amount));
-  snprintf(name, sizeof name, "node-hours%s", of);
-  write_fact(p, name, format_amount(hours * nodes_of(p), amount));
+  write_hours(p, p->request->cluster->device_name, of, hours * p->cost.reserved_devices, hours * devices_of(p));
+  write_hours(p, "node", of, hours * p->cost.reserved_nodes, hours * (double)nodes_of(p));
   if (p->cost.priced) {
     snprintf(name, sizeof name, "cost%s", of);
     snprintf(value, sizeof value, "%s %s", format_amount(steps * p->cost.price, amount),
@@ -113,7 +122,8 @@ static void write_totals(const plan_page *p) {
   }
   if (!p->cost.powered) return;
   snprintf(name, sizeof name, "energy%s", of);
-  snprintf(value, sizeof value, "%s kWh", format_amount(steps * p->cost.kwh, amount));
+  snprintf(value, sizeof value, "%s kWh of %s", format_amount(steps * p->cost.kwh, amount),
+           tri_run_cost_energy(p->request->cluster, counts));
   write_fact(p, name, value);
 }
 
@@ -123,7 +133,7 @@ static void write_answer(const plan_page *p) {
   char devices[32], nodes[32];
   fputs("<table>\n", p->to);
   snprintf(value, sizeof value, "%s (%s node%s)", tri_format_grouped((int64_t)devices_of(p), devices, sizeof devices),
-           tri_format_grouped((int64_t)nodes_of(p), nodes, sizeof nodes), TRI_PLURAL((int64_t)nodes_of(p)));
+           tri_format_grouped(nodes_of(p), nodes, sizeof nodes), TRI_PLURAL(nodes_of(p)));
   write_fact(p, "devices", value);
   write_fact(p, "layout", tri_layout_text(p->request->layout, layout, sizeof layout));
   write_totals(p);

@@ -35,7 +35,7 @@ tri_status tri_device_range_check(const tri_plan_options *o) {
 
 static void print_head(const range *r) {
   const tri_plan_options *o = r->options;
-  char batch[32], sequence[32];
+  char batch[32], sequence[32], hours[32];
   printf("%s, a global batch of %s sequences of %s tokens%s, on %s: %s\n", o->model.name,
          tri_format_grouped(o->global_batch, batch, sizeof batch),
          tri_format_grouped(o->sequence, sequence, sizeof sequence), tri_report_assumed(o->assumed_sequence),
@@ -43,7 +43,8 @@ static void print_head(const range *r) {
   printf("%8s %10s %12s %8s %10s", "devices", "step s", "tokens/s", "MFU", "efficiency");
   if (o->cluster.failures.node_mtbf_hours > 0) printf(" %8s", "goodput");
   if (o->tokens > 0) printf(" %8s", "days");
-  printf(" %12s", "device-h");
+  snprintf(hours, sizeof hours, "%s-h", o->cluster.device_name);
+  printf(" %12s", hours);
   if (o->cluster.cost.price > 0) printf(" %12s", o->cluster.cost.currency);
   if (o->cluster.cost.device_power > 0) printf(" %10s", "kWh");
   printf(" %12s  layout\n", "peak memory");
@@ -79,7 +80,7 @@ static void print_row(const range *r, const tri_device_row *row, const tri_simul
          tri_format_rounded(100 * efficiency, 1));
   if (e->interrupted) printf(" %6.1f %%", tri_format_rounded(100 * e->goodput, 1));
   if (o->tokens > 0) printf(" %8s", tri_format_days(row->days, days));
-  printf(" %12s", format_sum((double)row->devices * steps * p->step_s / 3600, sum, sizeof sum));
+  printf(" %12s", format_sum(e->reserved_devices * steps * p->step_s / 3600, sum, sizeof sum));
   if (e->priced) printf(" %12s", format_sum(steps * e->price, sum, sizeof sum));
   if (e->powered) printf(" %10s", format_sum(steps * e->kwh, sum, sizeof sum));
   printf(" %12s  %s\n", tri_format_bytes(p->memory.peak, sum, sizeof sum),
@@ -142,9 +143,12 @@ tri_status tri_device_range_ask(const tri_plan_options *options, const tri_devic
 static void print_foot(const range *r) {
   const tri_plan_options *o = r->options;
   const bool costs = o->cluster.cost.price > 0 || o->cluster.cost.device_power > 0;
-  char tokens[32] = "a step";
+  char tokens[32] = "a step", counts[TRI_ENERGY_TEXT_BYTES];
   if (o->tokens > 0) tri_format_count(o->tokens, tokens, sizeof tokens);
-  printf("device-hours%s are of %s%s\n", costs ? ", money and energy" : "", tokens, o->tokens > 0 ? " tokens" : "");
+  printf("%s-hours%s are of %s%s%s\n", o->cluster.device_name, costs ? ", money and energy" : "", tokens,
+         o->tokens > 0 ? " tokens" : "",
+         o->cluster.failures.spare_nodes > 0 ? ", and count spare nodes, which are reserved" : "");
+  if (o->cluster.cost.device_power > 0) printf("kWh are those of %s\n", tri_run_cost_energy(&o->cluster, counts));
   printf("efficiency: tokens/s per device relative to the first row that fits\n");
   tri_report_accuracy(&o->cluster, &o->system, o->devices_to, stdout);
 }

@@ -250,8 +250,10 @@ const tri_option tri_plan_further_rows[] = {
              "of that in the cluster's file (its `failures`)\n"},
     {TRI_DOUBLE("storage", storage, 1, 1e15),
      .help =
-         "  --storage B         bytes per second at which a node writes checkpoints, instead of those in the file; 2e9 "
-         "if neither is known\n"},
+         "  --storage B         bytes per second at which each node writes checkpoints, instead of "
+         "`failures.node_storage_bandwidth`\n"
+         "                      of the file; `failures.storage_bandwidth` limits all nodes together; 2e9 if neither is "
+         "known\n"},
     {TRI_DOUBLE("node-power", node_power, 0, 1e7),
      .help = "  --node-power W      watts of a node without its devices, instead of those in the file (its `cost`)\n"},
     {TRI_READ("margin", read_margin),
@@ -325,8 +327,7 @@ static tri_status apply_operation(tri_plan_options *o) {
       return tri_fail(TRI_BAD_USAGE,
                       "--storage is for runs with failures, and the file of %s has no `failures`; give --mtbf, too",
                       o->cluster.name);
-    failures->node_storage_bandwidth = o->storage;
-    failures->storage_bandwidth = 0;
+    failures->node_storage_bandwidth = o->storage; /* storage_bandwidth still limits all nodes together */
   }
   if (o->mtbf > 0) assume_failures(&o->cluster);
   if (o->node_power < 0 || o->cluster.cost.device_power > 0) return TRI_OK;

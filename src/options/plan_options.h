@@ -26,8 +26,8 @@ typedef struct tri_plan_options {
   double price;            /* price of a device-hour, in place of the cluster's price; 0: not given */
   double mtbf, node_power; /* mtbf: mean time between failures in hours, 0: not given; node_power: power in watts, -1:
                               not given; both are in place of the cluster's numbers */
-  double storage;          /* bytes per second at which a node writes checkpoints, in place of the cluster's numbers; 0:
-                              not given */
+  double storage;          /* bytes per second at which each node writes checkpoints, in place of the cluster's
+                              node_storage_bandwidth; 0: not given */
   /* Memory of a device to keep free in addition to the cluster's reserved_bytes, in bytes and as a share; 0: not given
    */
   double margin_bytes, margin_share;

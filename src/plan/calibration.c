@@ -170,6 +170,7 @@ void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals 
   fitting f = {from, &c};
   set_rates(from, &c);
   snprintf(c.name, sizeof c.name, "%s", from->name);
+  snprintf(c.device_name, sizeof c.device_name, from->accelerator ? "GPU" : "device");
   if (from->precision == TRI_BF16) c.peak_bf16 = from->peak;
   if (from->precision == TRI_FP32) c.peak_fp32 = from->peak;
   if (from->precision == TRI_FP64) c.peak_fp64 = from->peak;

@@ -107,6 +107,8 @@ static const tri_config_key cluster_keys[] = {
     {CLUSTER(device, TRI_CONFIG_CHOICE), .words = device_kinds, .fallback = "accelerator",
      .help = "accelerator (memory of its own) or cpu: decides how scratch memory, copies of weights and host memory "
              "are counted"},
+    {CLUSTER(device_name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->device_name), .fallback = "device",
+     .help = "name of a device in reports of hours, such as GPU, or GCD for half of an MI250X"},
     {CLUSTER(hypothetical, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "the machine does not exist: its numbers may be far from those of accelerators"},
     {CLUSTER(node_devices, TRI_CONFIG_INT), DEVICES, .example = "8", .help = "devices of a node"},

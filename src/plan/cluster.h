@@ -96,6 +96,7 @@ typedef struct tri_cluster {
   char assumed[256]; /* list of values that the file does not have, and that presets have, for reports; "": none. Not a
                         key of the file */
   tri_cluster_device device;
+  char device_name[16];                   /* the word for a device in reports of costs, such as "GPU" */
   bool hypothetical;                      /* whether the machine does not exist, so that its numbers need not be
                                              plausible */
   int64_t node_devices;                   /* devices of a node */

@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import subprocess
 
 import pytest
@@ -52,6 +53,22 @@ def test_money_and_energy(tmp_path):
     assert found["cost"]["price"] == pytest.approx(2.5 * found["device_hours"])
     given = simulate(tmp_path, 16, "--price", 4, cost=cost)
     assert given["cost"]["price_per_step"] == pytest.approx(16 * 4 * step / 3600)
+
+
+@pytest.mark.parametrize("node, pue, kind, counts, rest", [
+    (0, 1, "devices", "of the devices alone", ", without the rest of their nodes (cost.node_power)"),
+    (1000, 1, "nodes", "of whole nodes", ""), (1000, 1.25, "nodes", "of whole nodes, times a PUE of 1.25", ""),
+    (0, 1.25, "devices", "of the devices alone, times a PUE of 1.25", ", without the rest of their nodes (cost.node_power)")])
+def test_energy_says_what_it_counts(tmp_path, node, pue, kind, counts, rest):
+    """8 devices of 700 W, busy or idle, and the rest of a node."""
+    cost = dict(device_power=700, node_power=node, pue=pue)
+    found = simulate(tmp_path, 8, "--tokens", 1e11, cost=cost)
+    step = found["step_s"] * pue * (8 * 700 + node) / 3.6e6
+    assert (found["cost"]["kwh_of"], found["cost"]["pue"], found["cost"]["kwh_per_step"]) == (kind, pue, pytest.approx(step))
+    text = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--tokens", 1e11, "--html", tmp_path / "page.html", cost=cost))
+    assert f", {rounded(found['cost']['kwh'])} kWh {counts}\n" in text and f"\na step takes {step:.4g} kWh {counts}{rest}\n" in text
+    assert re.search(rf"<td>[\d.]+K kWh {counts}</td>", (tmp_path / "page.html").read_text().replace("<wbr>", ""))
+    assert f"\nkWh are those {counts}\n" in run(*options(tmp_path, "simulate", "8,16", "--layout", "pipeline=2", cost=cost))
 
 
 def test_nothing_is_said_of_what_is_not_known(tmp_path):
@@ -168,6 +185,119 @@ def test_noticing_and_spare_nodes(tmp_path):
     assert base["failures"]["availability"] == 1
 
 
+@pytest.mark.parametrize("spare, most, devices, nodes", [(0, None, 16, 2), (3, None, 40, 5), (3, 24, 24, 3), (3, 16, 16, 2)])
+def test_reserved_devices_are_those_that_are_paid(tmp_path, spare, most, devices, nodes):
+    """On 16 devices in 2 nodes of 8, with spare nodes as far as the machine has them: in JSON, the text, the page and the table."""
+    machine = dict(cost=dict(price=2.5, device_power=700), failures=dict(node_mtbf_hours=40, restart=30, storage_bandwidth=1e8, repair_hours=1, spare_nodes=spare))
+    if most:
+        machine["max_devices"] = most
+    found = simulate(tmp_path, 16, "--tokens", 1e12, **machine)
+    assert (found["reserved_devices"], found["reserved_nodes"]) == (devices, nodes)
+    assert found["failures"]["availability"] == pytest.approx(poisson(1 / (40 / 2), nodes - 2))
+    hours = found["failures"]["days"] * 24
+    assert (found["reserved_device_hours"], found["reserved_node_hours"]) == pytest.approx((hours * devices, hours * nodes))
+    assert found["cost"]["price"] == pytest.approx(2.5 * found["reserved_device_hours"])
+    assert found["device_hours"] == pytest.approx(hours * found["failures"]["goodput"] * 16)  # as before: without failures and spare nodes
+    text = run(*options(tmp_path, "simulate", 16, "--layout", "pipeline=2", "--tokens", 1e12, "--html", tmp_path / "page.html", **machine))
+    page = re.sub("<[^>]*>", " ", (tmp_path / "page.html").read_text())
+    table = run(*options(tmp_path, "simulate", "8,16", "--layout", "pipeline=2", "--tokens", 1e12, **machine)).splitlines()[3].split()
+    all_hours, compute = rounded(hours * devices), rounded(hours * 16)
+    assert float(table[10].replace(",", "")) == pytest.approx(hours * devices, rel=1e-3)
+    if nodes > 2:
+        said = f"reserved with {nodes - 2} spare node{'s' * (nodes > 3)}; {compute}"
+        assert f", {all_hours} device-hours, {rounded(hours * nodes)} node-hours ({said} device-hours without), " in text
+        assert re.search(rf" device-hours +{all_hours} \({said} without\)", page), page
+    else:
+        assert f", {compute} device-hours, {rounded(hours * 2)} node-hours, " in text and "reserved" not in page
+    exist = f"nodes: {nodes - 2} of 3 spare nodes exist, because the machine has {most} devices (max_devices)"
+    assert (exist in text) == (most is not None) == (exist in page)
+
+
+def best_progress(stop, restart, m):
+    """The goodput with the best interval, found by trying intervals."""
+    return max(progress(m * 1.002 ** -k, stop, 0, restart, m) for k in range(8000))
+
+
+def test_the_name_of_a_device(tmp_path):
+    """Is that of the file: a device of Frontier is half a card, so its hours are not GPU-hours."""
+    words = ["--model", "gpt2-124m", "--global-batch", 64, "--tokens", "1B"]
+    for cluster, name in (("frontier", "GCD"), ("lumi-g", "GCD"), ("dgx-h100", "GPU"), ("mi300x", "GPU")):
+        one = ["--cluster", cluster, *words, "--layout", "micro_batch=1"]
+        found = json.loads(run("simulate", *one, "--devices", 8, "--json"))
+        hours = found["step_s"] * 1e9 / (64 * 1024) / 3600 * 8 / found.get("failures", {}).get("goodput", 1)
+        assert found["device_name"] == name and found["reserved_device_hours"] == pytest.approx(hours)
+        said = run("simulate", *one, "--devices", 8, "--html", tmp_path / "page.html")
+        assert f", {rounded(hours)} {name}-hours, {rounded(hours / 8)} node-hours" in said and f"<th>{name}-hours</th>" in (tmp_path / "page.html").read_text()
+        table = run("simulate", *one, "--devices", "8,16")
+        assert f" {name}-h " in table.splitlines()[1] and f"\n{name}-hours" in table
+    other = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--tokens", 1e9, device_name="Tile"))
+    assert re.search(r", [\d.]+ Tile-hours, ", other)
+    for wrong, why in (("", "must not be empty"), ("a" * 16, "may have at most 15 bytes"), (["GPU"], "must be a text")):
+        said = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", device_name=wrong), status=3)
+        assert "`device_name`" in said and why in said, said
+
+
+def test_advice_on_spare_nodes(tmp_path):
+    """32 nodes that fail once in 500 hours and take 48 hours to repair: 3.072 under repair in the mean, so with one spare node enough work in
+    19 % of the time; 6 are the fewest with which they do in 95 %."""
+    mean = 32 * 48 / 500
+    assert poisson(mean, 1) == pytest.approx(0.1887, abs=1e-4) and poisson(mean, 5) < 0.95 <= poisson(mean, 6) == pytest.approx(0.9627, abs=1e-4)
+    failures = dict(node_mtbf_hours=500, repair_hours=48, spare_nodes=1, restart=60, storage_bandwidth=1e9)
+    def of(**cluster):
+        return simulate(tmp_path, 32, node_devices=1, failures=failures, **cluster)["failures"]
+    found = of()
+    without = found["goodput"] / poisson(mean, 1)
+    assert found["advice"] == dict(key="failures.spare_nodes", value=6, goodput=pytest.approx(without * poisson(mean, 6)))
+    text = run(*options(tmp_path, "simulate", 32, "--layout", "pipeline=2", "--html", tmp_path / "page.html", node_devices=1, failures=failures))
+    line = f"advice: most of the lost time is due to failures.spare_nodes; with 6 instead of 1, {100 * without * poisson(mean, 6):.1f} % of the time would be progress"
+    assert f"\n{line}\n" in text and f"<p>{line}</p>" in (tmp_path / "page.html").read_text()
+    # of 35 nodes 3 are left; 0.95 of what these give takes all of them
+    assert poisson(mean, 2) < 0.95 * poisson(mean, 3)
+    assert of(max_devices=35)["advice"] == dict(key="failures.spare_nodes", value=3, goodput=pytest.approx(without * poisson(mean, 3)))
+    assert "advice" not in of(max_devices=32)  # the machine has no other node
+
+
+@pytest.mark.parametrize("keys, key, factor, said", [
+    (dict(node_mtbf_hours=2, restart=1, storage_bandwidth=1e6), "storage_bandwidth", 2, "{:.4g} MB/s instead of 1 MB/s"),
+    (dict(node_mtbf_hours=2, restart=1, node_storage_bandwidth=5e5), "node_storage_bandwidth", 2, "{:.4g} MB/s instead of 5e+05 B/s"),
+    (dict(node_mtbf_hours=0.5, restart=600, storage_bandwidth=1e9), "restart", 0.5, "{:.4g} s instead of 600 s"),
+    (dict(node_mtbf_hours=0.5, restart=1, notice=600, storage_bandwidth=1e9), "notice", 0.5, "{:.4g} s instead of 600 s")],
+    ids=lambda x: x if isinstance(x, str) else "")
+def test_advice_on_another_key(tmp_path, keys, key, factor, said):
+    """Two nodes. The value is the first of a row by powers of two with 95 % of the progress at 2^20 times the key."""
+    found = simulate(tmp_path, 16, failures=keys)["failures"]
+    m = keys["node_mtbf_hours"] * 3600 / 2
+    def at(power):
+        other = dict(keys, **{key: keys[key] * factor ** power})
+        rate = other.get("storage_bandwidth", 2 * other.get("node_storage_bandwidth", 0))
+        return best_progress(found["checkpoint_bytes"] / rate, other["restart"] + other.get("notice", 0), m)
+    assert at(0) == pytest.approx(found["goodput"], rel=1e-4) and found["goodput"] < 0.9
+    power = next(p for p in range(1, 21) if at(p) >= 0.95 * at(20))
+    value = keys[key] * factor ** power
+    assert 2 < power < 12 and found["advice"] == dict(key=f"failures.{key}", value=pytest.approx(value), goodput=pytest.approx(at(power), rel=1e-4))
+    shown = said.format(value / (1e6 if "storage" in key else 1))
+    text = run(*options(tmp_path, "simulate", 16, "--layout", "pipeline=2", failures=keys))
+    assert f"advice: most of the lost time is due to failures.{key}; with {shown}, {100 * at(power):.1f} % of the time would be progress\n" in text
+
+
+def test_no_advice(tmp_path):
+    """If little time is lost, or no single key is the cause."""
+    good = dict(node_mtbf_hours=5000, restart=60, storage_bandwidth=1e9)
+    both = dict(node_mtbf_hours=0.5, restart=600, notice=600, storage_bandwidth=1e9)  # without one of them half of the time is still lost
+    assert best_progress(0.6, 600, 900) - best_progress(0.6, 1200, 900) < (1 - best_progress(0.6, 1200, 900)) / 2
+    for keys in (good, both):
+        assert "advice" not in simulate(tmp_path, 16, failures=keys)["failures"]
+        assert "advice:" not in run(*options(tmp_path, "simulate", 16, "--layout", "pipeline=2", failures=keys))
+
+
+def rounded(count):
+    """As reports print hours from 100 on."""
+    for unit, word in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if count >= unit:
+            return f"{count / unit:.1f}{word}"
+    return f"{count:.0f}" if count >= 100 else f"{count:.2f}"
+
+
 def test_operation_by_options(tmp_path):
     """--mtbf and --node-power override the file; keys of the file that they need are requested in an error message."""
     failures, cost = dict(node_mtbf_hours=40, restart=30, storage_bandwidth=1e8), dict(device_power=700)
@@ -176,12 +306,33 @@ def test_operation_by_options(tmp_path):
     assert given == written
     assumed = simulate(tmp_path, 16, "--mtbf", 10)
     assert assumed["failures"] == simulate(tmp_path, 16, failures=dict(node_mtbf_hours=10, restart=600, node_storage_bandwidth=2e9))["failures"]
-    stored = simulate(tmp_path, 16, "--mtbf", 10, "--storage", 5e8, failures=failures)
+    stored = simulate(tmp_path, 16, "--mtbf", 10, "--storage", 5e8, failures=dict(restart=30, node_storage_bandwidth=1e8))
     assert stored["failures"] == simulate(tmp_path, 16, failures=dict(node_mtbf_hours=10, restart=30, node_storage_bandwidth=5e8))["failures"]
     said = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--mtbf", 10))
     assert "not in the file of the cluster, so taken from presets: checkpoints at 2 GB/s a node (--storage), 600 s to restart\n" in said
     assert "--storage is for runs with failures, and the file of " in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--storage", 1e9), status=2)
     assert "has no `cost.device_power`" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--node-power", 10), status=2)
+
+
+@pytest.mark.parametrize("devices, given, file, rate, limit", [
+    (8, 5e8, dict(node_storage_bandwidth=1e8), 5e8, "node_storage_bandwidth"),   # one node
+    (64, 5e8, dict(node_storage_bandwidth=1e8), 4e9, "node_storage_bandwidth"),  # eight
+    (64, 5e8, dict(storage_bandwidth=6e9), 4e9, "node_storage_bandwidth"),       # the storage takes more than the nodes send
+    (64, 5e8, dict(storage_bandwidth=3e9), 3e9, "storage_bandwidth"),            # the storage takes less
+    (64, None, dict(storage_bandwidth=3e9), 3e9, "storage_bandwidth"),
+    (64, None, dict(storage_bandwidth=3e9, node_storage_bandwidth=1e8), 8e8, "node_storage_bandwidth")])
+def test_storage_of_many_nodes(tmp_path, devices, given, file, rate, limit):
+    """--storage is the speed of each node, as `node_storage_bandwidth` is; `storage_bandwidth` still limits all of them."""
+    failures = dict(file, node_mtbf_hours=40, restart=30)
+    more = ["--storage", given] if given else []
+    found = simulate(tmp_path, devices, *more, failures=failures)["failures"]
+    assert (found["checkpoint_bytes_per_s"], found["checkpoint_limit"]) == (rate, f"failures.{limit}")
+    assert found["checkpoint_stops_s"] == pytest.approx(found["checkpoint_bytes"] / rate)
+    text = run(*options(tmp_path, "simulate", devices, "--layout", "pipeline=2", *more, failures=failures))
+    shown = f"{rate / 1e9:.4g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.4g} MB/s"
+    assert f", written at {shown} by all nodes together (failures.{limit}), pauses training for " in text
+    said = " ".join(run("simulate", "--help").split())
+    assert "--storage B bytes per second at which each node writes checkpoints, instead of `failures.node_storage_bandwidth` of the file; " in said
 
 
 def test_failures_want_storage(tmp_path):

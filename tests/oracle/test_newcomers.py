@@ -217,7 +217,7 @@ def test_keys_of_other_programs(made, setting, said):
     ("train run.yaml --layout-from rates.db", "rates.db is a study of optimizers or rates, and all its trials have the same layout"),
     ("train run.yaml --set optimizer.global_batch=16 --set layout.micro_batch=16 -n 2 --dry-run", "x layout.data 2 = 32; try 32 or 64, or layout.micro_batch 8"),
     ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster gpu.yaml", "must be one of accelerator, cpu, not `gpu`; did you mean `accelerator`?"),
-    ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster link.yaml", "`link` is not a key of a cluster file at line 24 of link.yaml; did you mean `links`?"),
+    ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster link.yaml", "`link` is not a key of a cluster file at line 25 of link.yaml; did you mean `links`?"),
     ("plan --model gpt2-124m --global-batch 8 --devices 8 --cluster v100", "there is no cluster `v100`; they are a100-40, "),
 ])  # fmt: skip
 def test_hints(made, words, said):

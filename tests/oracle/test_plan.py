@@ -556,7 +556,7 @@ def test_parts_of_a_report():
     words = [*FRONTIER, "--devices", 1024, "--global-batch", 1024]
     plan = run("plan", *words, "--tokens", "300e9", "--price", 2)
     parts = [r"^frontier-175b \(.* devices of frontier: ", r"^layout: \{", r"^a step of 1,024 sequences: ", r"^without ", r"^peak memory [\d.]+ of [\d.]+ GiB \(",
-             r"^  activations ", r"^accuracy: ", r"^300.0B tokens: .* days, .* GPU-hours, .* node-hours, .* USD$", r"^[\d,]+ valid layouts; ", r"^searched: "]
+             r"^  activations ", r"^accuracy: ", r"^300.0B tokens: .* days, .* GCD-hours, .* node-hours, .* USD$", r"^[\d,]+ valid layouts; ", r"^searched: "]
     at = [re.search(part, plan, re.M).start() for part in parts]
     assert at == sorted(at) and plan.count("\nlayout: {") == plan.count("\npeak memory") == 1, plan
     others = re.findall(r"^without (.*): ([\d.]+) (?:% slower|times as long) \([a-z -]+\): (tensor=\S+)$", plan, re.M)

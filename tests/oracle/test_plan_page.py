@@ -66,7 +66,7 @@ def test_the_page_of_a_plan(tmp_path, machine):
     for name, value in (("device-hours", hours), ("node-hours", hours / 8)):
         number = float(page.facts[name].rstrip("K")) * (1000 if page.facts[name].endswith("K") else 1)
         assert number == pytest.approx(value, rel=5e-2 if page.facts[name].endswith("K") else 1e-2)
-    assert page.facts["cost"].endswith(" EUR") and page.facts["energy"].endswith(" kWh") and page.facts["memory"].endswith(": fits")
+    assert page.facts["cost"].endswith(" EUR") and page.facts["energy"].endswith(" kWh of whole nodes, times a PUE of 1.1") and page.facts["memory"].endswith(": fits")
     assert f"{best['step_s']:.4g} s for 64 sequences" in page.facts["step"]
 
 
