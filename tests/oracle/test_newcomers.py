@@ -252,7 +252,7 @@ def test_numbers_and_lists(made):
 def test_options_of_plan(made):
     """There is no option for a deadline: days follow from --tokens. The help shows ranges of devices next to --devices."""
     words = ["plan", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 64, "--devices"]
-    assert "--days is not an option; did you mean --tokens?" in answer(made, *words, 8, "--days", 30)
+    assert "--days needs --tokens, the length of the run, for example --tokens 300B" in answer(made, *words, 8, "--days", 30)
     assert "--devices takes a whole number, a range such as 512..2048 or 512..2048:256, or a list such as 64,128,512, not `64-512`" in answer(made, *words, "64-512")
     help = answer(made, "plan", "--help", status=0)
     assert "also print days" in help and help.index("\n  --devices A..B") < help.index("\n  --global-batch B")
