@@ -143,6 +143,11 @@ const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *coun
   return tokenizer->beginning;
 }
 
+const char *tri_tokenizer_json(const tri_tokenizer *tokenizer, size_t *bytes) {
+  *bytes = tokenizer->json_bytes;
+  return tokenizer->json;
+}
+
 void tri_tokenizer_log_class(const tri_tokenizer *tokenizer) {
   if (tokenizer->other_class == NULL) return;
   tri_log(

@@ -71,6 +71,10 @@ const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
 /* Returns the token for text that has no token of its own; -1: none. */
 int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);
+/* Returns the text of the tokenizer.json that the tokenizer was read from, with the changes that other files of its
+ * folder make (folder.h), and sets *bytes to its length; NULL if it was not read from such a file. The tokenizer owns
+ * the text. */
+const char *tri_tokenizer_json(const tri_tokenizer *tokenizer, size_t *bytes);
 /* Returns the bytes that one token adds to a text (not NUL-terminated; owned by the tokenizer); length 0 for an unknown
  * id. */
 const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes);

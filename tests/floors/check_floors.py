@@ -13,7 +13,7 @@ import sys
 
 # From the ground up.
 FLOORS = ["base", "files", "gguf", "page", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "reward", "chat",
-          "data", "checkpoint", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "http", "board", "serve", "cli", "api"]
+          "data", "checkpoint", "llamacpp", "weights", "engine", "generation", "rollout", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "http", "board", "serve", "cli", "api"]
 
 # Headers of device/ that every floor may include: number formats, losses of preferences, the description of a device and the
 # values of a step are only types, which need no device.
