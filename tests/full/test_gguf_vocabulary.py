@@ -101,7 +101,7 @@ CHARACTERS = {
 }
 
 
-# Of these, texts that begin with a space differ, and texts after a special token.
+# Texts that begin with a space, and texts after a special token, differ in these.
 METASPACE = ("mistral", "metaspace")
 
 
