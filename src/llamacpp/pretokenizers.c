@@ -60,15 +60,15 @@
 
 static const tri_llamacpp_pretokenizer pretokenizers[] = {
     {"gpt-2", SPLIT(GPT2) BYTE_LEVEL, .covers = true},
-    {"starcoder", SPLIT("\\p{N}") SPLIT(GPT2) BYTE_LEVEL, .ignore_merges = false},
+    {"starcoder", SPLIT("\\p{N}") SPLIT(GPT2) BYTE_LEVEL, .covers = false},
     {"llama-bpe", SPLIT(LLAMA3) BYTE_LEVEL, .ignore_merges = true, .covers = true},
     {"dbrx", SPLIT(LLAMA3) BYTE_LEVEL, .covers = true},
     {"qwen2", SPLIT(QWEN2) BYTE_LEVEL, .covers = true},
     {"qwen35", SPLIT(QWEN35) BYTE_LEVEL, .covers = true},
     {"tekken", SPLIT(CASES("") "|\\p{N}" PATHS) BYTE_LEVEL, .ignore_merges = true, .covers = true, .differs = true},
     {"gpt-4o", SPLIT(CASES(CONTRACTIONS "?") "|\\p{N}{1,3}" PATHS) BYTE_LEVEL, .covers = true, .differs = true},
-    {"falcon", PUNCTUATION SPLIT(GPT2) BYTE_LEVEL SPLIT("\\p{N}+") SPLIT("[0-9][0-9][0-9]"), .ignore_merges = false},
-    {"deepseek-v3", SPLIT("\\p{N}{1,3}") SPLIT(HAN) SPLIT(DEEPSEEK3) BYTE_LEVEL, .ignore_merges = false},
+    {"falcon", PUNCTUATION SPLIT(GPT2) BYTE_LEVEL SPLIT("\\p{N}+") SPLIT("[0-9][0-9][0-9]"), .covers = false},
+    {"deepseek-v3", SPLIT("\\p{N}{1,3}") SPLIT(HAN) SPLIT(DEEPSEEK3) BYTE_LEVEL, .covers = false},
     {"deepseek-coder",
      SPLIT("[\r\n]") SPLIT("\\s?\\p{L}+") SPLIT("\\s?\\p{P}+") SPLIT(HAN_HANGUL) SPLIT("\\p{N}") BYTE_LEVEL,
      .differs = true},
@@ -77,7 +77,7 @@ static const tri_llamacpp_pretokenizer pretokenizers[] = {
          SPLIT("\\s+$") SPLIT(HAN_HANGUL) SPLIT("\\p{N}") BYTE_LEVEL,
      .differs = true},
     {"seed-coder", SPLIT(SEED_CODER) BYTE_LEVEL, .covers = true},
-    {"superbpe", SPLIT("\\p{N}+") SPLIT("(?=(\\d{3})+(?!\\d))") BYTE_LEVEL, .ignore_merges = false},
+    {"superbpe", SPLIT("\\p{N}+") SPLIT("(?=(\\d{3})+(?!\\d))") BYTE_LEVEL, .covers = false},
     {"minicpm5", SPLIT("\\p{N}{1,3}") SPLIT(CONTRACTIONS "|" LETTERS "|\\p{N}+" SIGNS SPACES) BYTE_LEVEL,
      .ignore_merges = true},
     {"bailingmoe", SPLIT(BAILING) BYTE_LEVEL, .covers = true},
@@ -105,7 +105,8 @@ static tri_status append(normal_form *form, const char *text, size_t bytes) {
 static tri_status append_text(normal_form *form, const char *text) { return append(form, text, strlen(text)); }
 
 static tri_status append_regex(normal_form *form, const char *regex) {
-  const char *from = strcmp(regex, GPT2_SHORT) == 0 ? GPT2 : regex, *spelled = NULL;
+  const char *from = regex, *spelled = NULL;
+  if (strcmp(regex, GPT2_SHORT) == 0) from = GPT2;
   TRI_TRY(append_text(form, "Split("));
   while ((spelled = strstr(from, SPELLED_CONTRACTIONS)) != NULL) {
     TRI_TRY(append(form, from, (size_t)(spelled - from)));
