@@ -15,7 +15,7 @@
 #define KEY(name) "tokenizer.ggml." name
 #define ADVICE "give a folder with the model's tokenizer.json: --tokenizer FOLDER"
 
-enum { NAME_BYTES = 64, EMPTY_BYTES = 32 };
+enum { NAME_BYTES = 64, MADE_BYTES = 32 };
 
 const tri_llamacpp_named_token tri_llamacpp_named_tokens[TRI_LLAMACPP_NAMED_TOKENS] = {
     [TRI_LLAMACPP_BOS] = {KEY("bos_token_id"), "bos_token"},
@@ -26,13 +26,6 @@ const tri_llamacpp_named_token tri_llamacpp_named_tokens[TRI_LLAMACPP_NAMED_TOKE
     [TRI_LLAMACPP_CLS] = {KEY("cls_token_id"), "cls_token"},
     [TRI_LLAMACPP_MASK] = {KEY("mask_token_id"), "mask_token"},
 };
-
-/* The arrays of a file. */
-typedef struct token_arrays {
-  tri_gguf_text *texts; /* [count] */
-  int64_t *types;       /* [count] */
-  int64_t count;
-} token_arrays;
 
 /* ---- single keys ------------------------------------------------------------------------------------------------- */
 
@@ -100,36 +93,34 @@ static tri_status check_length(const tri_gguf_file *file, const char *key, int64
                   file->path, key, count, tokens);
 }
 
-static tri_status read_types(const tri_gguf_file *file, token_arrays *arrays) {
+static tri_status read_types(tri_llamacpp_vocabulary *out, int64_t tokens) {
+  const tri_gguf_file *file = out->file;
   int64_t count = 0;
   if (!has(file, KEY("token_type"))) {
-    TRI_TRY(tri_alloc("types of tokens", (size_t)arrays->count, sizeof *arrays->types, &arrays->types));
-    for (int64_t i = 0; i < arrays->count; i++) arrays->types[i] = TRI_LLAMACPP_NORMAL;
+    TRI_TRY(tri_alloc("types of tokens", (size_t)tokens, sizeof *out->types, &out->types));
+    for (int64_t i = 0; i < tokens; i++) out->types[i] = TRI_LLAMACPP_NORMAL;
     return TRI_OK;
   }
-  TRI_TRY(tri_gguf_get_integers(file, KEY("token_type"), &arrays->types, &count));
-  TRI_TRY(check_length(file, KEY("token_type"), count, arrays->count));
+  TRI_TRY(tri_gguf_get_integers(file, KEY("token_type"), &out->types, &count));
+  TRI_TRY(check_length(file, KEY("token_type"), count, tokens));
   for (int64_t i = 0; i < count; i++) {
-    if (arrays->types[i] >= TRI_LLAMACPP_NORMAL && arrays->types[i] <= TRI_LLAMACPP_BYTE) continue;
+    if (out->types[i] >= TRI_LLAMACPP_NORMAL && out->types[i] <= TRI_LLAMACPP_BYTE) continue;
     return tri_fail(TRI_BAD_FILE,
                     "%s: element %" PRId64
                     " of key `" KEY("token_type") "` is %" PRId64
                                                   ", and must be 1 to 6; the file is damaged, convert the model again",
-                    file->path, i, arrays->types[i]);
+                    file->path, i, out->types[i]);
   }
   return TRI_OK;
 }
 
-static tri_status read_arrays(const tri_gguf_file *file, token_arrays *arrays) {
-  TRI_TRY(tri_gguf_get_strings(file, KEY("tokens"), &arrays->texts, &arrays->count));
-  if (arrays->count == 0) {
+static tri_status check_count(const tri_gguf_file *file, int64_t count) {
+  if (count == 0) {
     return tri_fail(TRI_BAD_FILE, "%s: key `" KEY("tokens") "` has no tokens; convert the model again", file->path);
   }
-  if (arrays->count > TRI_MAX_VOCABULARY) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: key `" KEY("tokens") "` has %" PRId64 " tokens; at most %d are supported",
-                    file->path, arrays->count, TRI_MAX_VOCABULARY);
-  }
-  return read_types(file, arrays);
+  if (count <= TRI_MAX_VOCABULARY) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED, "%s: key `" KEY("tokens") "` has %" PRId64 " tokens; at most %d are supported",
+                  file->path, count, TRI_MAX_VOCABULARY);
 }
 
 /* Reads the tokens with keys of their own. Without a key, a vocabulary of characters has llama.cpp's defaults. */
@@ -164,43 +155,51 @@ static tri_status read_frame(tri_llamacpp_vocabulary *out, bool adds_bos) {
                   out->file->path, tri_llamacpp_named_tokens[lost].key);
 }
 
-/* Returns the number of tokens without padding at the end. */
-static int64_t count_without_padding(const tri_llamacpp_vocabulary *out, const token_arrays *arrays) {
-  int64_t count = arrays->count, least = 1;
+/* Returns the number of tokens without padding at the end. Its type is user-defined in files of older converters. */
+static int64_t count_without_padding(const tri_llamacpp_vocabulary *out, const tri_gguf_text *texts, int64_t count) {
+  int64_t least = 1;
   for (int i = 0; i < TRI_LLAMACPP_NAMED_TOKENS; i++) {
     if (out->named[i] >= least) least = out->named[i] + 1;
   }
-  for (; count > least && arrays->types[count - 1] == TRI_LLAMACPP_UNUSED; count--) {
-    char name[EMPTY_BYTES];
-    const int length = snprintf(name, sizeof name, "[PAD%" PRId64 "]", count - 1);
-    const tri_gguf_text text = arrays->texts[count - 1];
-    if (text.bytes != (size_t)length || memcmp(text.text, name, text.bytes) != 0) break;
+  for (; count > least; count--) {
+    char name[MADE_BYTES];
+    const size_t length = (size_t)snprintf(name, sizeof name, "[PAD%" PRId64 "]", count - 1);
+    const int64_t type = out->types[count - 1];
+    const tri_gguf_text text = texts[count - 1];
+    if (type != TRI_LLAMACPP_UNUSED && type != TRI_LLAMACPP_USER_DEFINED) break;
+    if (text.bytes != length || memcmp(text.text, name, length) != 0) break;
   }
   return count;
 }
 
-/* Returns whether all characters are letters of bytes. */
-static bool is_spelled(const tri_gguf_text *text) {
+/* Returns whether all characters of valid UTF-8 are letters of bytes. */
+static bool is_spelled(tri_gguf_text text) {
   uint32_t code = 0;
-  for (size_t i = 0; i < text->bytes; i += tri_utf8_decode(text->text + i, text->bytes - i, &code)) {
-    tri_utf8_decode(text->text + i, text->bytes - i, &code);
+  for (size_t i = 0; i < text.bytes;) {
+    i += tri_utf8_decode(text.text + i, text.bytes - i, &code);
     if (tri_letter_byte(code) < 0) return false;
   }
   return true;
 }
 
-/* Checks and adds a token; one without a text is called "[EMPTY_{id}]", as in llama.cpp. */
+/* Returns whether a byte-level token is one of texts, so that it must be spelled in byte letters. */
+static bool is_of_texts(int64_t type) {
+  return type == TRI_LLAMACPP_NORMAL || type == TRI_LLAMACPP_UNUSED || type == TRI_LLAMACPP_BYTE;
+}
+
+static tri_status check_text(const tri_llamacpp_vocabulary *out, int64_t id, tri_gguf_text text) {
+  const bool nul = memchr(text.text, '\0', text.bytes) != NULL;
+  if (!nul && tri_utf8_valid_bytes(text.text, text.bytes) == text.bytes) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: element %" PRId64 " of key `" KEY("tokens") "` %s; the file is damaged, convert the model again",
+                  out->file->path, id, nul ? "contains a NUL" : "is not UTF-8");
+}
+
+/* Adds a token; one without a text is called "[EMPTY_{id}]", as in llama.cpp. */
 static tri_status add_token(tri_llamacpp_vocabulary *out, int64_t id, tri_gguf_text text) {
-  char empty[EMPTY_BYTES];
+  char empty[MADE_BYTES];
   if (text.bytes == 0) {
     text = (tri_gguf_text){empty, (size_t)snprintf(empty, sizeof empty, "[EMPTY_%" PRId64 "]", id)};
-  }
-  const bool nul = memchr(text.text, '\0', text.bytes) != NULL;
-  if (nul || tri_utf8_valid_bytes(text.text, text.bytes) != text.bytes) {
-    return tri_fail(TRI_BAD_FILE,
-                    "%s: element %" PRId64
-                    " of key `" KEY("tokens") "` %s; the file is damaged, convert the model again",
-                    out->file->path, id, nul ? "contains a NUL" : "is not UTF-8");
   }
   const int32_t other = tri_vocabulary_find(&out->tokens, text.text, text.bytes);
   if (other >= 0) {
@@ -211,26 +210,54 @@ static tri_status add_token(tri_llamacpp_vocabulary *out, int64_t id, tri_gguf_t
   return tri_vocabulary_add(&out->tokens, (int32_t)id, text.text, text.bytes, true);
 }
 
-/* Sets `learnt` and `special` of each token. The scores of a vocabulary of characters are those of normal and unused
- * tokens alone. A byte-level token that is not spelled in byte letters cannot be made of a text, so that it is special,
- * too, as are bos and eos of files with false types. */
-static void mark_tokens(tri_llamacpp_vocabulary *out, const token_arrays *arrays) {
+/* Adds a token of texts that is not spelled in byte letters, as the tokens of a tokenizer.json must be. llama.cpp never
+ * makes such a token of a text. It gets its spelling, with which it is decoded; if another token has that, or a word
+ * would become the token without merges, it is called "[UNUSED_{id}]". */
+static tri_status add_unspelled(tri_llamacpp_vocabulary *out, int64_t id, tri_gguf_text text) {
+  char *spelled = NULL, made[MADE_BYTES];
+  size_t bytes = 0;
+  TRI_TRY(tri_alloc("a token", text.bytes, 2, &spelled)); /* letters have at most two bytes */
+  for (size_t i = 0; i < text.bytes; i++) {
+    bytes += tri_utf8_encode(tri_byte_letter((uint8_t)text.text[i]), spelled + bytes);
+  }
+  text = (tri_gguf_text){spelled, bytes};
+  if (out->pretokenizer->ignore_merges || tri_vocabulary_find(&out->tokens, spelled, bytes) >= 0) {
+    text = (tri_gguf_text){made, (size_t)snprintf(made, sizeof made, "[UNUSED_%" PRId64 "]", id)};
+  }
+  const tri_status status = add_token(out, id, text);
+  tri_free(spelled);
+  return status;
+}
+
+/* Sets `learnt` and `special` of each token. In a vocabulary of characters only normal and unused tokens are merged.
+ * bos and eos are special even if the file has another type for them. */
+static void mark_tokens(tri_llamacpp_vocabulary *out) {
   for (int64_t id = 0; id < out->tokens.size; id++) {
-    const int64_t type = arrays->types[id];
+    const int64_t type = out->types[id];
     tri_token *token = &out->tokens.tokens[id];
     token->learnt = !out->characters || type == TRI_LLAMACPP_NORMAL || type == TRI_LLAMACPP_UNUSED;
-    token->special = type == TRI_LLAMACPP_CONTROL || type == TRI_LLAMACPP_UNKNOWN;
-    if (!out->characters && type != TRI_LLAMACPP_USER_DEFINED) token->special |= !is_spelled(&arrays->texts[id]);
+    token->special |= type == TRI_LLAMACPP_CONTROL || type == TRI_LLAMACPP_UNKNOWN;
   }
   const int32_t bos = out->named[TRI_LLAMACPP_BOS], eos = out->named[TRI_LLAMACPP_EOS];
   if (bos >= 0 && out->add_bos) out->tokens.tokens[bos].special = true;
   if (eos >= 0) out->tokens.tokens[eos].special = true;
 }
 
-static tri_status add_tokens(tri_llamacpp_vocabulary *out, const token_arrays *arrays) {
-  TRI_TRY(tri_vocabulary_create(&out->tokens, count_without_padding(out, arrays)));
-  for (int64_t id = 0; id < out->tokens.size; id++) TRI_TRY(add_token(out, id, arrays->texts[id]));
-  mark_tokens(out, arrays);
+static tri_status add_tokens(tri_llamacpp_vocabulary *out, const tri_gguf_text *texts, int64_t count) {
+  int64_t unspelled = 0;
+  TRI_TRY(tri_vocabulary_create(&out->tokens, count_without_padding(out, texts, count)));
+  for (int64_t id = 0; id < out->tokens.size; id++) {
+    TRI_TRY(check_text(out, id, texts[id]));
+    if (!out->characters && is_of_texts(out->types[id]) && !is_spelled(texts[id])) {
+      unspelled++;
+    } else {
+      TRI_TRY(add_token(out, id, texts[id]));
+    }
+  }
+  for (int64_t id = 0; id < out->tokens.size && unspelled > 0; id++) {
+    if (out->tokens.tokens[id].bytes == 0) TRI_TRY(add_unspelled(out, id, texts[id]));
+  }
+  mark_tokens(out);
   return TRI_OK;
 }
 
@@ -311,24 +338,27 @@ static tri_status read_scores(tri_llamacpp_vocabulary *out, int64_t tokens) {
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-static tri_status read_all(tri_llamacpp_vocabulary *out, token_arrays *arrays) {
-  bool adds_bos = true;
-  TRI_TRY(read_model(out));
-  if (!out->characters) TRI_TRY(read_pretokenizer(out, &adds_bos));
-  TRI_TRY(read_arrays(out->file, arrays));
-  TRI_TRY(read_named(out, arrays->count));
+/* Reads everything but model and pre-tokenizer. */
+static tri_status read_rest(tri_llamacpp_vocabulary *out, bool adds_bos, const tri_gguf_text *texts, int64_t count) {
+  TRI_TRY(check_count(out->file, count));
+  TRI_TRY(read_types(out, count));
+  TRI_TRY(read_named(out, count));
   TRI_TRY(read_frame(out, adds_bos));
-  TRI_TRY(add_tokens(out, arrays));
-  if (out->characters && !has(out->file, KEY("merges"))) return read_scores(out, arrays->count);
+  TRI_TRY(add_tokens(out, texts, count));
+  if (out->characters && !has(out->file, KEY("merges"))) return read_scores(out, count);
   return read_merges(out);
 }
 
 tri_status tri_llamacpp_read_vocabulary(const tri_gguf_file *file, tri_llamacpp_vocabulary *out) {
-  token_arrays arrays = {0};
+  tri_gguf_text *texts = NULL;
+  int64_t count = 0;
+  bool adds_bos = true;
   *out = (tri_llamacpp_vocabulary){.file = file};
-  const tri_status status = read_all(out, &arrays);
-  out->types = arrays.types;
-  tri_free(arrays.texts);
+  TRI_TRY(read_model(out));
+  if (!out->characters) TRI_TRY(read_pretokenizer(out, &adds_bos));
+  TRI_TRY(tri_gguf_get_strings(file, KEY("tokens"), &texts, &count));
+  const tri_status status = read_rest(out, adds_bos, texts, count);
+  tri_free(texts);
   return status;
 }
 

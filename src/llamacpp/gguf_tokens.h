@@ -31,9 +31,9 @@ extern const tri_llamacpp_named_token tri_llamacpp_named_tokens[TRI_LLAMACPP_NAM
 
 typedef struct tri_llamacpp_vocabulary {
   const tri_gguf_file *file;
-  tri_vocabulary tokens; /* texts as in the file, UTF-8 without NULs; merges by rank. `learnt`: BPE may make the token.
-                            `special`: tokenizer.json has it as a special token. Its size excludes the padding at the
-                            end */
+  tri_vocabulary tokens; /* texts as in tokenizer.json, UTF-8 without NULs; merges by rank. `learnt`: BPE may make the
+                            token. `special`: tokenizer.json has it as a special token. Its size excludes the padding at
+                            the end */
   int64_t *types;        /* by id, TRI_LLAMACPP_NORMAL and so on */
   bool characters;       /* whether tokens consist of characters, not of byte letters */
   const tri_llamacpp_pretokenizer *pretokenizer; /* NULL in a vocabulary of characters */
@@ -42,7 +42,7 @@ typedef struct tri_llamacpp_vocabulary {
   int32_t named[TRI_LLAMACPP_NAMED_TOKENS];      /* ids; -1: none */
 } tri_llamacpp_vocabulary;
 
-/* LOCAL. Reads the tokenizer's keys of a file, which must remain open. Padding, "[PAD{id}]" of the type unused, is left
+/* LOCAL. Reads the tokenizer's keys of a file, which must remain open. Padding, "[PAD{id}]", is left
  * out at the end: converters write it for rows of the embedding for which Hugging Face's files have no token. Fails
  * with TRI_UNSUPPORTED for a model or a pre-tokenizer without a name here, and for more than TRI_MAX_VOCABULARY tokens
  * or TRI_LLAMACPP_MOST_MERGES merges; with TRI_BAD_FILE for damaged keys. Release with tri_llamacpp_vocabulary_release,
