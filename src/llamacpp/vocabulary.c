@@ -66,8 +66,7 @@ static tri_status choose_pretokenizer(const source *from, const tri_llamacpp_tok
   TRI_TRY(tri_llamacpp_find_pretokenizer(from->path, json_object_get(from->root, "pre_tokenizer"), from->ignore_merges,
                                          out));
   if ((*out)->differs) {
-    tri_log("%s: llama.cpp cuts a few texts differently with its pre-tokenizer %s: letters with marks or without case",
-            from->path, (*out)->name);
+    tri_log("%s: llama.cpp cuts a few texts differently with its pre-tokenizer %s", from->path, (*out)->name);
   }
   if ((*out)->ignore_merges == from->ignore_merges) return TRI_OK;
   snprintf(why, sizeof why, "ignore_merges is %s, but %s in llama.cpp's pre-tokenizer %s",
@@ -181,7 +180,8 @@ static tri_status add_template_text(tri_gguf_header *header, const json_t *found
   return json_is_array(found) ? tri_gguf_add_strings(header, "tokenizer.chat_templates", 1, names) : TRI_OK;
 }
 
-/* Adds the chat template of the folder, or else of the tokenizer's own folder, if there is one. */
+/* Adds the chat template of the folder, or else of the tokenizer's own folder, if there is one. A template that this
+ * program cannot render is left out, with a warning. */
 static tri_status add_template(tri_gguf_header *header, const source *from) {
   const tri_chat_format_options options = {
       .tokenizer = from->folder == NULL ? from->path : from->folder, .asked = true, .optional = true};
@@ -193,7 +193,10 @@ static tri_status add_template(tri_gguf_header *header, const source *from) {
     json_decref(found);
   }
   tri_chat_format_release(&format);
-  return status;
+  if (status != TRI_UNSUPPORTED) return status;
+  tri_warn("the GGUF file gets no chat template, so give one to llama.cpp with --chat-template-file: %s",
+           tri_status_message());
+  return TRI_OK;
 }
 
 static tri_status add_all(tri_gguf_header *header, const source *from, tri_llamacpp_tokens *tokens) {

@@ -101,32 +101,99 @@ CHARACTERS = {
 }
 
 
-# Of these, texts that begin with a space differ, and texts after a special token.
+# Texts that begin with a space differ with these vocabularies, and texts after a special token.
 METASPACE = ("mistral", "metaspace")
 
 
-def compare(folder, document, name, theirs_of=lambda text: text):
-    (folder / "tokenizer.json").write_text(json.dumps(document))
-    log = export(folder / "tokenizer.json", folder, folder / "model.gguf")
-    reference, model = Tokenizer.from_str(json.dumps(document)), Vocabulary(folder / "model.gguf")
-    texts = texts_for(document, name)
-    wrong = [(text, mine, wanted) for text, mine, wanted in (
-        (text, model.tokenize(text), reference.encode(text, add_special_tokens=False).ids) for text in texts) if mine != wanted]
+def compare_texts(document, model, texts):
+    reference = Tokenizer.from_str(json.dumps(document))
+    theirs = [encoding.ids for encoding in reference.encode_batch(texts, add_special_tokens=False)]
+    wrong = [(text, ids, wanted) for text, ids, wanted in zip(texts, map(model.tokenize, texts), theirs) if ids != wanted]
     assert not wrong, (len(wrong), len(texts), wrong[:3])
-    assert model.size == max(reference.get_vocab(with_added_tokens=True).values()) + 1
-    return model, log
+
+
+def compare(folder, document, name):
+    (folder / "tokenizer.json").write_text(json.dumps(document))
+    export(folder / "tokenizer.json", folder, folder / "model.gguf")
+    model, texts = Vocabulary(folder / "model.gguf"), texts_for(document, name)
+    assert len(texts) >= 500
+    compare_texts(document, model, texts)
+    return model
 
 
 @pytest.mark.parametrize("name", BYTE_LEVEL)
 def test_ids_of_bytes(tmp_path, name):
     wanted, make = BYTE_LEVEL[name]
-    model, _ = compare(tmp_path, make(), name)
-    assert wanted.encode() in (tmp_path / "model.gguf").read_bytes()[:2000]
-    assert model.facts()["add_bos"] is False and model.facts()["add_eos"] is False
-    text = "It's 12 €, déjà vu…\n\n  naïve 中文"
+    model = compare(tmp_path, make(), name)
+    assert wanted.encode() in (tmp_path / "model.gguf").read_bytes()[:200]
+    text = "It's 12 €, déjà vu…\n\n  naïve 中文!!"
     assert model.text(model.tokenize(text)).decode() == text
 
 
 @pytest.mark.parametrize("name", CHARACTERS)
 def test_ids_of_characters(tmp_path, name):
-    compare(tmp_path, CHARACTERS[name](), name)
+    model = compare(tmp_path, CHARACTERS[name](), name)
+    text = "It's 12 €, déjà vu…\n\nnaïve   中文!!"
+    assert model.text(model.tokenize(text)).decode().removeprefix(" ") == text
+
+
+# ---- any merges
+
+
+def draw_document(r):
+    """Characters with random merges, some of which make one token in two ways, or are in an unusual order."""
+    document = families.characters(normalizer=families.replace(" ", families.MARK), added_tokens=[])
+    tokens, merges = ["a", "b", "c", families.MARK], []
+    for _ in range(r.randrange(1, 14)):
+        pair = r.choices(tokens[-6:] if r.random() < 0.5 else tokens, k=2)
+        if pair not in merges and len("".join(pair)) < 9:
+            merges.append(pair)
+            tokens += [] if "".join(pair) in tokens else ["".join(pair)]
+    if r.random() < 0.5:  # all pairs of tokens that spell a token, as in files that were made from SentencePiece's
+        merges = [[token[:n], token[n:]] for token in tokens for n in range(1, len(token)) if token[:n] in tokens and token[n:] in tokens]
+    if r.random() < 0.3:
+        r.shuffle(merges)
+    document["model"].update(vocab={token: id for id, token in enumerate(["<unk>", *families.BYTES, *tokens])}, merges=merges)
+    return document
+
+
+def test_ids_of_random_merges(tmp_path):
+    """A vocabulary is either refused, because llama.cpp would merge other pairs, or all ids are equal."""
+    r, refused, drawn = random.Random(5), 0, 400
+    for _ in range(drawn):
+        document = draw_document(r)
+        (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+        try:
+            export(tmp_path / "tokenizer.json", tmp_path, tmp_path / "model.gguf")
+        except AssertionError as failure:
+            assert "because it merges any two parts" in str(failure) or "which merges any two parts" in str(failure)
+            refused += 1
+            continue
+        model = Vocabulary(tmp_path / "model.gguf")
+        compare_texts(document, model, ["".join(r.choices("abcabcabc z", k=r.randrange(1, 30))) for _ in range(60)])
+        model.close()
+    assert 0.05 * drawn < refused < 0.7 * drawn
+
+
+# ---- special tokens and the template
+
+
+def test_special_tokens(tmp_path):
+    document = families.bytes_of("llama3", *families.names("<|begin_of_text|>", "<|eot_id|>", "<stop>"))
+    ids = {entry["content"]: entry["id"] for entry in document["added_tokens"]}
+    begin = ids["<|begin_of_text|>"]
+    document["post_processor"] = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "B", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                                  "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+                                  "special_tokens": {"B": {"id": "B", "ids": [begin], "tokens": ["<|begin_of_text|>"]}}}
+    ends = [ids["<|endoftext|>"], ids["<|eot_id|>"], ids["<stop>"]]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    (tmp_path / "generation_config.json").write_text(json.dumps(dict(eos_token_id=ends)))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(dict(eos_token="<|eot_id|>", pad_token="<|endoftext|>", chat_template="{{ messages[0].content }}")))
+    rows = len(document["model"]["vocab"]) + 70
+    export(tmp_path / "tokenizer.json", tmp_path, tmp_path / "model.gguf", rows)
+    model = Vocabulary(tmp_path / "model.gguf")
+    facts = model.facts()
+    assert model.size == rows and sorted(facts["ends"]) == sorted(ends)
+    assert (facts["bos"], facts["eos"], facts["pad"], facts["add_bos"], facts["add_eos"]) == (begin, ids["<|eot_id|>"], ids["<|endoftext|>"], True, False)
+    assert model.tokenize("a", add=True) == [begin, *model.tokenize("a")]
+    assert model.template() == "{{ messages[0].content }}"
