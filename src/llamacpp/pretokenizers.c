@@ -45,6 +45,18 @@
   "[\\r\\n]*" SPACES
 #define SEED_CODER CONTRACTIONS "|" LETTERS "|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES
 #define BAILING "'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|" LETTERS "|\\p{N}" SIGNS "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define SPARK                                                                                                          \
+  "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                \
+  "?[\\p{P}\\p{S}]+|"                                                                                                  \
+  "[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define YOUTU                                                                                                          \
+  "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-"                 \
+  "\u303f\ufe30-\ufe4f]+|[\u3105-\u312f]+|" HAN
+#define JAIS2                                                                                                          \
+  CONTRACTIONS "|" LETTERS "|\\p{N}{1,3}" SIGNS                                                                        \
+               "|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|"                                       \
+               "\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
+#define BLOOM " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
 #define LATIN                                                                                                          \
   "\\s?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af"                    \
   "\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5"                    \
@@ -82,8 +94,22 @@ static const tri_llamacpp_pretokenizer pretokenizers[] = {
      .ignore_merges = true},
     {"bailingmoe", SPLIT(BAILING) BYTE_LEVEL, .covers = true},
     {"ufakzeka", SPLIT(LETTERS "|\\p{N}" SIGNS SPACES) BYTE_LEVEL, .covers = true},
+    {"default", SPLIT("[\\p{P}\\$\\+<=>\\^~\\|]+") SPLIT(GPT2) SPLIT("\\p{N}+") SPLIT("[0-9][0-9][0-9]") BYTE_LEVEL},
+    {"spark2_5", SPLIT("\\p{N}{1,3}") SPLIT(HAN) SPLIT(SPARK) SPLIT("\\p{N}") BYTE_LEVEL},
+    {"youtu", SPLIT(YOUTU) SPLIT(CASES(CONTRACTIONS "?") "|\\p{N}" PATHS) BYTE_LEVEL, .ignore_merges = true},
+    {"jais-2", SPLIT(JAIS2) BYTE_LEVEL, .covers = true},
+    {"bloom", SPLIT(BLOOM) BYTE_LEVEL},
+    {"viking", SPLIT(BLOOM) SPLIT("\\p{N}") BYTE_LEVEL},
+    {"tiny_aya", SPLIT("\\d{1,3}(?=(?:\\d{3})*\\b)") SPLIT(CASES(CONTRACTIONS "?") "|\\p{N}{1,3}" PATHS) BYTE_LEVEL,
+     .differs = true},
+    {"laguna", SPLIT("[^\\n]+|[\\n]+") SPLIT(QWEN2) BYTE_LEVEL},
 };
 enum { PRETOKENIZERS = sizeof pretokenizers / sizeof *pretokenizers };
+
+const tri_llamacpp_pretokenizer *tri_llamacpp_pretokenizers(int *count) {
+  *count = PRETOKENIZERS;
+  return pretokenizers;
+}
 
 /* ---- the normal form --------------------------------------------------------------------------------------------- */
 

@@ -15,6 +15,9 @@ typedef struct tri_llamacpp_pretokenizer {
   bool differs; /* whether llama.cpp cuts some texts differently */
 } tri_llamacpp_pretokenizer;
 
+/* Returns the table of all pre-tokenizers; sets *count to their number. */
+const tri_llamacpp_pretokenizer *tri_llamacpp_pretokenizers(int *count);
+
 /* LOCAL. Finds the pre-tokenizer for the "pre_tokenizer" of a byte-level tokenizer.json; `file` is its name for
  * messages. Of two with the same form, the one with the same ignore_merges is returned; otherwise the caller checks
  * this member. Fails with TRI_UNSUPPORTED if llama.cpp has no such pre-tokenizer; the message shows the form. */
