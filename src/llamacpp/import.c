@@ -6,8 +6,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/extra_files.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/named_folder.h"
 #include "llamacpp/read_model.h"
 #include "llamacpp/tensors.h"
+#include "llamacpp/tokenizer_files.h"
 #include "tokenizer/tokenizer.h"
 
 #include <inttypes.h>
@@ -206,14 +208,20 @@ static tri_status save_model(const tri_llamacpp_import_request *request, importi
   return status;
 }
 
-/* Saves the model with the tokenizer that the request names. */
+/* Saves the model with the tokenizer that the request names, or with that of the file, whose files exist only until
+ * then.
+ */
 static tri_status save_with_tokenizer(const tri_llamacpp_import_request *request, importing *at,
                                       const tri_model *model) {
+  char name[TRI_PATH_BYTES];
+  tri_named_folder files;
   if (request->tokenizer != NULL) return save_model(request, at, model, request->tokenizer);
-  return tri_fail(TRI_UNSUPPORTED,
-                  "%s: the tokenizer of a GGUF file is not read; name the folder of its tokenizer: "
-                  "import FILE.gguf CHECKPOINT --tokenizer FOLDER",
-                  request->from);
+  TRI_TRY(tri_path_with(name, request->to, ".tokenizer"));
+  TRI_TRY(tri_named_folder_begin(name, &files));
+  tri_status status = tri_llamacpp_write_tokenizer(at->file, files.temporary);
+  if (status == TRI_OK) status = save_model(request, at, model, files.temporary);
+  const tri_status dropped = tri_named_folder_drop(&files);
+  return status == TRI_OK ? dropped : status;
 }
 
 static tri_status import_model(const tri_llamacpp_import_request *request, const tri_gguf_file *file) {

@@ -10,7 +10,7 @@
 typedef struct tri_llamacpp_import_request {
   const char *from;      /* path of the file */
   const char *to;        /* the new folder, which must not exist */
-  const char *tokenizer; /* folder of the tokenizer */
+  const char *tokenizer; /* folder whose tokenizer is used in place of the file's; NULL: the file's */
   int64_t shard_bytes;   /* largest size of a file with several tensors, in bytes (tri_checkpoint_request) */
 } tri_llamacpp_import_request;
 
