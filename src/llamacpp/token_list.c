@@ -88,7 +88,7 @@ static void fill_added(tri_llamacpp_tokens *tokens) {
   if (count == 0) return;
   tri_log(
       "%s: %d added tokens (the first is \"%.40s\") have lstrip, rstrip or single_word, which llama.cpp ignores: "
-      "spaces beside them get tokens of their own there",
+      "spaces next to them get tokens of their own there",
       tokens->file, count, first);
 }
 
