@@ -64,6 +64,7 @@ def bytes_alone():
     vocabulary = document["model"]["vocab"]
     document["model"].update(merges=[], vocab={token: id for id, token in enumerate(token for token in vocabulary if len(token) == 1)})
     document["added_tokens"] = []
+    document["pre_tokenizer"]["use_regex"] = False  # as in the file that `trireme prepare --tokenizer bytes` writes
     return document
 
 
