@@ -79,7 +79,7 @@ static const tri_option import_options[] = {
     {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
      .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
     {TRI_PATH("tokenizer", tokenizer), .help =
-                                           "  --tokenizer FOLDER the tokenizer of a Hugging Face folder in place of "
+                                           "  --tokenizer DIR    the tokenizer of a Hugging Face folder in place of "
                                            "the GGUF file's\n"},
     {TRI_FLAG("no-verify", no_verify), .help = "  --no-verify        if the folder is a checkpoint: do not compare it "
                                                "with its checksums; a warning reports this\n"},
@@ -416,12 +416,13 @@ const tri_command tri_command_import = {
     .summary = "make a checkpoint of a Hugging Face folder or a GGUF file",
     .usage =
         "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify] [--json]\n"
-        "       trireme import FILE.gguf CHECKPOINT [--tokenizer FOLDER] [--shard-bytes N] [--json]\n"
+        "       trireme import FILE.gguf CHECKPOINT [--tokenizer DIR] [--shard-bytes N] [--json]\n"
         "\n"
         "Reads a model of any supported family (docs/families.md) in fp32, bf16 or fp16, from one file or from shards, "
         "and\n"
         "writes a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
-        "CHECKPOINT`. A GGUF file of llama.cpp may be in F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K, Q5_K or Q6_K "
+        "CHECKPOINT`.\n"
+        "A GGUF file of llama.cpp may be in F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K "
         "(docs/gguf.md).\n"
         "\n",
     .examples =
