@@ -132,7 +132,7 @@ static tri_status append_text(normal_form *form, const char *text) { return appe
 
 static tri_status append_regex(normal_form *form, const char *regex) {
   const char *from = regex, *spelled = NULL;
-  if (strcmp(regex, GPT2_SHORT) == 0) regex = from = GPT2;
+  if (strcmp(regex, GPT2_SHORT) == 0) from = GPT2;
   TRI_TRY(append_text(form, "Split("));
   while ((spelled = strstr(from, SPELLED_CONTRACTIONS)) != NULL) {
     TRI_TRY(append(form, from, (size_t)(spelled - from)));

@@ -88,7 +88,7 @@ static void fill_added(tri_llamacpp_tokens *tokens) {
   if (count == 0) return;
   tri_log(
       "%s: %d added tokens (the first is \"%.40s\") have lstrip, rstrip or single_word, which llama.cpp ignores: "
-      "spaces beside them get tokens of their own there",
+      "spaces next to them get tokens of their own there",
       tokens->file, count, first);
 }
 
@@ -98,6 +98,25 @@ static tri_status fill_rest(tri_llamacpp_tokens *tokens) {
     if (tokens->texts[id].text != NULL) continue;
     snprintf(text, sizeof text, "[PAD%" PRId64 "]", id);
     TRI_TRY(make_text(tokens, id, text, TRI_LLAMACPP_UNUSED));
+  }
+  return TRI_OK;
+}
+
+static tri_status check_bytes(const tri_llamacpp_tokens *tokens) {
+  char name[8];
+  if (!is_true(json_object_get(tokens->root, "model"), "byte_fallback")) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: byte_fallback is false, but llama.cpp always writes a character without a token as the tokens "
+                    "of its bytes; a byte-level tokenizer (trireme prepare --tokenizer train:VOCAB) can be exported",
+                    tokens->file);
+  }
+  for (int byte = 0; byte < 256; byte++) {
+    snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+    if (json_object_get(vocab_of(tokens), name) != NULL) continue;
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: the vocabulary has no token %s; llama.cpp needs the tokens <0x00> to <0xFF> of all bytes, for "
+                    "characters without a token",
+                    tokens->file, name);
   }
   return TRI_OK;
 }
@@ -116,6 +135,7 @@ tri_status tri_llamacpp_tokens_fill(tri_llamacpp_tokens *tokens) {
   tokens->made = json_array();
   fill_vocabulary(tokens);
   fill_added(tokens);
+  if (tokens->characters) TRI_TRY(check_bytes(tokens));
   return fill_rest(tokens);
 }
 
@@ -153,23 +173,6 @@ tri_status tri_llamacpp_tokens_check(const tri_llamacpp_tokens *tokens) {
 }
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
-
-static tri_status check_bytes(const tri_llamacpp_tokens *tokens) {
-  char name[8];
-  for (int byte = 0; byte < 256; byte++) {
-    snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
-    if (json_object_get(vocab_of(tokens), name) != NULL) continue;
-    return tri_fail(TRI_UNSUPPORTED,
-                    "%s: the vocabulary has no token %s; llama.cpp needs the tokens <0x00> to <0xFF> of all bytes, for "
-                    "characters without a token",
-                    tokens->file, name);
-  }
-  if (is_true(json_object_get(tokens->root, "model"), "byte_fallback")) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED,
-                  "%s: byte_fallback is false, but llama.cpp always writes a character without a token as the tokens "
-                  "of its bytes; a byte-level tokenizer (trireme tokenizer) can be exported",
-                  tokens->file);
-}
 
 /* Spells an added token with spaces in place of marks, as llama.cpp searches and prints it. */
 static tri_status respell(tri_llamacpp_tokens *tokens, int64_t id) {
@@ -232,18 +235,20 @@ static tri_status compare_one(const tri_llamacpp_tokens *tokens, const tri_vocab
     return TRI_OK;
   }
   if (ours.made) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "%s: merges make the token %" PRId64
-                    ", \"%.60s\", and llama.cpp, which merges any two parts that "
-                    "spell a token, would make others of this text; a GGUF file has no place for a list of merges of "
-                    "characters; train with a byte-level tokenizer (trireme tokenizer) to export the model",
-                    tokens->file, id, text->text);
+    return tri_fail(
+        TRI_UNSUPPORTED,
+        "%s: merges make the token %" PRId64
+        ", \"%.60s\", and llama.cpp, which merges any two parts that "
+        "spell a token, would make others of this text; a GGUF file has no place for a list of merges of "
+        "characters; train with a byte-level tokenizer (trireme prepare --tokenizer train:VOCAB) to export the model",
+        tokens->file, id, text->text);
   }
   return tri_fail(TRI_UNSUPPORTED,
                   "%s: no merge makes the token %" PRId64
                   ", \"%.60s\", and llama.cpp would make it of \"%.*s\" and "
                   "\"%s\", because it merges any two parts that spell a token; a GGUF file has no place for a list of "
-                  "merges of characters; train with a byte-level tokenizer (trireme tokenizer) to export the model",
+                  "merges of characters; train with a byte-level tokenizer (trireme prepare --tokenizer train:VOCAB) "
+                  "to export the model",
                   tokens->file, id, text->text, (int)theirs.left_bytes, text->text, text->text + theirs.left_bytes);
 }
 
@@ -265,7 +270,6 @@ static tri_status compare_merges(const tri_llamacpp_tokens *tokens, const tri_vo
 
 tri_status tri_llamacpp_tokens_score(tri_llamacpp_tokens *tokens, const tri_llamacpp_spaces *spaces) {
   tri_vocabulary file = {0};
-  TRI_TRY(check_bytes(tokens));
   tri_status status = tri_llamacpp_read_merges(json_object_get(tokens->root, "model"), tokens->size, &file);
   for (int64_t id = 0; id < tokens->rows && status == TRI_OK; id++) status = score_one(tokens, &file, id);
   if (status == TRI_OK) status = compare_merges(tokens, &file, spaces);

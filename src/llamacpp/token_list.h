@@ -33,7 +33,8 @@ typedef struct tri_llamacpp_tokens {
 
 /* LOCAL. Fills texts and types from `file`, `root`, `size`, `rows` and `characters`, which are set. Tokens beyond those
  * of the tokenizer, and ids without a token, are "[PAD{id}]", unused. Logs a line if added tokens have flags that
- * llama.cpp ignores. Fails with TRI_UNSUPPORTED if `rows` is below `size`. Release with tri_llamacpp_tokens_release,
+ * llama.cpp ignores. Fails with TRI_UNSUPPORTED if `rows` is below `size`, or if a vocabulary of
+ * characters has no tokens for bytes. Release with tri_llamacpp_tokens_release,
  * also after a failure. */
 tri_status tri_llamacpp_tokens_fill(tri_llamacpp_tokens *tokens);
 void tri_llamacpp_tokens_release(tri_llamacpp_tokens *tokens);
@@ -43,7 +44,7 @@ tri_status tri_llamacpp_tokens_check(const tri_llamacpp_tokens *tokens);
 
 /* LOCAL. For a vocabulary of characters: sets scores from the merges of the file, and spells added tokens with spaces
  * in place of marks. Fails with TRI_UNSUPPORTED if llama.cpp would merge other pairs than the file, naming a token
- * (merge_order.h), or if a byte has no token. */
+ * (merge_order.h). */
 tri_status tri_llamacpp_tokens_score(tri_llamacpp_tokens *tokens, const tri_llamacpp_spaces *spaces);
 
 /* LOCAL. Fails with TRI_UNSUPPORTED, naming the token, if merges do not make each token of the vocabulary, so that

@@ -46,10 +46,11 @@ static tri_status source_open(source *from) {
   if (from->folder != NULL) TRI_TRY(tri_tokenizer_find_ends(from->tokenizer, from->folder));
   const char *text = tri_tokenizer_json(from->tokenizer, &bytes);
   if (text == NULL) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "the tokenizer %s is not a tokenizer.json with a BPE model, and llama.cpp has no place for it; "
-                    "train with a tokenizer.json (trireme tokenizer makes one) to export the model",
-                    from->path);
+    return tri_fail(
+        TRI_UNSUPPORTED,
+        "the tokenizer %s is not a tokenizer.json with a BPE model, and llama.cpp has no place for it; "
+        "train with a tokenizer.json (trireme prepare --tokenizer train:VOCAB makes one) to export the model",
+        from->path);
   }
   TRI_TRY(tri_json_parse(from->path, text, bytes, 0, &from->root));
   from->model = json_object_get(from->root, "model");
@@ -60,11 +61,23 @@ static tri_status source_open(source *from) {
 
 /* ---- byte-level vocabularies ------------------------------------------------------------------------------------- */
 
+/* Returns the pre_tokenizer as a new object. Without merges, texts may be cut anywhere, so that a ByteLevel alone gets
+ * GPT-2's regular expression, for which llama.cpp has a name. */
+static json_t *pretokenizer_of(const source *from) {
+  json_t *object = json_copy(json_object_get(from->root, "pre_tokenizer"));
+  if (json_array_size(json_object_get(from->model, "merges")) == 0 && json_object_get(object, "use_regex") != NULL) {
+    json_object_set_new(object, "use_regex", json_true());
+  }
+  return object;
+}
+
 static tri_status choose_pretokenizer(const source *from, const tri_llamacpp_tokens *tokens,
                                       const tri_llamacpp_pretokenizer **out) {
   char why[160];
-  TRI_TRY(tri_llamacpp_find_pretokenizer(from->path, json_object_get(from->root, "pre_tokenizer"), from->ignore_merges,
-                                         out));
+  json_t *object = pretokenizer_of(from);
+  const tri_status status = tri_llamacpp_find_pretokenizer(from->path, object, from->ignore_merges, out);
+  json_decref(object);
+  TRI_TRY(status);
   if ((*out)->differs) {
     tri_log("%s: llama.cpp cuts a few texts differently with its pre-tokenizer %s", from->path, (*out)->name);
   }

@@ -64,6 +64,7 @@ def bytes_alone():
     vocabulary = document["model"]["vocab"]
     document["model"].update(merges=[], vocab={token: id for id, token in enumerate(token for token in vocabulary if len(token) == 1)})
     document["added_tokens"] = []
+    document["pre_tokenizer"]["use_regex"] = False  # as in the file that `trireme prepare --tokenizer bytes` writes
     return document
 
 
@@ -141,7 +142,7 @@ def test_ids_of_characters(tmp_path, name):
 
 
 def draw_document(r):
-    """Characters with random merges, some of which make one token in two ways, or are in an unusual order."""
+    """Characters with random merges. Two merges may make one token, and the order may be unusual."""
     document = families.characters(normalizer=families.replace(" ", families.MARK), added_tokens=[])
     tokens, merges = ["a", "b", "c", families.MARK], []
     for _ in range(r.randrange(1, 14)):
@@ -172,7 +173,7 @@ def test_ids_of_random_merges(tmp_path):
         model = Vocabulary(tmp_path / "model.gguf")
         compare_texts(document, model, ["".join(r.choices("abcabcabc z", k=r.randrange(1, 30))) for _ in range(60)])
         model.close()
-    assert 0.05 * drawn < refused < 0.7 * drawn
+    assert 0.02 * drawn < refused < 0.7 * drawn
 
 
 # ---- special tokens and the template

@@ -278,7 +278,7 @@ enum { FIRST_BYTE = 3, FIRST_LETTER = FIRST_BYTE + 256, MARK_ID = FIRST_LETTER, 
 
 /* <unk> <s> </s>, the bytes, mark a b c mark+a ab bc abc and an added token with a mark. */
 static json_t *characters_document(const char *merges) {
-  static const char *const letters[] = {MARK, "a", "b", "c", MARK "a", "ab", "bc", "abc"};
+  static const char *const letters[] = {MARK, "a", "b", "c", "\u2581a", "ab", "bc", "abc"};
   json_t *vocab = json_pack("{s:i, s:i, s:i}", "<unk>", 0, "<s>", 1, "</s>", 2);
   for (int byte = 0; byte < 256; byte++) {
     char name[8];
