@@ -94,15 +94,17 @@ static const tri_llamacpp_pretokenizer pretokenizers[] = {
      .ignore_merges = true},
     {"bailingmoe", SPLIT(BAILING) BYTE_LEVEL, .covers = true},
     {"ufakzeka", SPLIT(LETTERS "|\\p{N}" SIGNS SPACES) BYTE_LEVEL, .covers = true},
-    {"default", SPLIT("[\\p{P}\\$\\+<=>\\^~\\|]+") SPLIT(GPT2) SPLIT("\\p{N}+") SPLIT("[0-9][0-9][0-9]") BYTE_LEVEL},
-    {"spark2_5", SPLIT("\\p{N}{1,3}") SPLIT(HAN) SPLIT(SPARK) SPLIT("\\p{N}") BYTE_LEVEL},
-    {"youtu", SPLIT(YOUTU) SPLIT(CASES(CONTRACTIONS "?") "|\\p{N}" PATHS) BYTE_LEVEL, .ignore_merges = true},
+    {"default", SPLIT("[\\p{P}\\$\\+<=>\\^~\\|]+") SPLIT(GPT2) SPLIT("\\p{N}+") SPLIT("[0-9][0-9][0-9]") BYTE_LEVEL,
+     .covers = false},
+    {"spark2_5", SPLIT("\\p{N}{1,3}") SPLIT(HAN) SPLIT(SPARK) SPLIT("\\p{N}") BYTE_LEVEL, .covers = false},
+    {"youtu", SPLIT(YOUTU) SPLIT(CASES(CONTRACTIONS "?") "|\\p{N}" PATHS) BYTE_LEVEL, .ignore_merges = true,
+     .differs = true},
     {"jais-2", SPLIT(JAIS2) BYTE_LEVEL, .covers = true},
-    {"bloom", SPLIT(BLOOM) BYTE_LEVEL},
-    {"viking", SPLIT(BLOOM) SPLIT("\\p{N}") BYTE_LEVEL},
+    {"bloom", SPLIT(BLOOM) BYTE_LEVEL, .covers = false},
+    {"viking", SPLIT(BLOOM) SPLIT("\\p{N}") BYTE_LEVEL, .covers = false},
     {"tiny_aya", SPLIT("\\d{1,3}(?=(?:\\d{3})*\\b)") SPLIT(CASES(CONTRACTIONS "?") "|\\p{N}{1,3}" PATHS) BYTE_LEVEL,
      .differs = true},
-    {"laguna", SPLIT("[^\\n]+|[\\n]+") SPLIT(QWEN2) BYTE_LEVEL},
+    {"laguna", SPLIT("[^\\n]+|[\\n]+") SPLIT(QWEN2) BYTE_LEVEL, .covers = false},
 };
 enum { PRETOKENIZERS = sizeof pretokenizers / sizeof *pretokenizers };
 
