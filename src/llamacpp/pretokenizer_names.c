@@ -14,18 +14,19 @@ typedef struct name_group {
 static const name_group groups[] = {
     {"gpt-2",
      "mpt phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert jina-v1-en jina-v2-code "
-     "roberta-bpe olmo jais exaone4 trillion granite-docling"},
-    {"starcoder", "refact command-r smollm codeshell exaone minerva-7b mellum2"},
-    {"llama-bpe", "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", .adds_bos = true},
-    {"llama-bpe", "glm4 glm5"},
-    {"dbrx", "smaug-bpe chatglm-bpe"},
-    {"qwen2", "deepseek-r1-qwen kormo f2llmv2 stablelm2 megrez hunyuan grok-2 solar-open"},
-    {"tekken", "tekken", .adds_bos = true},
-    {"gpt-4o", "llama4 kanana2 talkie minimax-m2"},
-    {"deepseek-v3", "hunyuan-dense hy_v4 joyai-llm"},
-    {"bailingmoe", "bailingmoe2 llada-moe"},
-    {"bloom", "poro-chat gpt3-finnish"},
-    {"tiny_aya", "cohere2moe"},
+     "roberta-bpe olmo jais exaone4 trillion granite-docling",
+     false},
+    {"starcoder", "refact command-r smollm codeshell exaone minerva-7b mellum2", false},
+    {"llama-bpe", "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", true},
+    {"llama-bpe", "glm4 glm5", false},
+    {"dbrx", "smaug-bpe chatglm-bpe", false},
+    {"qwen2", "deepseek-r1-qwen kormo f2llmv2 stablelm2 megrez hunyuan grok-2 solar-open", false},
+    {"tekken", "tekken", true},
+    {"gpt-4o", "llama4 kanana2 talkie minimax-m2", false},
+    {"deepseek-v3", "hunyuan-dense hy_v4 joyai-llm", false},
+    {"bailingmoe", "bailingmoe2 llada-moe", false},
+    {"bloom", "poro-chat gpt3-finnish", false},
+    {"tiny_aya", "cohere2moe", false},
 };
 
 /* Returns whether `names`, with a blank between them, include `name`. */
