@@ -229,14 +229,15 @@ static tri_status add_unspelled(tri_llamacpp_vocabulary *out, int64_t id, tri_gg
   return status;
 }
 
-/* Sets `learnt` and `special` of each token. In a vocabulary of characters only normal and unused tokens are merged.
- * bos and eos are special even if the file has another type for them. */
+/* Sets `learnt` and `special` of each token. In a vocabulary of characters, merges make all tokens but special ones and
+ * bytes. They also make user-defined tokens, though these are found in texts before: vocabulary.c requires it. bos and
+ * eos are special even if the file has another type for them. */
 static void mark_tokens(tri_llamacpp_vocabulary *out) {
   for (int64_t id = 0; id < out->tokens.size; id++) {
     const int64_t type = out->types[id];
     tri_token *token = &out->tokens.tokens[id];
-    token->learnt = !out->characters || type == TRI_LLAMACPP_NORMAL || type == TRI_LLAMACPP_UNUSED;
-    token->special |= type == TRI_LLAMACPP_CONTROL || type == TRI_LLAMACPP_UNKNOWN;
+    token->special = type == TRI_LLAMACPP_CONTROL || type == TRI_LLAMACPP_UNKNOWN;
+    token->learnt = !out->characters || !(token->special || type == TRI_LLAMACPP_BYTE);
   }
   const int32_t bos = out->named[TRI_LLAMACPP_BOS], eos = out->named[TRI_LLAMACPP_EOS];
   if (bos >= 0 && out->add_bos) out->tokens.tokens[bos].special = true;

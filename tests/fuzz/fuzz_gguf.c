@@ -1,8 +1,10 @@
-/* A GGUF file with any content: names of an accepted file are found, its tensors are in the file and can be read, and
- * its values can be got by their types. */
+/* A GGUF file with any content: names of an accepted file are found, its tensors are in the file and can be read, its
+ * values can be got by their types, and its tokenizer is refused or becomes two JSON files. */
 #include "fuzz_file.h"
 #include "gguf/gguf.h"
+#include "llamacpp/tokenizer_files.h"
 
+#include <jansson.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -54,11 +56,28 @@ static void read_tensor(const tri_gguf_file *file, const tri_gguf_tensor *tensor
   (void)tri_gguf_decode(tensor->type, file->path, blocks, in, out);
 }
 
+static void require_object(char *text) {
+  json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+  require(json_is_object(root));
+  json_decref(root);
+  free(text);
+}
+
+static void make_tokenizer(const tri_gguf_file *file) {
+  char *json = NULL, *config = NULL;
+  const tri_status status = tri_llamacpp_tokenizer_json(file, &json, &config);
+  require(status == TRI_OK || status == TRI_BAD_FILE || status == TRI_UNSUPPORTED);
+  if (status != TRI_OK) return;
+  require_object(json);
+  require_object(config);
+}
+
 static tri_status read_file(const char *path) {
   tri_gguf_file file;
   TRI_TRY(tri_gguf_open(path, &file));
   for (int64_t k = 0; k < file.num_keys; k++) get_value(&file, &file.keys[k]);
   for (int64_t t = 0; t < file.num_tensors; t++) read_tensor(&file, &file.tensors[t]);
+  make_tokenizer(&file);
   tri_gguf_close(&file);
   return TRI_OK;
 }
