@@ -131,7 +131,7 @@ class Model(Vocabulary):
         return context
 
     def decode(self, context, ids, begin):
-        """Returns the logits [ids, tokens] after each of `ids`, the first of which has the position `begin`."""
+        """Returns the logits [ids, tokens] after each of `ids`. The first id has the position `begin`."""
         batch = LIBRARY.llama_batch_init(len(ids), 0, 1)
         batch.count = len(ids)
         for i, id in enumerate(ids):
