@@ -196,6 +196,9 @@ tri_status tri_llamacpp_find(const tri_model *model, const tri_llamacpp_arch **o
                     "Hugging Face folder: name a path that does not end in .gguf",
                     type);
   }
+  if (model->num_layers > TRI_LLAMACPP_LAYERS) snprintf(what, sizeof what, "more than %d layers", TRI_LLAMACPP_LAYERS);
+  if (model->num_experts > TRI_LLAMACPP_EXPERTS)
+    snprintf(what, sizeof what, "more than %d experts", TRI_LLAMACPP_EXPERTS);
   find_factor(arch, model, what);
   find_router(arch, model, what);
   find_rope(arch, model, what);
@@ -306,16 +309,10 @@ static void add_rope(adding *at, const tri_model *m) {
 
 /* Adds an array with whether each layer has a window. */
 static void add_window(adding *at, const tri_model *m) {
-  enum { MOST_LAYERS = 512 }; /* llama.cpp's limit */
-  uint8_t has[MOST_LAYERS] = {0};
+  uint8_t has[TRI_LLAMACPP_LAYERS] = {0};
   char key[128];
   if (is(at->arch, "phi3")) add_size(at, "attention.sliding_window", 0);
   if (!at->arch->windows || (m->window == 0 && is(at->arch, "gemma3"))) return;
-  if (m->num_layers > MOST_LAYERS) {
-    at->status = tri_fail(TRI_UNSUPPORTED, "llama.cpp has at most %d layers, but the model has %" PRId64, MOST_LAYERS,
-                          m->num_layers);
-    return;
-  }
   for (int64_t layer = 0; layer < m->num_layers; layer++) has[layer] = tri_model_window(m, layer) > 0;
   add_size(at, "attention.sliding_window", m->window > 0 ? m->window : m->max_sequence);
   if (at->status != TRI_OK) return;

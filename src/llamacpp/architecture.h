@@ -36,6 +36,8 @@ typedef struct tri_llamacpp_arch {
   bool expert_ffn;   /* the key feed_forward_length is the width of an expert */
 } tri_llamacpp_arch;
 
+enum { TRI_LLAMACPP_LAYERS = 512, TRI_LLAMACPP_EXPERTS = 1024 }; /* llama.cpp's largest numbers of layers and experts */
+
 /* Keys of our own with the settings of llama3, from which llama.cpp has only a tensor of divisors. */
 #define TRI_LLAMACPP_KEY_FACTOR "trireme.rope_scaling.factor"
 #define TRI_LLAMACPP_KEY_LOW "trireme.rope_scaling.low_freq_factor"

@@ -33,7 +33,8 @@ static int64_t read_count(reading *at, const char *name, int64_t otherwise) {
   char key[KEY_BYTES];
   int64_t value = otherwise;
   if (at->status == TRI_OK && has(at, name)) at->status = tri_gguf_get_integer(at->file, key_of(at, name, key), &value);
-  if (at->status != TRI_OK || (value >= 0 && value < INT64_C(1) << 40)) return value;
+  if (at->status != TRI_OK) return otherwise;
+  if (value >= 0 && value <= INT32_MAX) return value;
   at->status = tri_fail(TRI_BAD_FILE, "%s: `%s.%s` is %" PRId64 ", which is not a size", at->file->path, at->arch->name,
                         name, value);
   return otherwise;
@@ -91,19 +92,24 @@ static bool is(const reading *at, const char *name) { return strcmp(at->arch->na
 
 /* ---- rotary embeddings ------------------------------------------------------------------------------------------- */
 
-/* Reads a tensor of fp32 numbers, [pairs]. */
-static tri_status read_divisors(const reading *at, const char *name, int64_t pairs, float *out) {
+/* Reads a tensor of fp32 numbers, [pairs]. Release *out with tri_free. */
+static tri_status read_divisors(const reading *at, const char *name, int64_t pairs, float **out) {
   const tri_gguf_tensor *tensor = tri_gguf_find_tensor(at->file, name);
+  float *numbers = NULL;
   if (tensor == NULL || tensor->type->number != TRI_GGUF_F32 || tensor->num_dims != 1 || tensor->dims[0] != pairs) {
     return tri_fail(TRI_BAD_FILE, "%s: the tensor `%s` is %s", at->file->path, name,
                     tensor == NULL ? "missing" : "not a vector of fp32 with a number for each pair of components");
   }
-  TRI_TRY(tri_gguf_read(at->file, tensor, 0, tensor->bytes, out));
-  for (int64_t i = 0; i < pairs; i++) {
-    if (isfinite(out[i]) && out[i] > 0) continue;
-    return tri_fail(TRI_BAD_FILE, "%s: element %" PRId64 " of `%s` is %g", at->file->path, i, name, (double)out[i]);
+  TRI_TRY(tri_alloc("rotary frequencies", (size_t)pairs, sizeof *numbers, &numbers));
+  tri_status status = tri_gguf_read(at->file, tensor, 0, tensor->bytes, numbers);
+  for (int64_t i = 0; i < pairs && status == TRI_OK; i++) {
+    if (isfinite(numbers[i]) && numbers[i] > 0) continue;
+    status =
+        tri_fail(TRI_BAD_FILE, "%s: element %" PRId64 " of `%s` is %g", at->file->path, i, name, (double)numbers[i]);
   }
-  return TRI_OK;
+  if (status == TRI_OK) *out = numbers;
+  if (status != TRI_OK) tri_free(numbers);
+  return status;
 }
 
 static bool gives(const tri_model *model, const float *divisors, int64_t pairs) {
@@ -162,16 +168,22 @@ static tri_status find_llama3(const reading *at, const float *divisors, int64_t 
                   at->file->path);
 }
 
+/* Reads one list of longrope. */
+static tri_status read_list(const reading *at, const char *name, int64_t pairs, double out[TRI_ROPE_MOST_PAIRS]) {
+  float *numbers = NULL;
+  TRI_TRY(read_divisors(at, name, pairs, &numbers));
+  for (int64_t i = 0; i < pairs; i++) out[i] = shortest((double)numbers[i]);
+  tri_free(numbers);
+  return TRI_OK;
+}
+
 static tri_status read_long(const reading *at, int64_t pairs, tri_rope_scaling *out) {
-  float numbers[TRI_ROPE_MOST_PAIRS];
-  if (pairs > TRI_ROPE_MOST_PAIRS)
+  if (pairs > TRI_ROPE_MOST_PAIRS) {
     return tri_fail(TRI_UNSUPPORTED, "%s: longrope for more than %d pairs of components", at->file->path,
                     TRI_ROPE_MOST_PAIRS);
-  TRI_TRY(read_divisors(at, "rope_factors_long.weight", pairs, numbers));
-  for (int64_t i = 0; i < pairs; i++) out->long_factor[i] = shortest((double)numbers[i]);
-  TRI_TRY(read_divisors(at, "rope_factors_short.weight", pairs, numbers));
-  for (int64_t i = 0; i < pairs; i++) out->short_factor[i] = shortest((double)numbers[i]);
-  return TRI_OK;
+  }
+  TRI_TRY(read_list(at, "rope_factors_long.weight", pairs, out->long_factor));
+  return read_list(at, "rope_factors_short.weight", pairs, out->short_factor);
 }
 
 /* Sets out->rope_scaling, after the other members that it depends on. */
@@ -183,9 +195,9 @@ static tri_status read_scaling(reading *at, tri_model *out) {
   if (has(at, "rope.scaling.type")) TRI_TRY(tri_gguf_get_string(at->file, key_of(at, "rope.scaling.type", key), &type));
   if (tri_gguf_find_tensor(at->file, "rope_freqs.weight") != NULL && at->arch->llama3) {
     float *divisors = NULL;
-    TRI_TRY(tri_alloc("rotary frequencies", (size_t)pairs, sizeof *divisors, &divisors));
-    tri_status status = read_divisors(at, "rope_freqs.weight", pairs, divisors);
-    if (status == TRI_OK && !has_llama3(at, divisors, pairs, out)) status = find_llama3(at, divisors, pairs, out);
+    TRI_TRY(read_divisors(at, "rope_freqs.weight", pairs, &divisors));
+    const bool known = has_llama3(at, divisors, pairs, out);
+    const tri_status status = known ? TRI_OK : find_llama3(at, divisors, pairs, out);
     tri_free(divisors);
     return status;
   }
@@ -222,13 +234,13 @@ static tri_status read_windows(reading *at, tri_model *out) {
   const int64_t usual = is(at, "gemma2") ? 2 : 6;
   const char *name = "attention.sliding_window_pattern";
   char key[KEY_BYTES];
-  bool windowed[512] = {false};
+  bool windowed[TRI_LLAMACPP_LAYERS] = {false};
   if (!at->arch->windows) return at->status;
   out->window = read_count(at, "attention.sliding_window", is(at, "gemma2") ? 4096 : 0);
   if (at->status != TRI_OK || out->window == 0) return at->status;
   const tri_gguf_key *pattern = tri_gguf_find_key(at->file, key_of(at, name, key));
-  if (out->num_layers > 512 || (pattern != NULL && pattern->is_array &&
-                                (pattern->type != TRI_GGUF_BOOL || pattern->count != (uint64_t)out->num_layers))) {
+  if (pattern != NULL && pattern->is_array &&
+      (pattern->type != TRI_GGUF_BOOL || pattern->count != (uint64_t)out->num_layers)) {
     return tri_fail(TRI_BAD_FILE, "%s: `%s` is not a bool for each of %" PRId64 " layers", at->file->path, key,
                     out->num_layers);
   }
@@ -251,6 +263,10 @@ static void read_experts(reading *at, tri_model *out) {
   out->num_experts = read_count(at, "expert_count", 0);
   if (out->num_experts == 0) return;
   out->experts_per_token = read_size(at, "expert_used_count");
+  if (out->num_experts > TRI_LLAMACPP_EXPERTS && at->status == TRI_OK) {
+    at->status = tri_fail(TRI_BAD_FILE, "%s: `%s.expert_count` is %" PRId64 ", but llama.cpp has at most %d experts",
+                          at->file->path, at->arch->name, out->num_experts, TRI_LLAMACPP_EXPERTS);
+  }
   out->router_normalised = !is(at, "olmoe");
   out->expert_ffn_size = at->arch->expert_ffn ? out->ffn_size : read_size(at, "expert_feed_forward_length");
   if (!dots) return;
@@ -356,6 +372,10 @@ static tri_status read_sizes(reading *at, tri_model *out) {
   tri_model_plain(&given, out);
   snprintf(out->model_type, sizeof out->model_type, "%s", at->arch->model_type);
   out->num_layers = read_size(at, "block_count");
+  if (out->num_layers > TRI_LLAMACPP_LAYERS) {
+    return tri_fail(TRI_BAD_FILE, "%s: `%s.block_count` is %" PRId64 ", but llama.cpp has at most %d layers",
+                    at->file->path, at->arch->name, out->num_layers, TRI_LLAMACPP_LAYERS);
+  }
   out->num_kv_heads = read_count(at, "attention.head_count_kv", given.num_heads);
   out->vocab_size = embedding->dims[1];
   out->max_sequence = read_size(at, "context_length");

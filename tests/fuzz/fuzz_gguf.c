@@ -1,7 +1,10 @@
 /* A GGUF file with any content: names of an accepted file are found, its tensors are in the file and can be read, its
- * values can be got by their types, and its tokenizer is refused or becomes two JSON files. */
+ * values can be got by their types, its tokenizer is refused or becomes two JSON files, and its keys are refused or
+ * describe a model whose tensors can be listed. */
 #include "fuzz_file.h"
 #include "gguf/gguf.h"
+#include "llamacpp/read_model.h"
+#include "llamacpp/tensors.h"
 #include "llamacpp/tokenizer_files.h"
 
 #include <jansson.h>
@@ -72,12 +75,32 @@ static void make_tokenizer(const tri_gguf_file *file) {
   require_object(config);
 }
 
+/* Reads the model of a file; lists the tensors of a small one. */
+static void read_model(const tri_gguf_file *file) {
+  enum { SMALL = 4 };
+  const tri_llamacpp_arch *arch = NULL;
+  tri_model model;
+  tri_parameter_table *table = NULL;
+  tri_tensor_list list = {0};
+  tri_llamacpp_tensors tensors = {0};
+  const tri_status status = tri_llamacpp_read_model(file, &model, &arch);
+  require(status == TRI_OK || status == TRI_BAD_FILE || status == TRI_UNSUPPORTED);
+  if (status != TRI_OK || model.num_layers > SMALL || model.num_experts > SMALL) return;
+  require(tri_parameter_table_create(&model, NULL, &table) == TRI_OK && tri_tensor_list_create(table, &list) == TRI_OK);
+  const tri_gguf_type *type = tri_gguf_type_of(TRI_GGUF_F32);
+  if (tri_llamacpp_tensors_create(arch, &model, &list, type, &tensors) == TRI_OK) require(tensors.count >= list.count);
+  tri_llamacpp_tensors_release(&tensors);
+  tri_tensor_list_release(&list);
+  tri_parameter_table_destroy(table);
+}
+
 static tri_status read_file(const char *path) {
   tri_gguf_file file;
   TRI_TRY(tri_gguf_open(path, &file));
   for (int64_t k = 0; k < file.num_keys; k++) get_value(&file, &file.keys[k]);
   for (int64_t t = 0; t < file.num_tensors; t++) read_tensor(&file, &file.tensors[t]);
   make_tokenizer(&file);
+  read_model(&file);
   tri_gguf_close(&file);
   return TRI_OK;
 }
