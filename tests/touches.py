@@ -30,7 +30,7 @@ TOUCHES = {
     "src/api": ["oracle/test_install.py"],
     "src/files/hub.c": ["oracle/test_hub_cache.py"],
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
-    "src/llamacpp": ["oracle/test_gguf.py"],
+    "src/llamacpp": ["oracle/test_gguf.py", "oracle/test_gguf_models.py"],
     "src/gguf": ["oracle/test_gguf.py"],
     "src/files": ["oracle/test_bad_input.py", "oracle/test_foreign_files.py", "oracle/test_folders.py"],
     "src/config/template_preset.c": ["oracle/test_templates.py"],

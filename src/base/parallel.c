@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 tri_status tri_parallel_for(int64_t count, int threads, tri_parallel_body body, void *context) {
-  char message[1024] = ""; /* of the failure: each thread has a message of its own */
+  char message[1024] = ""; /* message of the failure; tri_status_message is the calling thread's own */
   tri_status worst = TRI_OK;
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
   for (int64_t i = 0; i < count; i++) {

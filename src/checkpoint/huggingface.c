@@ -394,6 +394,8 @@ static const tri_hf_keys *hf_keys_of(const tri_model *model) {
   return hf_keys_by_numbers(model);
 }
 
+const char *tri_huggingface_model_type(const tri_model *model) { return hf_keys_of(model)->model_type; }
+
 static json_t *write_model(const tri_model *model, const tri_hf_keys *hf_keys) {
   json_t *out = json_pack("{s:[s], s:s}", "architectures", hf_keys->architecture, "model_type", hf_keys->model_type);
   for (int t = 0; t < TRI_HF_KEYS_TABLES && hf_keys->tables[t] != NULL; t++) {

@@ -29,6 +29,9 @@ tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
  * read. */
 void tri_huggingface_note(const char *folder, bool training);
 
+/* Returns the model_type that tri_huggingface_print writes: "qwen3_moe". */
+const char *tri_huggingface_model_type(const tri_model *model);
+
 /* Returns PyTorch's name of a type: "bfloat16". */
 const char *tri_huggingface_type_name(tri_dtype type);
 

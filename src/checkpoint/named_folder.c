@@ -55,7 +55,7 @@ tri_status tri_named_folder_check(const char *name) {
   for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
     const size_t bytes = strlen(endings[i]);
     if (length <= bytes || strncasecmp(name + length - bytes, endings[i], bytes) != 0) continue;
-    const char *how = strcmp(endings[i], ".gguf") == 0 ? "llama.cpp's convert_hf_to_gguf.py makes a GGUF file of it"
+    const char *how = strcmp(endings[i], ".gguf") == 0 ? "`trireme export` makes a GGUF file of it"
                       : strcmp(endings[i], ".safetensors") == 0
                           ? "its model.safetensors is that file"
                           : "PyTorch programs read it with from_pretrained(FOLDER)";

@@ -33,14 +33,15 @@ static const answer_row commands[] = {
     {"grpo rloo reinforce rl rlvr", REINFORCEMENT},
     {"ppo reward reward_model", CRITIC},
     {"convert",
-     "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF run llama.cpp's "
-     "convert_hf_to_gguf.py on it"},
+     "`trireme import` reads a Hugging Face folder; `trireme export` writes one, or a GGUF file: trireme export MODEL "
+     "FILE.gguf"},
     {"push upload", "nothing is uploaded; hf upload takes the folder that `trireme export` writes"},
     {"download pull",
      "nothing is downloaded: hf download NAME, and then name it where a folder is read (docs/finetuning.md)"},
     {"gguf quantize quantise",
-     "`trireme export` writes a Hugging Face folder; llama.cpp's convert_hf_to_gguf.py and "
-     "llama-quantize make GGUF files of it"},
+     "trireme export MODEL FILE.gguf --dtype q8_0 writes a GGUF file for llama.cpp; q4_0, fp16, bf16 and fp32 are the "
+     "other types "
+     "(docs/gguf.md)"},
     {"init create", "trireme new NAME --model M --data PREFIX writes a run file"},
 };
 

@@ -101,7 +101,7 @@ def test_after_a_chat_run(made):
 
 
 def test_names_of_files_to_export_to(made):
-    for name, how in (("out.gguf", "llama.cpp's convert_hf_to_gguf.py makes a GGUF file of it"), ("out.safetensors", "its model.safetensors is that file"), ("out.bin", "name a folder")):
+    for name, how in (("out.safetensors", "its model.safetensors is that file"), ("out.bin", "name a folder")):
         said = answer(made, "export", "runs/first", name)
         assert f"{name} is the name of a file, and a Hugging Face folder is written" in said and how in said and not (made / name).exists()
 
@@ -109,7 +109,7 @@ def test_names_of_files_to_export_to(made):
 @pytest.mark.parametrize("command, said", dict(
     chat="trireme generate RUN --chat", server="trireme serve RUN", sft="fine-tuning is `trireme train` of a run file", finetune="`init: FOLDER`", pretrain="did you mean `train`?",
     lora="an adapter is the section `adapter:`", dpo="learning from preferences is `trireme train` of a run file with data.preferences", infer="did you mean `generate`?",
-    convert="for GGUF run llama.cpp's convert_hf_to_gguf.py", push="hf upload takes the folder", download="hf download NAME").items())
+    convert="or a GGUF file: trireme export MODEL FILE.gguf", push="hf upload takes the folder", download="hf download NAME").items())
 def test_commands_of_other_programs(made, command, said):
     assert said in answer(made, command)
 

@@ -10,9 +10,9 @@ COMMANDS = {
     "infer": "did you mean `generate`?", "sft": "fine-tuning is `trireme train` of a run file with `init: FOLDER`", "finetune": "with `init: FOLDER`",
     "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "learning from preferences is `trireme train` of a run file with data.preferences and objective.name",
     "grpo": "reinforcement learning is `trireme train` of a run file with objective.name: grpo, data.prompts, rollout and reward",
-    "ppo": "PPO's critic and reward models are not supported; the nearest is objective.name: grpo", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",
+    "ppo": "PPO's critic and reward models are not supported; the nearest is objective.name: grpo", "convert": "`trireme import` reads a Hugging Face folder; `trireme export` writes one, or a GGUF file: trireme export MODEL FILE.gguf",
     "push": "nothing is uploaded; hf upload takes the folder that `trireme export` writes", "download": "nothing is downloaded: hf download NAME",
-    "gguf": "llama.cpp's convert_hf_to_gguf.py", "init": "trireme new NAME --model M --data PREFIX",
+    "gguf": "trireme export MODEL FILE.gguf --dtype q8_0 writes a GGUF file", "init": "trireme new NAME --model M --data PREFIX",
 }
 KEYS = {
     "max_seq_length=5": "did you mean `data.sequence`?", "packing=true": "did you mean `data.packing`?", "num_train_epochs=3": "did you mean `optimizer.epochs`?",
@@ -90,10 +90,12 @@ def test_lists_of_names_with_commas(made, tmp_path):
     assert "a,b" in trireme("train", made / "run.yaml", "--set", f"data.train={tmp_path}/a,b", status=4).stderr
 
 
-@pytest.mark.parametrize("name, how", [("x.gguf", "llama.cpp's convert_hf_to_gguf.py makes a GGUF file of it"), ("x.bin", "from_pretrained(FOLDER)"),
+@pytest.mark.parametrize("name, how", [("x.gguf", "`trireme export` makes a GGUF file of it"), ("x.bin", "from_pretrained(FOLDER)"),
                                        ("x.pt/", "from_pretrained(FOLDER)"), ("X.SAFETENSORS", "its model.safetensors is that file")])
 def test_outputs_that_are_named_as_files(made, tmp_path, name, how):
     for arguments in (["export", made / "run"], ["import", made / "run"], ["merge", made / "run", made / "run", "--out"]):
+        if arguments[0] == "export" and name == "x.gguf":
+            continue  # export writes such a file
         said = trireme(*arguments, f"{tmp_path}/{name}", status=2).stderr
         assert f"{tmp_path}/{name}".rstrip("/") + " is the name of a file, and a Hugging Face folder is written; name a folder" in said.replace("/ is", " is") and how in said
     assert not list(tmp_path.iterdir())

@@ -1,6 +1,9 @@
-/* `trireme import` and `trireme export`: copies Hugging Face weights to a checkpoint, and back. */
+/* `trireme import` and `trireme export`: copies Hugging Face weights to a checkpoint, and back; `export` also writes
+ * GGUF files. */
+#include "llamacpp/import.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "checkpoint/copy.h"
 #include "checkpoint/named_folder.h"
 #include "checkpoint/peft.h"
@@ -9,22 +12,56 @@
 #include "cli/running/model_options.h"
 #include "cli/running/written_folder.h"
 #include "engine/model_files.h"
+#include "llamacpp/export.h"
+#include "options/json.h"
+#include "options/options.h"
 
+#include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+
+enum { SHARD_BYTES = 5000000000 }; /* default of --shard-bytes */
 
 typedef struct copy_arguments {
-  const char *from, *to, *base;
+  const char *from, *to, *base, *tokenizer;
   tri_dtype type;
-  bool typed; /* whether `type` was given */
+  const tri_gguf_type *gguf_type; /* type of a GGUF file; NULL: that of `type` */
+  bool typed;                     /* whether `type` or gguf_type was given */
+  bool formatted;                 /* whether `gguf` was given */
+  bool gguf;                      /* whether to write a GGUF file */
   int64_t shard_bytes;
   bool no_verify, merge, average, quantised, json;
 } copy_arguments;
 
+/* Reads a type; f32 and the types that only GGUF files have are those of llama.cpp's tools. */
 static tri_status read_type(void *values, const char *text) {
+  static const struct {
+    const char *word, *gguf;
+  } of_gguf[] = {{"f32", NULL}, {"fp16", "F16"}, {"f16", "F16"}, {"q8_0", "Q8_0"}, {"q4_0", "Q4_0"}};
   copy_arguments *out = values;
   out->typed = true;
-  return tri_option_fp32_or_bf16("export: --precision", text, &out->type);
+  out->type = TRI_FP32;
+  out->gguf_type = NULL;
+  for (size_t i = 0; i < sizeof of_gguf / sizeof of_gguf[0]; i++) {
+    if (strcasecmp(text, of_gguf[i].word) != 0) continue;
+    if (of_gguf[i].gguf != NULL) out->gguf_type = tri_gguf_type_named(of_gguf[i].gguf);
+    return TRI_OK;
+  }
+  if (tri_option_fp32_or_bf16("export: --precision", text, &out->type) == TRI_OK) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE,
+                  "export: --precision is fp32 or bf16, in a GGUF file also fp16, q8_0 or q4_0, not `%s`", text);
+}
+
+static tri_status read_format(void *values, const char *text) {
+  static const char *const names[] = {"hf", "gguf"};
+  copy_arguments *out = values;
+  int which = 0;
+  TRI_TRY(tri_option_word("export: --format", text, names, 2, &which));
+  out->formatted = true;
+  out->gguf = which == 1;
+  return TRI_OK;
 }
 
 static tri_status refuse_precision(void *values, const char *text) {
@@ -41,6 +78,9 @@ static tri_status refuse_exports(void *values, const char *text) {
 static const tri_option import_options[] = {
     {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
      .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
+    {TRI_PATH("tokenizer", tokenizer), .help =
+                                           "  --tokenizer DIR    the tokenizer of a Hugging Face folder in place of "
+                                           "the GGUF file's\n"},
     {TRI_FLAG("no-verify", no_verify), .help = "  --no-verify        if the folder is a checkpoint: do not compare it "
                                                "with its checksums; a warning reports this\n"},
     {TRI_FLAG("json", json), .help = "  --json             print the files of the new folder as one JSON document\n"},
@@ -63,10 +103,14 @@ static const tri_option export_options[] = {
                                                "                     and a run with adapter.quantise takes it as its "
                                                "base, with the codes that it would make\n"},
     {TRI_READ("precision", read_type),
-     .help = "  --precision P      fp32, or bf16, rounded to nearest; --dtype is the same [the type of the weights "
-             "that the\n"
-             "                     run began with by `init`, or of the adapter's base; fp32 for others]\n"},
+     .help = "  --precision P      fp32, or bf16, rounded to nearest; for a GGUF file also fp16, q8_0 or q4_0; --dtype "
+             "is the same\n"
+             "                     [the type of the weights that the run began with by `init`, or of the adapter's "
+             "base; fp32 for others]\n"},
     {TRI_READ("dtype", read_type)},
+    {TRI_READ("format", read_format),
+     .help = "  --format F         hf, a Hugging Face folder, or gguf, a file for llama.cpp [gguf for a name that ends "
+             "in .gguf]\n"},
     {TRI_INT("shard-bytes", shard_bytes, 1, (int64_t)1 << 50),
      .help = "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"},
     {TRI_FLAG("no-verify", no_verify),
@@ -86,6 +130,14 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   out->to = arguments[first + 1];
   size_t length = strlen(arguments[first + 1]);
   while (length > 1 && out->to[length - 1] == '/') arguments[first + 1][--length] = '\0';
+  if (!out->formatted) out->gguf = exports && tri_ends_with(out->to, ".gguf");
+  if (out->gguf) return TRI_OK;
+  if (out->gguf_type != NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "export: only GGUF files have the type %s; name a path that ends in .gguf, or choose "
+                    "--precision fp32 or bf16",
+                    out->gguf_type->name);
+  }
   return tri_named_folder_check(out->to);
 }
 
@@ -108,6 +160,69 @@ static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_
   if (strcmp(notes->base_type, "fp16") == 0) *why = "; those that it began with were in fp16, which is not written";
   return TRI_FP32;
 }
+
+/* ---- GGUF -------------------------------------------------------------------------------------------------------- */
+
+/* Returns the name of a model for users: the last part of its path. */
+static const char *name_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
+
+static tri_status print_gguf_json(const copy_arguments *arguments, const tri_gguf_type *type,
+                                  const tri_llamacpp_written *written) {
+  if (!arguments->json) return TRI_OK;
+  return tri_print_json(json_pack("{s:s, s:[s], s:s, s:s, s:I, s:I}", "file", arguments->to, "from", arguments->from,
+                                  "kind", "gguf", "type", type->name, "tensors", (json_int_t)written->tensors, "bytes",
+                                  (json_int_t)written->bytes));
+}
+
+static tri_status write_gguf(const copy_arguments *arguments, const tri_merged *weights, const tri_model *model,
+                             const tri_dtype plain, const char *tokenizer) {
+  const char *folder = tri_model_files_tokenizer_folder(weights);
+  const tri_gguf_type *type = arguments->gguf_type;
+  tri_llamacpp_written written;
+  if (type == NULL) type = tri_gguf_type_of(plain == TRI_BF16 ? TRI_GGUF_BF16 : TRI_GGUF_F32);
+  if (!tri_path_exists(tokenizer)) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s has no tokenizer.json, which a GGUF file needs; a run gets it from the "
+                    "tokenizer of its corpus",
+                    folder);
+  }
+  const tri_llamacpp_request request = {.from = weights,
+                                        .model = model,
+                                        .name = name_of(arguments->from),
+                                        .to = arguments->to,
+                                        .type = type,
+                                        .tokenizer = tokenizer,
+                                        .extra_files = folder};
+  TRI_TRY(tri_llamacpp_export(&request, &written));
+  char kept[96] = "";
+  if (written.kept > 0) {
+    snprintf(kept, sizeof kept, "; %" PRId64 " matrices whose rows do not divide are in BF16", written.kept);
+  }
+  tri_log("%s is written, in %s%s", arguments->to, type->name, kept);
+  return print_gguf_json(arguments, type, &written);
+}
+
+/* Refuses options of folders, and an adapter that is not merged (`alone`). */
+static tri_status check_gguf(const copy_arguments *arguments, bool alone) {
+  if (arguments->quantised) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "export: --quantised is bitsandbytes' 4 bits, which GGUF does not have; use --dtype "
+                    "q4_0 or q8_0");
+  }
+  if (arguments->shard_bytes != SHARD_BYTES) {
+    return tri_fail(TRI_BAD_USAGE, "export: --shard-bytes is for folders, but a GGUF file is one file; leave it out");
+  }
+  if (!alone || arguments->merge) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s is an adapter, which is not written as a GGUF file; --merge makes a model of it and "
+                  "its base",
+                  arguments->from);
+}
+
+/* ---- models ------------------------------------------------------------------------------------------------------ */
 
 static tri_status copy(const copy_arguments *arguments, bool plain) {
   char tokenizer[TRI_PATH_BYTES];
@@ -133,8 +248,10 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
                               .extra_files = tri_model_files_tokenizer_folder(&weights),
                               .plain = plain,
                               .quantised = arguments->quantised};
-  status = tri_checkpoint_copy(&request);
+  status = arguments->gguf ? write_gguf(arguments, &weights, &model, request.type, tokenizer)
+                           : tri_checkpoint_copy(&request);
   tri_merged_close(&weights);
+  if (arguments->gguf) return status;
   if (status == TRI_OK) {
     tri_log("%s is written, %sin %s%s", arguments->to,
             arguments->quantised ? "the matrices of its layers in 4 bits, the rest " : "", tri_dtype_name(request.type),
@@ -242,20 +359,38 @@ static tri_status check_import(const copy_arguments *arguments) {
                   arguments->from);
 }
 
+static tri_status import_gguf(const copy_arguments *arguments) {
+  const tri_llamacpp_import_request request = {.from = arguments->from,
+                                               .to = arguments->to,
+                                               .tokenizer = arguments->tokenizer,
+                                               .shard_bytes = arguments->shard_bytes};
+  TRI_TRY(tri_llamacpp_import(&request));
+  tri_log("%s is written, in fp32", arguments->to);
+  return print_json(arguments, "checkpoint", TRI_FP32);
+}
+
 static tri_status run_import(int count, char **arguments) {
-  copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
+  copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = SHARD_BYTES};
   TRI_TRY(import_parse("import", false, count, arguments, &parsed));
+  if (tri_llamacpp_is_file(parsed.from)) return import_gguf(&parsed);
+  if (parsed.tokenizer != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "import: --tokenizer is for GGUF files, but %s is not one", parsed.from);
+  }
   TRI_TRY(check_import(&parsed));
   return copy(&parsed, false);
 }
 
 static tri_status run_export(int count, char **arguments) {
-  copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
+  copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = SHARD_BYTES};
   tri_checkpoint *adapter = NULL;
   bool principal = false;
   TRI_TRY(import_parse("export", true, count, arguments, &parsed));
   TRI_TRY(open_adapter(&parsed, &adapter, &principal));
-  tri_status status = TRI_OK;
+  tri_status status = parsed.gguf ? check_gguf(&parsed, adapter != NULL) : TRI_OK;
+  if (status != TRI_OK) {
+    tri_checkpoint_close(adapter);
+    return status;
+  }
   if (adapter != NULL && parsed.quantised && !parsed.merge) {
     status =
         tri_fail(TRI_BAD_USAGE,
@@ -278,14 +413,17 @@ static tri_status run_export(int count, char **arguments) {
 
 const tri_command tri_command_import = {
     .name = "import",
-    .summary = "make a checkpoint of a Hugging Face folder",
+    .summary = "make a checkpoint of a Hugging Face folder or a GGUF file",
     .usage =
         "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify] [--json]\n"
+        "       trireme import FILE.gguf CHECKPOINT [--tokenizer DIR] [--shard-bytes N] [--json]\n"
         "\n"
         "Reads a model of any supported family (docs/families.md) in fp32, bf16 or fp16, from one file or from shards, "
         "and\n"
         "writes a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
         "CHECKPOINT`.\n"
+        "A GGUF file of llama.cpp may be in F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K "
+        "(docs/gguf.md).\n"
         "\n",
     .examples =
         "\n"
@@ -296,16 +434,19 @@ const tri_command tri_command_import = {
 
 const tri_command tri_command_export = {
     .name = "export",
-    .summary = "write a checkpoint's weights as a Hugging Face folder",
+    .summary = "write a checkpoint's weights as a Hugging Face folder or a GGUF file",
     .usage =
         "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--quantised] [--shard-bytes "
         "N]\n"
         "                      [--no-verify] [--json]\n"
+        "       trireme export CHECKPOINT FILE.gguf [--dtype fp32|fp16|bf16|q8_0|q4_0] ...\n"
         "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
         "\n"
         "CHECKPOINT is a checkpoint or a run's output (its newest checkpoint). The folder gets only the weights, "
         "config.json and the\n"
         "tokenizer; transformers also loads a checkpoint itself, despite the optimizer's files in it.\n"
+        "\n"
+        "A name that ends in .gguf is a GGUF file for llama.cpp, Ollama and LM Studio (docs/gguf.md).\n"
         "\n"
         "For an adapter (LoRA: a run's, or a folder of PEFT) a PEFT folder is written; with --merge, a model, W + "
         "alpha / rank B A.\n"
