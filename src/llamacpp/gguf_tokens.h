@@ -42,11 +42,11 @@ typedef struct tri_llamacpp_vocabulary {
   int32_t named[TRI_LLAMACPP_NAMED_TOKENS];      /* ids; -1: none */
 } tri_llamacpp_vocabulary;
 
-/* LOCAL. Reads the tokenizer's keys of a file, which must remain open. Padding, "[PAD{id}]", is left
- * out at the end: converters write it for rows of the embedding for which Hugging Face's files have no token. Fails
- * with TRI_UNSUPPORTED for a model or a pre-tokenizer without a name here, and for more than TRI_MAX_VOCABULARY tokens
- * or TRI_LLAMACPP_MOST_MERGES merges; with TRI_BAD_FILE for damaged keys. Release with tri_llamacpp_vocabulary_release,
- * also after a failure. */
+/* LOCAL. Reads the tokenizer's keys of a file, which must remain open. Padding at the end, tokens "[PAD{id}]" that are
+ * unused or user-defined, is left out: converters write it for rows of the embedding for which Hugging Face's files
+ * have no token. Fails with TRI_UNSUPPORTED for a model or a pre-tokenizer without a name here, and for more than
+ * TRI_MAX_VOCABULARY tokens or TRI_LLAMACPP_MOST_MERGES merges; with TRI_BAD_FILE for damaged keys. Release with
+ * tri_llamacpp_vocabulary_release, also after a failure. */
 tri_status tri_llamacpp_read_vocabulary(const tri_gguf_file *file, tri_llamacpp_vocabulary *out);
 void tri_llamacpp_vocabulary_release(tri_llamacpp_vocabulary *vocabulary);
 

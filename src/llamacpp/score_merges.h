@@ -1,8 +1,8 @@
 /* The merges of a SentencePiece vocabulary whose file has a score for each token in place of a list of merges.
  *
  * llama.cpp merges two adjacent parts of a text if a token spells both together; it begins with the highest score, and
- * of equal ones with the leftmost pair. The same merges as a list: for each token all pairs of tokens that spell it,
- * by falling score. */
+ * of equal ones with the leftmost pair. The list with the same result has all pairs of tokens that spell a token, by
+ * falling score of this token. */
 #ifndef TRI_LLAMACPP_SCORE_MERGES_H
 #define TRI_LLAMACPP_SCORE_MERGES_H
 
