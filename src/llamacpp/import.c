@@ -208,6 +208,28 @@ static tri_status save_model(const tri_llamacpp_import_request *request, importi
   return status;
 }
 
+/* Writes a generation_config.json with the tokens that end a text, if the file has other ones than eos_token_id. */
+static tri_status write_ends(const tri_gguf_file *file, const char *folder) {
+  static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                     "tokenizer.ggml.eom_token_id"};
+  char path[TRI_PATH_BYTES], text[128] = "";
+  size_t used = 0;
+  tri_file_writer *writer = NULL;
+  int count = 0;
+  int64_t ids[3] = {-1, -1, -1};
+  for (int i = 0; i < 3; i++) {
+    if (tri_gguf_find_key(file, keys[i]) == NULL) continue;
+    TRI_TRY(tri_gguf_get_integer(file, keys[i], &ids[i]));
+    if (ids[i] < 0 || ids[i] > INT32_MAX || (i > 0 && ids[i] == ids[0]) || (i > 1 && ids[i] == ids[1])) continue;
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, count++ > 0 ? ", " : "", ids[i]);
+  }
+  if (count < 2) return TRI_OK;
+  TRI_TRY(tri_path_join(path, folder, "generation_config.json"));
+  TRI_TRY(tri_file_writer_open(path, &writer));
+  tri_file_writer_put(writer, "{\"eos_token_id\": [%s]}\n", text);
+  return tri_file_writer_close(writer, TRI_OK);
+}
+
 /* Saves the model with the tokenizer that the request names, or with that of the file, whose files exist only until
  * then.
  */
@@ -219,6 +241,7 @@ static tri_status save_with_tokenizer(const tri_llamacpp_import_request *request
   TRI_TRY(tri_path_with(name, request->to, ".tokenizer"));
   TRI_TRY(tri_named_folder_begin(name, &files));
   tri_status status = tri_llamacpp_write_tokenizer(at->file, files.temporary);
+  if (status == TRI_OK) status = write_ends(at->file, files.temporary);
   if (status == TRI_OK) status = save_model(request, at, model, files.temporary);
   const tri_status dropped = tri_named_folder_drop(&files);
   return status == TRI_OK ? dropped : status;

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 xllamacpp = pytest.importorskip("xllamacpp")
-gguf = pytest.importorskip("gguf")
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "oracle"))
 
 if __name__ != "__main__":
@@ -17,61 +16,11 @@ if __name__ != "__main__":
 else:
     Server = object
 
-NAMES = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-         "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 SLOTS, POSITIONS, KEY = 4, 512, "a-key-of-this-test"
 COMPLETIONS, CHATS = "/v1/completions", "/v1/chat/completions"
 
 
-# ---- the model as GGUF, and llama.cpp's server
-
-
-def in_pairs(rows, width):
-    """A GGUF file has the rows of q and k of a head in pairs (i, i + half), a Hugging Face folder in halves."""
-    return rows.reshape(rows.shape[0] // width, 2, width // 2, -1).swapaxes(1, 2).reshape(rows.shape)
-
-
-def gguf_tensors(folder, width):
-    from safetensors.numpy import load_file
-    for name, rows in load_file(folder / "model.safetensors").items():
-        if not name.startswith("model.layers."):
-            yield {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}[name], rows
-            continue
-        layer, part = name.removeprefix("model.layers.").removesuffix(".weight").split(".", 1)
-        yield f"blk.{layer}.{NAMES[part]}.weight", in_pairs(rows, width) if part in ("self_attn.q_proj", "self_attn.k_proj") else rows
-
-
-def write_gguf(folder, path):
-    import numpy
-    config, tokenizer = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "tokenizer"))
-    tokens = sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].get)
-    end, width = config["eos_token_id"], config["head_dim"]
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_rope_dimension_count(width)
-    writer.add_vocab_size(len(tokens))
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([gguf.TokenType.CONTROL if id == end else gguf.TokenType.NORMAL for id in range(len(tokens))])
-    writer.add_token_merges([f"{tokens[0]} {tokens[0]}"])  # a file without merges is refused; this one applies to no text
-    writer.add_bos_token_id(end)
-    writer.add_eos_token_id(end)
-    writer.add_add_bos_token(False)
-    for name, rows in gguf_tensors(folder, width):
-        writer.add_tensor(name, numpy.ascontiguousarray(rows, dtype=numpy.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+# ---- llama.cpp's server
 
 
 def serve_llamacpp(path, template, key):
@@ -99,8 +48,7 @@ class LlamaCpp(Server):
 def model(tmp_path_factory):
     """Returns a run's output. The same model as GGUF and the chat template are next to it."""
     run = make_model(tmp_path_factory.mktemp("serve"))
-    trireme("export", run, run.parent / "export")
-    write_gguf(run.parent / "export", run.parent / "model.gguf")
+    trireme("export", run, run.parent / "model.gguf")
     return run
 
 

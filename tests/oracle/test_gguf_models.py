@@ -135,6 +135,21 @@ def test_types(tmp_path, tokenizer):
         assert abs(sizes[kind] - others - 4 * vectors - ((count - vectors) * bits + in_q8) / 8) < 32 * len(cut)
 
 
+def test_ends_of_texts(tmp_path, tokenizer):
+    """Both tokens that end a text are in the file, and in generation_config.json after an import."""
+    write_model("llama, tied", tmp_path / "folder", tokenizer)
+    document = json.loads(tokenizer.read_text())
+    document["added_tokens"].append(document["added_tokens"][0] | dict(id=41, content="<|stop|>"))
+    (tmp_path / "folder/tokenizer.json").write_text(json.dumps(document))
+    (tmp_path / "folder/generation_config.json").write_text(json.dumps(dict(eos_token_id=[40, 41])))
+    trireme("export", tmp_path / "folder", tmp_path / "model.gguf")
+    trireme("import", tmp_path / "model.gguf", tmp_path / "back")
+    assert json.loads((tmp_path / "back/generation_config.json").read_text())["eos_token_id"] == [40, 41]
+    read = json.loads((tmp_path / "back/tokenizer.json").read_text())
+    assert {entry["content"]: entry["id"] for entry in read["added_tokens"]} == {"<|endoftext|>": 40, "<|stop|>": 41}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "folder", "model.gguf", "shapes"]
+
+
 def test_rows_that_are_not_whole_blocks(tmp_path, tokenizer):
     write_model("llama, tied", tmp_path / "folder", tokenizer)  # rows of 24 and 37
     said = trireme("export", tmp_path / "folder", tmp_path / "model.gguf", "--dtype", "q8_0", "--json")
