@@ -355,6 +355,17 @@ static tri_status find_tied(const reading *at, bool *tied) {
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
+/* Sets the model's name to general.name. Characters other than letters, digits and marks of ASCII become "-". */
+static void read_name(const reading *at, tri_model *out) {
+  const char *name = NULL;
+  if (tri_gguf_find_key(at->file, "general.name") == NULL) return;
+  if (tri_gguf_get_string(at->file, "general.name", &name) != TRI_OK || name[0] == '\0') return;
+  snprintf(out->name, sizeof out->name, "%s", name);
+  for (char *c = out->name; *c != '\0'; c++) {
+    if (*c <= ' ' || *c > '~') *c = '-';
+  }
+}
+
 static tri_status read_sizes(reading *at, tri_model *out) {
   tri_model given = {.family = at->arch->family};
   const tri_gguf_tensor *embedding = tri_gguf_find_tensor(at->file, "token_embd.weight");
@@ -371,6 +382,7 @@ static tri_status read_sizes(reading *at, tri_model *out) {
   }
   tri_model_plain(&given, out);
   snprintf(out->model_type, sizeof out->model_type, "%s", at->arch->model_type);
+  read_name(at, out);
   out->num_layers = read_size(at, "block_count");
   if (out->num_layers > TRI_LLAMACPP_LAYERS) {
     return tri_fail(TRI_BAD_FILE, "%s: `%s.block_count` is %" PRId64 ", but llama.cpp has at most %d layers",

@@ -77,7 +77,7 @@ def test_files_of_another_kind(made, tmp_path, case):
 # Files of a folder that is not a model (with their content, or empty), and the text of the error message.
 FOLDERS = {
     "Meta": ({"params.json": "{}", "consolidated.00.pth": ""}, "it holds params.json, a folder of Meta's or Mistral's own form; take the Hugging Face folder"),
-    "llama.cpp": ({"model.gguf": ""}, "it holds model.gguf, a GGUF file of llama.cpp; take the Hugging Face folder"),
+    "llama.cpp": ({"model.gguf": ""}, "it holds model.gguf, a GGUF file of llama.cpp; trireme import FILE.gguf CHECKPOINT makes a checkpoint of it"),
     "Megatron-LM": ({"latest_checkpointed_iteration.txt": "1", "iter_0000001/mp_rank_00/model_optim_rng.pt": ""}, "a checkpoint of Megatron-LM; convert it"),
     "DeepSpeed": ({"zero_to_fp32.py": "", "latest": "global_step1", "global_step1/mp_rank_00_model_states.pt": ""}, "run the zero_to_fp32.py in it"),
     "DCP": ({".metadata": "", "__0_0.distcp": ""}, "a distributed checkpoint of PyTorch (FSDP, torchtitan)"),
@@ -101,7 +101,7 @@ def test_folders_of_other_programs(tmp_path, case):
 
 def test_files_named_as_folders(made, tmp_path):
     (tmp_path / "m.gguf").write_bytes(b"GGUF\x03\0\0\0")
-    refused("m.gguf is a GGUF file of llama.cpp, not the folder of a model", "import", tmp_path / "m.gguf", tmp_path / "out")
+    refused("m.gguf: the beginning of a GGUF file needs 8 bytes at byte 8, but only 0 follow", "import", tmp_path / "m.gguf", tmp_path / "out")
     refused("model.safetensors is a file of weights (.safetensors), not the folder of a model: name the folder", "import", made / "good/model.safetensors", tmp_path / "out")
     refused("is not a folder; a model and a checkpoint are folders", "import", made / "text.txt", tmp_path / "out")
     refused("m.gguf is a GGUF file of llama.cpp, not a model file, a corpus or a checkpoint", "inspect", tmp_path / "m.gguf")
