@@ -24,7 +24,7 @@ REFUSED = {
 }
 # Keys of config.json that a GGUF file does not have: windows of most families, which form of GELU, biases that are all 0.
 LOST = {"dtype", "torch_dtype", "initializer_range", "hidden_act", "activation", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types",
-        "attention_bias", "use_bias", "bos_token_id", "eos_token_id"}
+        "attention_bias", "use_bias", "bos_token_id", "eos_token_id", "_name_or_path"}
 
 
 @pytest.fixture(scope="module")
