@@ -31,12 +31,14 @@ typedef struct turn_sums {
   double reduce_s;           /* collectives of gradients that stop it */
   double launch_s;           /* launches of kernels by the host */
   double stream_s;           /* gathers that overlap with computation */
+  double alone_s;            /* a turn of computation and such gathers on a rank that does nothing else (turn_alone) */
 } turn_sums;
 
 /* Returns a + times * b. */
 static turn_sums sums_plus(turn_sums a, double times, turn_sums b) {
-  return (turn_sums){a.compute_s + times * b.compute_s, a.along_s + times * b.along_s, a.reduce_s + times * b.reduce_s,
-                     a.launch_s + times * b.launch_s, a.stream_s + times * b.stream_s};
+  return (turn_sums){a.compute_s + times * b.compute_s, a.along_s + times * b.along_s,
+                     a.reduce_s + times * b.reduce_s,   a.launch_s + times * b.launch_s,
+                     a.stream_s + times * b.stream_s,   a.alone_s + times * b.alone_s};
 }
 
 static bool overlaps(const tri_stages *stages, bool system_overlaps) {
@@ -104,22 +106,75 @@ static void add_end(const tri_stages *stages, const tri_stage_kind *kind, const 
  * `beside`. */
 static double turns_s(const tri_stages *stages, turn_sums all) {
   const double slowed = all.compute_s + all.stream_s * (1 - stages->request->cluster->beside);
-  return tri_larger_double(tri_larger_double(all.compute_s + all.along_s, all.launch_s),
-                           tri_larger_double(all.stream_s, slowed));
+  const double busy = tri_larger_double(all.compute_s + all.along_s, all.launch_s);
+  return tri_larger_double(tri_larger_double(busy, all.alone_s), tri_larger_double(all.stream_s, slowed));
+}
+
+/* A turn on a rank that does nothing else, from the arrival of its message on. Times are in seconds since then. */
+typedef struct alone {
+  double now_s;                          /* end of the last instruction */
+  double stream_s;                       /* end of the gathers that have been started */
+  double gathered_s[TRI_BUCKET_BUFFERS]; /* end of the gather into each buffer */
+} alone;
+
+static void compute_alone(const tri_stages *stages, tri_price price, alone *at) {
+  const double beside = stages->request->cluster->beside;
+  const double done = tri_larger_double(at->stream_s - at->now_s, 0) * beside; /* while gathers are in progress */
+  const double left = price.compute_s - done;
+  at->now_s = left > 0 ? tri_larger_double(at->now_s, at->stream_s) + left : at->now_s + price.compute_s / beside;
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) at->now_s += tri_larger_double(price.along_s[axis], 0);
+}
+
+/* Returns the end of the gather into the buffer of an instruction's bucket. */
+static double *gathered_of(const tri_stage_kind *kind, const tri_instruction *in, alone *at) {
+  return &at->gathered_s[kind->parts.buckets->entries[in->bucket].buffer];
+}
+
+/* Runs an instruction of a turn. The gathers of a turn begin in this turn, since each pass gathers its buckets anew,
+ * and they follow each other. */
+static void run_alone(const tri_stages *stages, const tri_stage_kind *kind, const tri_instruction *in, alone *at) {
+  switch (in->kind) {
+    case TRI_FORWARD: compute_alone(stages, tri_stages_price_forward(kind, in), at); return;
+    case TRI_BACKWARD: compute_alone(stages, tri_stages_price_backward(kind, in, true, true), at); return;
+    case TRI_BACKWARD_INPUT: compute_alone(stages, tri_stages_price_backward(kind, in, true, false), at); return;
+    case TRI_BACKWARD_WEIGHT: compute_alone(stages, tri_stages_price_backward(kind, in, false, true), at); return;
+    case TRI_GATHER:
+      at->stream_s = tri_larger_double(at->stream_s, at->now_s) + kind->gather_s[in->bucket];
+      *gathered_of(kind, in, at) = at->stream_s;
+      return;
+    case TRI_WAIT_GATHERED: at->now_s = tri_larger_double(at->now_s, *gathered_of(kind, in, at)); return;
+    case TRI_SUM_PARTIAL:
+    case TRI_REDUCE:
+    case TRI_SEND:
+    case TRI_LOAD:
+    case TRI_COUNT_LABELS:
+    case TRI_PREPARE:
+    case TRI_POST_RECEIVE:
+    case TRI_RECEIVE:
+    case TRI_WAIT_SENT:
+    case TRI_SUM_TIED:
+    case TRI_WAIT_REDUCED:
+    case TRI_CLIP:
+    case TRI_UPDATE: return;
+  }
 }
 
 /* Adds a turn to the work of a stage. `times`: number of turns like it in the step. */
 static void add_turn(const tri_stages *stages, const tri_stage_kind *kind, const tri_program *program, int64_t turn,
                      int64_t micro_batches, turn_sums *all, stage_work *work) {
+  const bool gathers = overlaps(stages, stages->request->system->overlap_gathers);
   const tri_instruction *compute = NULL;
   turn_sums sums = {0};
+  alone at_work = {0};
   for (int64_t i = program->turn_first[turn]; i < program->turn_first[turn + 1]; i++) {
     const tri_instruction *at = &program->instructions[i];
     if (i >= program->reduce_first) break;
     if (at->first_call >= 0) compute = at;
     add_instruction(stages, kind, at, &sums);
+    if (gathers) run_alone(stages, kind, at, &at_work);
   }
   if (compute == NULL) return;
+  sums.alone_s = at_work.now_s;
   const bool middle = compute->micro_batch > 0 && compute->micro_batch + 1 < program->num_micro_batches;
   *all = sums_plus(*all, middle ? (double)(micro_batches - 2) : 1, sums);
   if (compute->chunk > 0) return;
