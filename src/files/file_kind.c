@@ -40,7 +40,7 @@ static const mark marks[] = {
          "the file itself was not downloaded; run `git lfs pull` in its folder", true),
     MARK(0, "version https://hawser.github.com/", "a Git LFS pointer",
          "the file itself was not downloaded; run `git lfs pull` in its folder", true),
-    MARK(0, "GGUF", "a GGUF file of llama.cpp", "trireme import FILE.gguf CHECKPOINT makes a checkpoint of it", true),
+    MARK(0, "GGUF", "a GGUF file of llama.cpp", "trireme import FILE CHECKPOINT makes a checkpoint of it", true),
     MARK(0, "\x80\x02", "a Python pickle (PyTorch's .bin, .pt, .pth)", SAVE_PRETRAINED, true),
     MARK(0, "\x80\x03", "a Python pickle", SAVE_PRETRAINED, true),
     MARK(0, "\x80\x04\x95", "a Python pickle", SAVE_PRETRAINED, true),

@@ -104,7 +104,8 @@ def test_files_named_as_folders(made, tmp_path):
     refused("m.gguf: the beginning of a GGUF file needs 8 bytes at byte 8, but only 0 follow", "import", tmp_path / "m.gguf", tmp_path / "out")
     refused("model.safetensors is a file of weights (.safetensors), not the folder of a model: name the folder", "import", made / "good/model.safetensors", tmp_path / "out")
     refused("is not a folder; a model and a checkpoint are folders", "import", made / "text.txt", tmp_path / "out")
-    refused("m.gguf is a GGUF file of llama.cpp, not a model file, a corpus or a checkpoint", "inspect", tmp_path / "m.gguf")
+    refused(f"m.gguf is a GGUF file of llama.cpp, not a model file, a corpus or a checkpoint: trireme import {tmp_path}/m.gguf CHECKPOINT makes a checkpoint of it", "inspect",
+            tmp_path / "m.gguf")
     (tmp_path / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + b"\0" * 600)
     refused("pytorch_model.bin is a ZIP archive (as PyTorch's .bin", "inspect", tmp_path / "pytorch_model.bin")
     folder = copy_of(made, tmp_path / "bin")
