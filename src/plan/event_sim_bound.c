@@ -130,8 +130,8 @@ static double *gathered_of(const tri_stage_kind *kind, const tri_instruction *in
   return &at->gathered_s[kind->parts.buckets->entries[in->bucket].buffer];
 }
 
-/* Runs an instruction of a turn. The gathers of a turn begin in this turn, since each pass gathers its buckets anew,
- * and they follow each other. */
+/* Runs an instruction of a turn. The gathers of a turn begin in this turn, since each pass gathers its buckets
+ * itself, and they follow each other. */
 static void run_alone(const tri_stages *stages, const tri_stage_kind *kind, const tri_instruction *in, alone *at) {
   switch (in->kind) {
     case TRI_FORWARD: compute_alone(stages, tri_stages_price_forward(kind, in), at); return;
