@@ -202,6 +202,8 @@ typedef struct row_runs {
 } row_runs;
 
 static row_runs row_runs_of(const tri_parameter *part) {
+  /* A matrix that is split by columns has all rows of the tensor on disk, in its order. */
+  if (part->split.dim == 1) return (row_runs){part, part->local[0], part->local[0] > 0 ? 1 : 0, 1};
   const int64_t row = part->local[1], run = row > 0 ? tri_parameter_run_length(part) / row : 0;
   const int64_t block = part->within.block;
   row_runs r = {part, run, run > 0 ? part->local[0] / run : 0, 1};

@@ -48,6 +48,14 @@ def steps_of(folder):
     return [json.loads(line)["step"] for line in open(folder / "run/metrics.jsonl")]
 
 
+def lines_of(path):
+    """A run that begins again replaces the file, so it may be missing at any time."""
+    try:
+        return len(path.read_text().splitlines())
+    except FileNotFoundError:
+        return 0
+
+
 class Running:
     """A long run that has made that many steps; it is killed at the end."""
 
@@ -55,7 +63,7 @@ class Running:
         self.process = subprocess.Popen([TRIREME, "train", path, "--set", "optimizer.steps=1000000", *arguments],
                                         stderr=subprocess.PIPE, text=True, start_new_session=True)
         metrics = folder / "run/metrics.jsonl"
-        while not metrics.exists() or len(metrics.read_text().splitlines()) < steps:
+        while lines_of(metrics) < steps:
             assert self.process.poll() is None, self.process.stderr.read()
             time.sleep(0.02)
 
