@@ -39,7 +39,7 @@ static const tri_llamacpp_arch archs[] = {
     {"granite", "granite", TRI_FAMILY_GRANITE, IF_UNTIED, .in_pairs = true, .any_head_dim = true, .biases = true,
      .llama3 = true},
     {"starcoder2", "starcoder2", TRI_FAMILY_STARCODER2, IF_UNTIED, .gelu = true, .biases = true, .needs_biases = true},
-    {"gpt2", "gpt2", TRI_FAMILY_GPT2, IF_UNTIED, .gelu = true, .biases = true},
+    {"gpt2", "gpt2", TRI_FAMILY_GPT2, IF_UNTIED, .no_rope = true, .gelu = true, .biases = true},
 };
 
 enum { WHAT_BYTES = 160 };
@@ -53,9 +53,6 @@ const tri_llamacpp_arch *tri_llamacpp_arch_named(const char *name, bool experts)
 }
 
 static bool is(const tri_llamacpp_arch *arch, const char *name) { return strcmp(arch->name, name) == 0; }
-
-/* Returns whether the file has no rotary embeddings. */
-static bool has_no_rope(const tri_llamacpp_arch *arch) { return is(arch, "gpt2"); }
 
 /* ---- differences ------------------------------------------------------------------------------------------------- */
 
@@ -113,7 +110,7 @@ static double yarn_factor(const tri_rope_scaling *s) {
 /* Finds a property of rotary embeddings that the architecture does not have; writes its name to `what`, or "". */
 static void find_rope(const tri_llamacpp_arch *arch, const tri_model *m, char what[WHAT_BYTES]) {
   const tri_rope_scaling *s = &m->rope_scaling;
-  if (has_no_rope(arch)) return;
+  if (arch->no_rope) return;
   if (!arch->part_rotates && tri_model_rotary_dim(m) != m->head_dim) snprintf(what, WHAT_BYTES, "rotary_fraction");
   if (is(arch, "smollm3")) {
     for (int64_t layer = 0; layer < m->num_layers; layer++) {
@@ -258,7 +255,7 @@ static void add_sizes(adding *at, const tri_model *m) {
   add_size(at, "attention.head_count_kv", m->num_kv_heads);
   add_number(at, layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", m->norm_eps);
   add_size(at, "vocab_size", m->vocab_size);
-  if (has_no_rope(at->arch)) return;
+  if (at->arch->no_rope) return;
   add_size(at, "attention.key_length", m->head_dim);
   add_size(at, "attention.value_length", m->head_dim);
 }
@@ -281,7 +278,7 @@ static void add_llama3(adding *at, const tri_model *m) {
 
 static void add_rope(adding *at, const tri_model *m) {
   const tri_rope_scaling *s = &m->rope_scaling;
-  if (has_no_rope(at->arch)) return;
+  if (at->arch->no_rope) return;
   add_size(at, "rope.dimension_count", tri_model_rotary_dim(m));
   add_number(at, "rope.freq_base", m->rope_theta);
   if (tri_rope_is_plain(s)) return;

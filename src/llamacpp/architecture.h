@@ -25,6 +25,7 @@ typedef struct tri_llamacpp_arch {
   tri_llamacpp_output output;
   bool in_pairs;     /* rotary embeddings rotate components 2i and 2i + 1 of a head; in other architectures i and
                         i + head_dim / 2, as in Hugging Face's models */
+  bool no_rope;      /* positions are learned; there are no rotary embeddings */
   bool gelu;         /* the activation is GELU; else it is SiLU */
   bool any_head_dim; /* head_dim may differ from hidden_size / num_heads */
   bool biases;       /* GEMMs other than those of q, k and v may have biases */

@@ -212,9 +212,8 @@ static tri_status save_model(const tri_llamacpp_import_request *request, importi
 static tri_status write_ends(const tri_gguf_file *file, const char *folder) {
   static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                      "tokenizer.ggml.eom_token_id"};
-  char path[TRI_PATH_BYTES], text[128] = "";
-  size_t used = 0;
-  tri_file_writer *writer = NULL;
+  char path[TRI_PATH_BYTES], text[128] = "{\"eos_token_id\": [";
+  size_t used = strlen(text);
   int count = 0;
   int64_t ids[3] = {-1, -1, -1};
   for (int i = 0; i < 3; i++) {
@@ -225,9 +224,8 @@ static tri_status write_ends(const tri_gguf_file *file, const char *folder) {
   }
   if (count < 2) return TRI_OK;
   TRI_TRY(tri_path_join(path, folder, "generation_config.json"));
-  TRI_TRY(tri_file_writer_open(path, &writer));
-  tri_file_writer_put(writer, "{\"eos_token_id\": [%s]}\n", text);
-  return tri_file_writer_close(writer, TRI_OK);
+  used += (size_t)snprintf(text + used, sizeof text - used, "]}\n");
+  return tri_file_replace(path, text, used);
 }
 
 /* Saves the model with the tokenizer that the request names, or with that of the file, whose files exist only until

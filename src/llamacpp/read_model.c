@@ -418,12 +418,12 @@ tri_status tri_llamacpp_read_model(const tri_gguf_file *file, tri_model *model, 
   TRI_TRY(find_arch(file, &at.arch));
   TRI_TRY(read_sizes(&at, &out));
   out.activation = activation_of(&at);
-  if (strcmp(at.arch->name, "gpt2") != 0) {
+  if (!at.arch->no_rope) {
     out.rope_theta = read_short(&at, "rope.freq_base", 10000);
     const int64_t rotated = read_count(&at, "rope.dimension_count", out.head_dim);
     out.rotary_fraction = (double)rotated / (double)out.head_dim;
   }
-  if (strcmp(at.arch->name, "smollm3") == 0) snprintf(out.rope_layers, sizeof out.rope_layers, "3 of 4");
+  if (is(&at, "smollm3")) snprintf(out.rope_layers, sizeof out.rope_layers, "3 of 4");
   read_experts(&at, &out);
   read_factors(&at, &out);
   find_parts(&at, &out);

@@ -242,7 +242,7 @@ static tri_status add_divisors(const tri_model *model, const char *name, bool lo
 }
 
 static tri_status add_rope(const tri_llamacpp_arch *arch, const tri_model *model, tri_llamacpp_tensors *to) {
-  if (strcmp(arch->name, "gpt2") == 0 || tri_rope_is_plain(&model->rope_scaling)) return TRI_OK;
+  if (arch->no_rope || tri_rope_is_plain(&model->rope_scaling)) return TRI_OK;
   switch (model->rope_scaling.type) {
     case TRI_ROPE_LLAMA3: return add_divisors(model, "rope_freqs.weight", false, to);
     case TRI_ROPE_LONG:
