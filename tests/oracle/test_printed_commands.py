@@ -129,8 +129,8 @@ def test_the_line_that_prepare_prints(tmp_path, kind):
 
 # ---- commands, options and keys that messages propose -----------------------------------------------------------------
 
-# Options of other programs: hf, docker, srun, apptainer, rocm-smi, Open MPI's mpirun.
-OTHERS = {"--revision", "--local-dir", "--bind-to", "--mpi", "--shm-size", "--gpus", "--nv", "--showpids", "--group-add", "--help", "--version", "--wandb"}
+# Options of other programs: hf, docker, srun, apptainer, rocm-smi, Open MPI's mpirun, llama.cpp.
+OTHERS = {"--chat-template-file", "--revision", "--local-dir", "--bind-to", "--mpi", "--shm-size", "--gpus", "--nv", "--showpids", "--group-add", "--help", "--version", "--wandb"}
 # What begins like a key of a file and is a file or a tensor.
 NO_KEYS = re.compile(r"^model\.(layers|norm|embed_\w+|decoder|final_layernorm|safetensors|vocab|merges)\b|^(failures|reward|samples|optimizer|checkpoint)\.(log|txt|jsonl|safetensors|last_save_in_hf)")
 
