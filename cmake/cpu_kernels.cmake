@@ -15,11 +15,12 @@ if(TRIREME_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   list(APPEND TRIREME_CPU_OPTIMIZATION "SHELL:--param asan-use-after-return=0")
 endif()
 
-# Its sums have the same bits on all devices: a product that is rounded, and then a sum.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/nf4.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+# Their sums have the same bits on all devices: a product that is rounded, and then a sum.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/nf4.c ${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/blocks.c
+                            PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # What rounds nothing to bf16 is the same in both variants of AVX-512: compiled for the first, cpu.c gives it to both.
-set(TRIREME_CPU_WITHOUT_BF16 attention_floats nf4 quantised router)
+set(TRIREME_CPU_WITHOUT_BF16 attention_floats blocks nf4 quantised router)
 list(TRANSFORM TRIREME_CPU_WITHOUT_BF16 REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/\\1.c")
 
 function(trireme_cpu_variant name vector_bytes)

@@ -26,6 +26,7 @@
 #include "base/each.h"
 #include "base/router.h"
 #include "device/activation.h"
+#include "device/block_weights.h"
 #include "device/completions.h"
 #include "device/description.h"
 #include "device/dropout.h"

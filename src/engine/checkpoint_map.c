@@ -147,12 +147,7 @@ tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_c
 
 /* Returns the type in which values are read. Values that are then quantised to 4 bits are read in the wide type. */
 static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
-  switch (stored) {
-    case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW: return tri_stored_type(stored, precision);
-    case TRI_STORED_NF4: break;
-  }
-  return tri_dtype_wide(precision);
+  return tri_stored_is_coded(stored) ? tri_dtype_wide(precision) : tri_stored_type(stored, precision);
 }
 
 /* The first tensors of an entry, by their numbers (tri_checkpoint_slice.tensor). */

@@ -75,7 +75,7 @@ tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, 
   TRI_TRY(tri_alloc("initial values", CHUNK_ELEMENTS, tri_dtype_bytes(f.wide), &f.host));
   for (int64_t p = 0; p < table->num_entries; p++) {
     const tri_parameter *parameter = &table->entries[p];
-    if (parameter->alias || parameter->stored == TRI_STORED_NF4) continue;
+    if (parameter->alias || tri_stored_is_coded(parameter->stored)) continue;
     int64_t stream = parameter->tied_to >= 0 ? parameter->tied_to : p;
     tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)stream);
     tri_queue_at(device->queue, "initial values", -1, NULL);

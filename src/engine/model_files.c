@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "checkpoint/principal.h"
 #include "comm/agreement.h"
+#include "engine/block_loader.h"
 #include "engine/quantised.h"
 #include "tokenizer/tokenizer.h"
 
@@ -13,9 +14,8 @@
 enum { PIECE_ELEMENTS = 1 << 18, PIECE_BYTES = 1 << 22, MOST_SETTINGS_BYTES = 64 << 20 };
 
 /* Converts values from fp64 to the parameter's type, and writes them to its memory. */
-static tri_status write_piece(const tri_executor *executor, tri_dtype type, const double *from, int64_t count,
+static tri_status write_piece(const tri_checkpoint_memory *memory, tri_dtype type, const double *from, int64_t count,
                               float *narrow, char *to) {
-  const tri_checkpoint_memory *memory = tri_executor_memory(executor);
   const size_t bytes = (size_t)count * tri_dtype_bytes(type);
   const void *values = narrow;
   switch (type) {
@@ -35,38 +35,38 @@ static tri_status write_piece(const tri_executor *executor, tri_dtype type, cons
 
 /* Loads elements [first, first + count) of a tensor on disk. */
 static tri_status load_pieces(const tri_merged *weights, const tri_parameter *on_disk, const tri_low_rank *factors,
-                              const tri_executor *executor, tri_dtype type, int64_t first, int64_t count, double *wide,
-                              float *narrow, char *to, uint64_t *sum) {
+                              const tri_checkpoint_memory *memory, tri_dtype type, int64_t first, int64_t count,
+                              double *wide, float *narrow, char *to, uint64_t *sum) {
   const size_t element = tri_dtype_bytes(type);
   for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
     const int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
     const tri_checkpoint_slice slice = {.first = first + done, .count = piece, .data = wide};
     TRI_TRY(tri_merged_read_part(weights, on_disk, factors, TRI_FP64, &slice, sum));
-    TRI_TRY(write_piece(executor, type, wide, piece, narrow, to + (size_t)done * element));
+    TRI_TRY(write_piece(memory, type, wide, piece, narrow, to + (size_t)done * element));
   }
   return TRI_OK;
 }
 
 static tri_status load_runs(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
-                            const tri_executor *executor, tri_dtype type, double *wide, float *narrow, char *to,
+                            const tri_checkpoint_memory *memory, tri_dtype type, double *wide, float *narrow, char *to,
                             uint64_t *sum) {
   const tri_parameter on_disk = tri_parameter_on_disk(tensor);
   const int64_t length = tri_parameter_run_length(tensor);
   const size_t element = tri_dtype_bytes(type);
   for (int64_t i = 0; i * length < tensor->count; i++) {
-    TRI_TRY(load_pieces(weights, &on_disk, factors, executor, type, tri_parameter_run(tensor, i), length, wide, narrow,
+    TRI_TRY(load_pieces(weights, &on_disk, factors, memory, type, tri_parameter_run(tensor, i), length, wide, narrow,
                         to + (size_t)(i * length) * element, sum));
   }
   return TRI_OK;
 }
 
 static tri_status load_merged(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
-                              const tri_executor *executor, tri_dtype type, char *to, uint64_t *sum) {
+                              const tri_checkpoint_memory *memory, tri_dtype type, char *to, uint64_t *sum) {
   double *wide = NULL;
   float *narrow = NULL;
   TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, sizeof *wide, &wide));
   tri_status status = tri_alloc("a piece of a tensor", PIECE_ELEMENTS, sizeof *narrow, &narrow);
-  if (status == TRI_OK) status = load_runs(weights, tensor, factors, executor, type, wide, narrow, to, sum);
+  if (status == TRI_OK) status = load_runs(weights, tensor, factors, memory, type, wide, narrow, to, sum);
   tri_free(narrow);
   tri_free(wide);
   return status;
@@ -84,24 +84,29 @@ typedef struct loading {
   int64_t count, room;
 } loading;
 
-/* Loads tensor `number` of a parameter. `values`: memory of the whole parameter. If the table has factors, those of an
+/* Loads tensor `number` of entry `entry`, and quantises it if it is in blocks. If the table has factors, those of an
  * adapter are parameters of their own; if not, their product is added to the base's values. */
-static tri_status load_tensor(const loading *l, const tri_parameter *parameter, int64_t number, char *values,
-                              uint64_t *sum) {
+static tri_status load_tensor(const loading *l, int64_t entry, int64_t number, uint64_t *sum) {
+  const tri_parameter *parameter = &l->table->entries[entry];
   const tri_dtype type = tri_stored_type(parameter->stored, l->executor->type);
   int64_t first = 0;
   tri_low_rank factors = {.left = NULL};
   const tri_parameter tensor = tri_parameter_tensor(parameter, number, &first);
   const tri_parameter on_disk = tri_parameter_on_disk(&tensor);
   const tri_checkpoint *from = tri_merged_source(l->weights, on_disk.name);
-  tri_checkpoint_slice slice = {.part = &tensor,
-                                .count = tensor.count,
-                                .data = values + (size_t)first * tri_dtype_bytes(type),
-                                .memory = tri_executor_memory(l->executor)};
+  tri_checkpoint_slice slice = {.part = &tensor, .count = tensor.count, .memory = tri_executor_memory(l->executor)};
+  tri_block_loader blocks;
+  if (tri_stored_is_coded(parameter->stored) && tensor.count > 0) {
+    tri_block_loader_set_up(l->executor, entry, first / tensor.count, &blocks);
+    slice.data = blocks.scratch;
+    slice.memory = &blocks.memory;
+  } else {
+    slice.data = (char *)l->executor->weights->parameters[entry].value + (size_t)first * tri_dtype_bytes(type);
+  }
   if (!l->table->has_factors) TRI_TRY(tri_merged_factors(l->weights, &on_disk, &factors));
   tri_status status = TRI_OK;
   if (!tri_low_rank_is_plain(&factors)) {
-    status = load_merged(l->weights, &tensor, &factors, l->executor, type, slice.data, sum);
+    status = load_merged(l->weights, &tensor, &factors, slice.memory, type, slice.data, sum);
   } else {
     status = tri_checkpoint_read_part(from, on_disk.name, type, on_disk.num_dims, on_disk.shape, &slice, sum);
   }
@@ -186,8 +191,7 @@ static tri_status load_entry(loading *l, int64_t entry) {
       continue;
     }
     if (!tri_parameter_continues(&tensor)) l->sum = 0;
-    TRI_TRY(load_tensor(l, parameter, t, l->executor->weights->parameters[entry].value,
-                        counts(parameter, l->slices) ? &l->sum : &copy));
+    TRI_TRY(load_tensor(l, entry, t, counts(parameter, l->slices) ? &l->sum : &copy));
     if (is_last_part(l->table, entry, t)) TRI_TRY(end_tensor(l, &on_disk));
   }
   return TRI_OK;
@@ -253,6 +257,7 @@ static tri_status join_sums(const loading *l) {
 tri_status tri_model_files_load(const tri_merged *weights, tri_model_files_part part, const tri_parameter_table *table,
                                 const tri_group *slices, tri_executor *executor) {
   loading l = {.weights = weights, .part = part, .table = table, .executor = executor, .slices = slices};
+  tri_block_loader_log(table);
   tri_status status = tri_common_status(slices, load_all(&l));
   if (status == TRI_OK && slices->size > 1) status = join_sums(&l);
   tri_free(l.sums);
@@ -287,11 +292,8 @@ static tri_status add_settings(const tri_merged *weights, uint64_t *hash) {
 
 /* Returns the bytes that the values of a parameter have on this rank. */
 static size_t stored_bytes(const tri_parameter *parameter, tri_dtype type) {
-  switch (parameter->stored) {
-    case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW: break;
-    case TRI_STORED_NF4: return (size_t)(tri_parameter_num_matrices(parameter) * tri_parameter_matrix_bytes(parameter));
-  }
+  if (tri_stored_is_coded(parameter->stored))
+    return (size_t)(tri_parameter_num_matrices(parameter) * tri_parameter_matrix_bytes(parameter));
   return (size_t)parameter->count * tri_dtype_bytes(tri_stored_type(parameter->stored, type));
 }
 

@@ -138,6 +138,7 @@ tri_status tri_generation_open(const tri_generation_request *request, tri_genera
   *out = (tri_generation){.request = request, .replicas = tri_replicas_alone()};
   TRI_TRY(tri_merged_open(request->checkpoint, request->model.base, &use, &out->model, &out->weights));
   if (request->unmerged) TRI_TRY(tri_merged_keep_factors(&out->weights, &out->model));
+  TRI_TRY(tri_model_options_apply(&request->model, &out->model));
   TRI_TRY(open_tokenizer(out));
   TRI_TRY(tri_tokenizer_find_ends(out->tokenizer, tri_model_files_tokenizer_folder(&out->weights)));
   TRI_TRY(tri_generation_settings_read(tri_model_files_tokenizer_folder(&out->weights), &folder));

@@ -3,13 +3,13 @@
 #include "base/count.h"
 #include "base/memory.h"
 #include "device/kernels.h"
+#include "engine/block_loader.h"
 #include "mesh/parts.h"
 #include "model/family.h"
 #include "model/trainable.h"
 #include "model/window.h"
 
 #include <omp.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { USUAL_ROWS = 256, USUAL_LOGIT_ROWS = 64 };
@@ -111,9 +111,7 @@ static size_t query_bytes(const tri_runner *runner) {
 static void freeze_weights(tri_model *model) {
   tri_trainable *tuning = &model->tuning;
   tuning->adapter.dropout = 0;
-  if (tri_trainable_has_adapter(tuning)) return;
-  *tuning = (tri_trainable){.freeze = {.count = 1}};
-  snprintf(tuning->freeze.words[0].text, sizeof tuning->freeze.words[0].text, "*");
+  if (!tri_trainable_has_adapter(tuning)) tri_trainable_freeze_all(tuning);
 }
 
 static tri_status create_table(tri_runner *runner) {
@@ -144,6 +142,7 @@ static tri_memory_request memory_request(tri_runner *runner, const tri_device *d
 static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tri_mesh *mesh, tri_lent_memory lent) {
   TRI_TRY(tri_device_supports(runner->device, runner->precision));
   TRI_TRY(create_table(runner));
+  TRI_TRY(tri_block_loader_check(runner->table, runner->precision, runner->device));
   TRI_TRY(create_list(runner, shared != NULL));
   tri_memory_request request = memory_request(runner, runner->device);
   request.lent = lent;
@@ -166,6 +165,7 @@ static tri_status set_up(tri_runner *runner, const tri_weights *shared, const tr
 static tri_status plan_bytes(tri_runner *runner, bool shares, const tri_device *device, tri_runner_need *out) {
   tri_memory_plan *plan = NULL;
   TRI_TRY(create_table(runner));
+  TRI_TRY(tri_block_loader_check(runner->table, runner->precision, device));
   TRI_TRY(create_list(runner, shares));
   tri_memory_request request = memory_request(runner, device);
   request.has_weights = shares;

@@ -4,9 +4,9 @@
 #include "gguf/blocks.h"
 
 #include "base/half.h"
+#include "device/block_weights.h"
 #include "device/dtype.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -47,22 +47,12 @@ static void decode_bf16(const uint8_t *in, float *out) {
 
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
 
-/* Returns a number of a magnitude below 127.5 rounded to an integer, halves away from zero, as roundf does; 0 for
- * numbers from 128 on and NaN. */
-static int8_t q8_0_code(float number) {
-  if (!(fabsf(number) < 128.0f)) return 0; /* the inverse of the smallest scales is infinite */
-  const int whole = (int)number;
-  const float rest = number - (float)whole;
-  return (int8_t)(whole + (rest >= 0.5f) - (rest <= -0.5f));
-}
-
 /* Q8_0: a scale in fp16, 32 signed codes. */
 static void encode_q8_0(const float *in, uint8_t *out) {
-  float largest = 0;
-  for (int i = 0; i < SMALL; i++) largest = fabsf(in[i]) > largest ? fabsf(in[i]) : largest;
-  const float scale = largest / 127.0f, inverse = scale != 0 ? 1.0f / scale : 0.0f;
-  write_f16(scale, out);
-  for (int i = 0; i < SMALL; i++) out[2 + i] = (uint8_t)q8_0_code(in[i] * inverse);
+  int8_t codes[SMALL];
+  const uint16_t scale = tri_block_encode(TRI_BLOCKS_Q8_0, in, codes);
+  memcpy(out, &scale, sizeof scale);
+  memcpy(out + 2, codes, sizeof codes);
 }
 
 static void decode_q8_0(const uint8_t *in, float *out) {
@@ -70,24 +60,13 @@ static void decode_q8_0(const uint8_t *in, float *out) {
   for (int i = 0; i < SMALL; i++) out[i] = (float)(int8_t)in[2 + i] * scale;
 }
 
-/* Returns the code of a value in Q4_0, from 0 to 15. */
-static uint8_t q4_0_code(float value, float inverse) {
-  const float code = value * inverse + 8.5f;
-  if (!(fabsf(code) < 128.0f)) return 0; /* as in q8_0_code */
-  return code < 15.0f ? (uint8_t)(int)code : 15;
-}
-
 /* Q4_0: a scale in fp16, 16 bytes of codes, whose low halves are elements 0 to 15 and high halves 16 to 31. A code of 8
  * is 0. The value of the largest magnitude has code 0, so that the scale has the other sign. */
 static void encode_q4_0(const float *in, uint8_t *out) {
-  float largest = 0;
-  for (int i = 0; i < SMALL; i++) {
-    if (fabsf(in[i]) > fabsf(largest)) largest = in[i];
-  }
-  const float scale = largest / -8.0f, inverse = scale != 0 ? 1.0f / scale : 0.0f;
-  write_f16(scale, out);
-  for (int i = 0; i < HALF; i++)
-    out[2 + i] = (uint8_t)(q4_0_code(in[i], inverse) | q4_0_code(in[HALF + i], inverse) << 4);
+  int8_t codes[SMALL];
+  const uint16_t scale = tri_block_encode(TRI_BLOCKS_Q4_0, in, codes);
+  memcpy(out, &scale, sizeof scale);
+  for (int i = 0; i < HALF; i++) out[2 + i] = (uint8_t)((codes[i] + 8) | (codes[HALF + i] + 8) << 4);
 }
 
 /* Decodes codes of 5 bits to (code - zero) * scale + minimum: the low 4 bits are in the order of Q4_0, and bit i of

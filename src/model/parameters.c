@@ -297,11 +297,20 @@ int64_t tri_parameter_num_matrices(const tri_parameter *parameter) {
 }
 
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
+  tri_block_matrix blocks;
+  if (tri_parameter_in_blocks(parameter, &blocks)) return (int64_t)tri_bytes_in_lines(tri_block_matrix_bytes(&blocks));
   const tri_nf4_cut cut = tri_parameter_cut(parameter);
   return (int64_t)tri_bytes_in_lines(tri_nf4_layout_of_cut(&cut).bytes);
 }
 
-/* Rounds *end, a number of bytes in the array of entries in 4 bits, up to a multiple of TRI_BLOCK_ELEMENTS, sets the
+bool tri_parameter_in_blocks(const tri_parameter *parameter, tri_block_matrix *out) {
+  if (!tri_stored_in_blocks(parameter->stored, &out->type)) return false;
+  out->in = parameter->local[parameter->in_out ? 0 : 1];
+  out->out = parameter->local[parameter->in_out ? 1 : 0];
+  return true;
+}
+
+/* Rounds *end, a number of bytes in the array of coded entries, up to a multiple of TRI_BLOCK_ELEMENTS, sets the
  * offset of such an entry to *end, and advances *end. */
 static void place_bytes(tri_parameter *entry, int64_t *end) {
   *end = tri_round_up(*end, TRI_BLOCK_ELEMENTS);
@@ -341,7 +350,7 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
     if (entry->tied_to >= 0) entry->counted = false;
     if (entry->alias) {
       entry->offset = table->entries[entry->tied_to].offset;
-    } else if (entry->stored == TRI_STORED_NF4) {
+    } else if (tri_stored_is_coded(entry->stored)) {
       place_bytes(entry, &table->num_frozen[entry->stored]);
     } else {
       place(entry, entry->frozen ? &table->num_frozen[entry->stored] : &end);

@@ -159,7 +159,7 @@ typedef struct tri_parameter {
   int64_t first_member, num_members; /* members of a stack */
   int64_t count;                     /* elements; 0 if another stage holds the parameter */
   int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type
-                                        (first byte in 4 bits) */
+                                        (first byte of codes) */
   int64_t gradient_offset; /* first element in the array of gradients; differs from `offset` only for an alias */
   bool alias;              /* whether this rank also holds tied_to, whose values and moments it uses */
   bool counted; /* whether norms and saves count this rank's copy; of equal copies on several ranks of placement.parts
@@ -243,13 +243,14 @@ int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 /* Returns the number of elements of the whole parameter, with all matrices of a stack. */
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
-/* Returns the number of matrices of a parameter in 4 bits on this rank. Each is a cut of a matrix on disk and is
- * quantised separately. */
+/* Returns the number of matrices of a coded parameter on this rank. Each is a part of a matrix on disk and is quantised
+ * separately. */
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter);
 /* Returns the cut of the matrix on disk that a matrix of a parameter in 4 bits has on this rank. */
 tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter);
-/* Returns the number of bytes from one matrix of a parameter in 4 bits to the next. It is largest on the rank at {0}.
- */
+/* Returns whether a parameter is in blocks, and sets *out to the matrix that each of its matrices is on this rank. */
+bool tri_parameter_in_blocks(const tri_parameter *parameter, tri_block_matrix *out);
+/* Returns the number of bytes from one matrix of a coded parameter to the next. It is largest on the rank at {0}. */
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
 /* Returns whether a parameter has a gradient, from which the optimizer updates it. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);

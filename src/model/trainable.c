@@ -21,6 +21,10 @@ bool tri_adapter_is_principal(const tri_adapter *adapter) {
   return adapter->rank > 0;
 }
 
+void tri_trainable_freeze_all(tri_trainable *tuning) {
+  *tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}, .blocks = tuning->blocks};
+}
+
 bool tri_trainable_is_full(const tri_trainable *tuning) {
   return tuning->freeze.count == 0 && !tri_trainable_has_adapter(tuning);
 }
@@ -78,21 +82,42 @@ void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t 
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* Returns the stored type of a frozen parameter: 4 bits for matrices of layers, if the adapter quantises them; the
- * activations' type for other matrices and the embedding of tokens; the wide type for norms, routers and the embedding
- * of positions, which is never split. */
-static tri_stored stored_of(const tri_trainable *tuning, const tri_parameter *entry) {
-  if (entry->num_dims < 2) return TRI_STORED_WIDE;
-  if (tri_trainable_is_quantised(tuning) && tri_trainable_can_quantise(entry)) return TRI_STORED_NF4;
+/* Returns whether a parameter is a matrix that GEMMs read, or the embedding of tokens. The embedding of positions is
+ * never split. */
+static bool is_read_by_rows(const tri_parameter *entry) {
   switch (entry->part) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP:
-    case TRI_PART_HEAD: return TRI_STORED_NARROW;
-    case TRI_PART_EMBEDDING: return entry->split.dim >= 0 ? TRI_STORED_NARROW : TRI_STORED_WIDE;
+    case TRI_PART_HEAD: return true;
+    case TRI_PART_EMBEDDING: return entry->split.dim >= 0;
     case TRI_PART_NORM:
     case TRI_PART_ROUTER: break;
   }
-  return TRI_STORED_WIDE;
+  return false;
+}
+
+/* Returns how a matrix is stored if it could be in blocks. `logits`: whether logits are computed with it. */
+static tri_stored in_blocks(tri_block_storage blocks, const tri_parameter *entry, bool logits) {
+  if (entry->shape[entry->in_out ? 0 : 1] % TRI_BLOCK_INPUTS != 0) return TRI_STORED_BF16;
+  switch (blocks) {
+    case TRI_IN_BLOCKS_NONE: break;
+    case TRI_IN_BLOCKS_Q8_0: return TRI_STORED_Q8_0;
+    case TRI_IN_BLOCKS_Q4_0: return logits ? TRI_STORED_Q8_0 : TRI_STORED_Q4_0;
+  }
+  return TRI_STORED_NARROW;
+}
+
+/* Returns the stored type of a frozen parameter: blocks for matrices and the embedding of tokens, if the model has
+ * them; 4 bits for matrices of layers, if the adapter quantises them; the activations' type for other matrices and the
+ * embedding of tokens; the wide type for norms, routers and the embedding of positions, which is never split. `tied`:
+ * whether the model ties its embeddings. */
+static tri_stored stored_of(const tri_trainable *tuning, bool tied, const tri_parameter *entry) {
+  if (entry->num_dims < 2) return TRI_STORED_WIDE;
+  if (tuning->blocks != TRI_IN_BLOCKS_NONE && is_read_by_rows(entry))
+    return in_blocks(tuning->blocks, entry,
+                     entry->part == TRI_PART_HEAD || (tied && entry->part == TRI_PART_EMBEDDING));
+  if (tri_trainable_is_quantised(tuning) && tri_trainable_can_quantise(entry)) return TRI_STORED_NF4;
+  return is_read_by_rows(entry) ? TRI_STORED_NARROW : TRI_STORED_WIDE;
 }
 
 bool tri_trainable_is_read_narrow(const tri_parameter *entry) {
@@ -131,12 +156,12 @@ static void part_mixed(const tri_parameter *before, tri_parameter *entry) {
   if (before->frozen != entry->frozen) entry->joined = false;
 }
 
-static tri_status mark_frozen(const tri_trainable *tuning, tri_parameter_table *table) {
+static tri_status mark_frozen(const tri_trainable *tuning, bool tied, tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     tri_parameter *entry = &table->entries[i];
     if (entry->tied_to < 0) TRI_TRY(mark_entry(tuning, entry));
     if (entry->tied_to >= 0) entry->frozen = table->entries[entry->tied_to].frozen;
-    entry->stored = entry->frozen ? stored_of(tuning, entry) : TRI_STORED_WIDE;
+    entry->stored = entry->frozen ? stored_of(tuning, tied, entry) : TRI_STORED_WIDE;
     if (i > 0) part_mixed(&table->entries[i - 1], entry);
   }
   return TRI_OK;
@@ -321,7 +346,7 @@ tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *tabl
     entry->factors[0] = entry->factors[1] = entry->firsts[0] = entry->firsts[1] = entry->magnitude = -1;
   }
   if (tri_trainable_is_full(tuning)) return TRI_OK;
-  TRI_TRY(mark_frozen(tuning, table));
+  TRI_TRY(mark_frozen(tuning, model->tied, table));
   return tri_trainable_has_adapter(tuning) ? insert_factors(&tuning->adapter, table) : TRI_OK;
 }
 

@@ -43,6 +43,15 @@ typedef struct tri_trainable_words {
   X("nf4", TRI_QUANTISE_NF4) /* device/nf4.h */
 typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
 
+/* Storage of the matrices of a model that only generates or is evaluated: as other frozen matrices, or in blocks
+ * (device/block_weights.h) with llama.cpp's types: Q8_0, or Q4_0 with the output projection in Q8_0. A matrix whose
+ * number of inputs is not a multiple of 32 is then in bf16. */
+#define TRI_BLOCK_STORAGES(X)                                                                                          \
+  X("none", TRI_IN_BLOCKS_NONE)                                                                                        \
+  X("q8_0", TRI_IN_BLOCKS_Q8_0)                                                                                        \
+  X("q4_0", TRI_IN_BLOCKS_Q4_0)
+typedef enum tri_block_storage { TRI_IN_BLOCKS_NONE, TRI_IN_BLOCKS_Q8_0, TRI_IN_BLOCKS_Q4_0 } tri_block_storage;
+
 /* Scale of the factors' product: alpha / rank, or alpha / sqrt(rank) (rsLoRA, Kalajdzievski 2023). */
 #define TRI_SCALINGS(X)                                                                                                \
   X("lora", TRI_SCALING_LORA)                                                                                          \
@@ -97,11 +106,14 @@ typedef struct tri_adapter {
 typedef struct tri_trainable {
   tri_trainable_words freeze; /* patterns of frozen parameters; none with an adapter */
   tri_adapter adapter;
+  tri_block_storage blocks; /* storage of frozen matrices; not for training */
 } tri_trainable;
 
 /* Returns whether all parameters are trained, and there is no adapter. */
 bool tri_trainable_is_full(const tri_trainable *tuning);
 bool tri_trainable_has_adapter(const tri_trainable *tuning);
+/* Freezes all parameters, and drops the adapter's settings, but keeps `blocks`. */
+void tri_trainable_freeze_all(tri_trainable *tuning);
 /* Returns whether frozen matrices of layers are in 4 bits. */
 bool tri_trainable_is_quantised(const tri_trainable *tuning);
 /* Returns whether factors are initially parts of their matrices, and the initial values are subtracted (PiSSA). */

@@ -39,10 +39,15 @@ static tri_status op_embedding_forward(tri_run *run, const tri_op_call *call) {
     return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the model's max_sequence of %ld", (long)positions,
                     (long)at->max_sequence);
   }
+  const tri_run_parameter *table = &run->parameters[call->parameters[0]];
+  if (table->blocks.in > 0) {
+    TRI_KERNEL_CALL(run->queue, embedding_blocks, call->type, tri_all_rows(tri_run_rows(run, call)), &table->blocks,
+                    run->ids, at->first_id, table->value, run->positions, position_table, run->slots[call->outputs[0]]);
+    return TRI_OK;
+  }
   TRI_KERNEL_CALL(run->queue, embedding_forward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width, run->ids,
-                  at->first_id, at->table_rows, tri_stored_type(call->stored, call->type),
-                  run->parameters[call->parameters[0]].value, run->positions, position_table,
-                  run->slots[call->outputs[0]]);
+                  at->first_id, at->table_rows, tri_stored_type(call->stored, call->type), table->value, run->positions,
+                  position_table, run->slots[call->outputs[0]]);
   return TRI_OK;
 }
 

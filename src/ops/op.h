@@ -11,6 +11,7 @@
 #define TRI_OPS_OP_H
 
 #include "base/status.h"
+#include "device/block_weights.h"
 #include "device/description.h"
 #include "device/dtype.h"
 #include "mesh/domain.h"
@@ -27,49 +28,67 @@ enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 5, TRI_OP_BUFF
 #define TRI_STORED(X)                                                                                                  \
   X(WIDE, wide)                                                                                                        \
   X(NARROW, narrow)                                                                                                    \
-  X(NF4, nf4) /* in 4 bits (device/nf4.h), dequantised to the activations' type before each GEMM (weight.c) */
+  X(NF4, nf4)   /* in 4 bits (device/nf4.h), dequantised to the activations' type before each GEMM (weight.c) */       \
+  X(BF16, bf16) /* in bf16, whatever the activations' type; not trained */                                             \
+  X(Q8_0, q8_0) /* in blocks (device/block_weights.h); not trained */                                                  \
+  X(Q4_0, q4_0)
 #define TRI_STORED_VALUE(VALUE, name) TRI_STORED_##VALUE,
 typedef enum tri_stored { TRI_STORED(TRI_STORED_VALUE) } tri_stored;
-enum { TRI_NUM_STORED = TRI_STORED_NF4 + 1 };
+enum { TRI_NUM_STORED = TRI_STORED_Q4_0 + 1 };
 
 /* Returns the type in which GEMMs read a parameter that is stored as `stored`. `activations`: type of activations. */
 static inline tri_dtype tri_stored_type(tri_stored stored, tri_dtype activations) {
   switch (stored) {
     case TRI_STORED_WIDE: return tri_dtype_wide(activations);
+    case TRI_STORED_BF16: return TRI_BF16;
     case TRI_STORED_NARROW:
-    case TRI_STORED_NF4: break;
+    case TRI_STORED_NF4:
+    case TRI_STORED_Q8_0:
+    case TRI_STORED_Q4_0: break;
   }
   return activations;
 }
 
-/* Returns the bytes of one unit of an array that is stored as `stored`: the bytes of an element, or 1 for NF4. */
-static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) {
+/* Returns whether an array that is stored as `stored` has codes, whose unit is a byte, and not numbers. */
+static inline bool tri_stored_is_coded(tri_stored stored) {
   switch (stored) {
     case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW: return tri_dtype_bytes(tri_stored_type(stored, activations));
-    case TRI_STORED_NF4: break;
+    case TRI_STORED_NARROW:
+    case TRI_STORED_BF16: return false;
+    case TRI_STORED_NF4:
+    case TRI_STORED_Q8_0:
+    case TRI_STORED_Q4_0: break;
   }
-  return 1;
+  return true;
+}
+
+/* Returns the bytes of one unit of an array that is stored as `stored`: the bytes of an element, or 1 for codes. */
+static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) {
+  return tri_stored_is_coded(stored) ? 1 : tri_dtype_bytes(tri_stored_type(stored, activations));
+}
+
+/* Returns whether a matrix is stored in blocks, and sets *out to their type. */
+static inline bool tri_stored_in_blocks(tri_stored stored, tri_block_type *out) {
+  switch (stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW:
+    case TRI_STORED_NF4:
+    case TRI_STORED_BF16: return false;
+    case TRI_STORED_Q8_0: *out = TRI_BLOCKS_Q8_0; return true;
+    case TRI_STORED_Q4_0: break;
+  }
+  *out = TRI_BLOCKS_Q4_0;
+  return true;
 }
 
 /* Return the type in which ranks exchange ranges of an array that is stored as `stored`, and the number of units
  * (tri_stored_bytes) in one element of that type. */
 static inline tri_dtype tri_stored_gathered(tri_stored stored, tri_dtype activations) {
-  switch (stored) {
-    case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW: return tri_stored_type(stored, activations);
-    case TRI_STORED_NF4: break;
-  }
-  return TRI_FP32;
+  return tri_stored_is_coded(stored) ? TRI_FP32 : tri_stored_type(stored, activations);
 }
 
 static inline int64_t tri_stored_unit(tri_stored stored) {
-  switch (stored) {
-    case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW: return 1;
-    case TRI_STORED_NF4: break;
-  }
-  return (int64_t)sizeof(float);
+  return tri_stored_is_coded(stored) ? (int64_t)sizeof(float) : 1;
 }
 
 typedef enum tri_pass {

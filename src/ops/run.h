@@ -60,8 +60,10 @@ typedef struct tri_run_copy {
 typedef struct tri_run_parameter {
   void *value;
   void *gradient;
-  int64_t matrices;      /* parameter in 4 bits: number of matrices, stored one after the other */
-  tri_nf4_cut cut;       /* parameter in 4 bits: the part of each matrix on this rank */
+  int64_t matrices;        /* coded parameter: number of matrices, stored one after the other */
+  tri_nf4_cut cut;         /* parameter in 4 bits: the part of each matrix on this rank */
+  tri_block_matrix blocks; /* parameter in blocks: each of its matrices on this rank */
+  bool in_out;             /* parameter in blocks: whether the matrix is [in, out] where values are dense */
   bool gradient_written; /* true after the first backward of a step, which overwrites the gradient; later backwards add
                             to it */
   bool packed;           /* whether `value` has been packed in place (weight.c) since its values were written */

@@ -101,22 +101,14 @@ static tri_status choose_form(const tri_op_call *call, const tri_device_descript
 
 double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements) {
   const double kept = (double)TRI_NF4_BLOCK_BYTES / TRI_NF4_BLOCK, narrow = (double)tri_dtype_bytes(call->type);
-  switch (call->stored) {
-    case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW: return 0;
-    case TRI_STORED_NF4: break;
-  }
+  if (call->stored != TRI_STORED_NF4) return 0;
   return tri_pass_choose(pass, 1, 1, 0) * elements * (kept + narrow);
 }
 
 /* Returns the bytes of scratch memory for the GEMM's whole dequantised matrix in the activations' type, which comes
- * before the GEMM's own scratch; 0 if the matrix is not in 4 bits. */
+ * before the GEMM's own scratch; 0 if the matrix is not in NF4. */
 static size_t whole_bytes(const tri_op_call *call, const tri_matmul *gemm, int64_t matrices) {
-  switch (call->stored) {
-    case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW: return 0;
-    case TRI_STORED_NF4: break;
-  }
+  if (call->stored != TRI_STORED_NF4) return 0;
   const size_t elements = tri_bytes_times((size_t)(gemm->k * gemm->n), (size_t)matrices);
   return tri_bytes_in_lines(tri_bytes_times(elements, tri_dtype_bytes(call->type)));
 }
@@ -150,27 +142,41 @@ static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_ma
   return TRI_OK;
 }
 
-/* Dequantises elements [first, first + count) of the part of one 4-bit parameter on this rank. */
+/* Dequantises elements [first, first + count), whole rows, of one coded parameter on this rank. */
 static tri_status widen_codes(tri_run *run, const tri_op_call *call, const tri_run_parameter *parameter, int64_t first,
                               int64_t count, void *to) {
-  TRI_KERNEL_CALL(run->queue, dequantise_nf4, tri_dtype_wide(call->type), &parameter->cut, first, count,
-                  parameter->value, to);
+  const tri_dtype wide = tri_dtype_wide(call->type);
+  if (call->stored == TRI_STORED_NF4) {
+    TRI_KERNEL_CALL(run->queue, dequantise_nf4, wide, &parameter->cut, first, count, parameter->value, to);
+    return TRI_OK;
+  }
+  const tri_block_matrix *matrix = &parameter->blocks;
+  const int64_t width = parameter->in_out ? matrix->out : matrix->in;
+  tri_block_part part = {
+      .first_out = first / width, .outputs = count / width, .inputs = width, .out_stride = width, .in_stride = 1};
+  if (parameter->in_out)
+    part = (tri_block_part){
+        .first_in = first / width, .inputs = count / width, .outputs = width, .in_stride = width, .out_stride = 1};
+  TRI_KERNEL_CALL(run->queue, unpack_blocks, wide, matrix, &part, parameter->value, to);
   return TRI_OK;
+}
+
+/* Returns the elements of one of a coded parameter's matrices on this rank. */
+static int64_t elements_of(const tri_op_call *call, const tri_run_parameter *parameter) {
+  if (call->stored == TRI_STORED_NF4) return parameter->cut.rows * parameter->cut.width;
+  return parameter->blocks.in * parameter->blocks.out;
 }
 
 tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first, int64_t count, void *to) {
   const tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
   const tri_dtype stored = tri_stored_type(call->stored, call->type), wide = tri_dtype_wide(call->type);
   const char *values = parameter->value;
-  switch (call->stored) {
-    case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW:
-      TRI_KERNEL_CALL(run->queue, convert, count, stored, values + (size_t)first * tri_dtype_bytes(stored), wide, to);
-      return TRI_OK;
-    case TRI_STORED_NF4: break;
+  if (!tri_stored_is_coded(call->stored)) {
+    TRI_KERNEL_CALL(run->queue, convert, count, stored, values + (size_t)first * tri_dtype_bytes(stored), wide, to);
+    return TRI_OK;
   }
   for (int64_t done = 0; done < count; parameter++) {
-    const int64_t whole = parameter->cut.rows * parameter->cut.width, left = whole - first;
+    const int64_t whole = elements_of(call, parameter), left = whole - first;
     const int64_t some = left < count - done ? left : count - done;
     if (whole == 0) return tri_fail_internal("a product lacks some of its matrix");
     if (some > 0) {
@@ -178,6 +184,53 @@ tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first
       done += some;
     }
     first = first > whole ? first - whole : 0;
+  }
+  return TRI_OK;
+}
+
+/* ---- in blocks ----------------------------------------------------------------------------------------------------
+ */
+
+/* Returns whether the call's matrix is in blocks. Its GEMMs then need no scratch memory and no other form of it. */
+static bool is_in_blocks(const tri_op_call *call) {
+  tri_block_type type;
+  return tri_stored_in_blocks(call->stored, &type);
+}
+
+/* Multiplies x by the parameters that share the GEMM. Each computes some adjacent columns of y. */
+static tri_status multiply_blocks(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, const void *x,
+                                  const void *bias, char *y) {
+  const tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
+  const tri_dtype wide = tri_dtype_wide(call->type);
+  for (int64_t done = 0; done < gemm->n; done += parameter->blocks.out, parameter++) {
+    const tri_block_product product = {
+        .matrix = parameter->blocks, .rows = gemm->m, .lda = gemm->lda, .ldc = gemm->ldc};
+    const size_t into = (size_t)done * tri_dtype_bytes(wide);
+    const void *own_bias = bias == NULL ? NULL : (const char *)bias + into;
+    if (parameter->blocks.out == 0) return tri_fail_internal("a product lacks some of its matrix");
+    TRI_KERNEL_CALL(run->queue, block_matmul, wide, &product, NULL, x, parameter->value, own_bias, y + into);
+  }
+  return TRI_OK;
+}
+
+/* Multiplies groups of rows by a stack in blocks: each group by its member's matrices of every kind, which compute
+ * adjacent columns of y. */
+static tri_status multiply_stack(tri_run *run, const tri_op_call *call, const tri_matmul *gemm, int64_t members,
+                                 const int32_t *begins, const void *x, char *y) {
+  const tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
+  const tri_dtype wide = tri_dtype_wide(call->type);
+  const size_t bytes = tri_bytes_in_lines(tri_block_matrix_bytes(&parameter->blocks));
+  const int64_t kinds = members == 0 ? 0 : parameter->matrices / members;
+  const tri_block_product product = {.matrix = parameter->blocks,
+                                     .rows = gemm->m,
+                                     .lda = gemm->lda,
+                                     .ldc = gemm->ldc,
+                                     .groups = members,
+                                     .stride = kinds * (int64_t)bytes};
+  for (int64_t kind = 0; kind < kinds; kind++) {
+    const char *matrices = (const char *)parameter->value + (size_t)kind * bytes;
+    TRI_KERNEL_CALL(run->queue, block_matmul, wide, &product, begins, x, matrices, NULL,
+                    y + (size_t)(kind * parameter->blocks.out) * tri_dtype_bytes(wide));
   }
   return TRI_OK;
 }
@@ -200,6 +253,7 @@ tri_status tri_weight_memory(const tri_op_call *call, const tri_device_descripti
                              tri_direction direction, tri_op_memory *out) {
   tri_matmul chosen;
   size_t packed_bytes = 0, workspace_bytes = 0;
+  if (is_in_blocks(call)) return TRI_OK;
   TRI_TRY(choose_form(call, device, gemm, &chosen, &packed_bytes));
   TRI_TRY(device->matmul_workspace(device, &chosen, &workspace_bytes));
   workspace_bytes = tri_bytes_plus(workspace_bytes, whole_bytes(call, gemm, 1));
@@ -241,6 +295,7 @@ static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmu
   tri_matmul chosen;
   size_t packed_bytes = 0;
   const tri_dtype stored = tri_stored_type(call->stored, gemm->b_type);
+  if (is_in_blocks(call)) return TRI_OK;
   TRI_TRY(choose_form(call, &run->queue->device->description, gemm, &chosen, &packed_bytes));
   if (chosen.b_packed && packed_bytes == 0) return pack_in_place(run, call, gemm);
   if (!chosen.b_packed || holder(&run->queue->device->description, direction) != direction) return TRI_OK;
@@ -263,6 +318,7 @@ tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_
                                const void *x, const void *bias, void *y, void *workspace) {
   tri_matmul chosen;
   size_t packed_bytes = 0;
+  if (is_in_blocks(call)) return multiply_blocks(run, call, gemm, x, bias, y);
   TRI_TRY(choose_form(call, &run->queue->device->description, gemm, &chosen, &packed_bytes));
   const void *b = chosen.b_packed && packed_bytes > 0 ? buffer_of(run, call, direction) : NULL;
   if (packed_bytes == 0) TRI_TRY(find_plain(run, call, gemm, 1, &b, &workspace));
@@ -306,6 +362,7 @@ tri_status tri_weight_stack_memory(const tri_op_call *call, const tri_device_des
                                    tri_op_memory *out) {
   tri_grouped_matmul grouped;
   size_t packed_bytes = 0, workspace_bytes = 0;
+  if (is_in_blocks(call)) return TRI_OK;
   TRI_TRY(grouped_form(call, device, gemm, matrices, &grouped, &packed_bytes));
   TRI_TRY(device->grouped_workspace(device, &grouped, &workspace_bytes));
   workspace_bytes = tri_bytes_plus(workspace_bytes, whole_bytes(call, gemm, matrices));
@@ -325,6 +382,7 @@ tri_status tri_weight_stack_multiply(tri_run *run, const tri_op_call *call, cons
                                      void *workspace) {
   tri_grouped_matmul grouped;
   size_t packed_bytes = 0;
+  if (is_in_blocks(call)) return multiply_stack(run, call, gemm, matrices, begins, x, y);
   TRI_TRY(grouped_form(call, &run->queue->device->description, gemm, matrices, &grouped, &packed_bytes));
   const void *b = grouped.product.b_packed ? buffer_of(run, call, direction) : NULL;
   if (!grouped.product.b_packed) TRI_TRY(find_plain(run, call, gemm, matrices, &b, &workspace));

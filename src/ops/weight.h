@@ -8,7 +8,8 @@
  * copy would need as much memory as freezing saves. In generation, a frozen parameter in the activations' type is
  * packed over its dense values, or into a buffer if another call or executor reads these values
  * (tri_op_call.keeps_dense). A parameter in 4 bits is dequantised before each GEMM to scratch memory, together with the
- * matrices that are joined to it (QLoRA, Dettmers et al. 2023). */
+ * matrices that are joined to it (QLoRA, Dettmers et al. 2023). A parameter in blocks (device/block_weights.h) is read
+ * as it is by a GEMM of its own, and has no backward. */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
@@ -34,7 +35,7 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
 tri_gemm_form tri_weight_form(tri_pass pass, tri_weight_order order);
 
 /* Returns the bytes read and written by dequantising a weight of `elements` before one of its GEMMs; 0 if it is not in
- * 4 bits. */
+ * NF4. */
 double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements);
 
 /* Queues the conversion to the wide type of elements [first, first + count) of the matrix that parameter 0 and the

@@ -59,21 +59,16 @@ static bool has_frozen(const tri_parameter_table *table) {
   return false;
 }
 
-/* Returns the length of an entry in its array, in elements; in bytes if the entry is stored in 4 bits. */
+/* Returns the length of an entry in its array, in elements; in bytes if the entry is coded. */
 static int64_t length_of(const tri_parameter *entry) {
-  if (entry->stored != TRI_STORED_NF4) return entry->count;
+  if (!tri_stored_is_coded(entry->stored)) return entry->count;
   return tri_parameter_num_matrices(entry) * tri_parameter_matrix_bytes(entry);
 }
 
-/* Returns the size of an entry in elements, to find out when a bucket is full. Parameters in 4 bits count by their
+/* Returns the size of an entry in elements, to find out when a bucket is full. Coded parameters count by their
  * bytes. */
 static int64_t filling(const tri_parameter *entry, int64_t element_bytes) {
-  switch (entry->stored) {
-    case TRI_STORED_WIDE:
-    case TRI_STORED_NARROW: break;
-    case TRI_STORED_NF4: return length_of(entry) / element_bytes;
-  }
-  return entry->count;
+  return tri_stored_is_coded(entry->stored) ? length_of(entry) / element_bytes : entry->count;
 }
 
 /* Returns the number of elements of a bucket with `filled` elements after `entry` is added to it. The entry is counted

@@ -451,8 +451,8 @@ static void find_routers(const tri_memory_request *request, tri_memory_plan *pla
       tri_bytes_plus(plan->result_labels, tri_bytes_times((size_t)(request->num_batches * rows), sizeof(double)));
 }
 
-/* Plans the workspace of the update and of loading weights. It is in the transient region, because no activations exist
- * then. */
+/* Plans the workspace of the update, if there is one, and of loading weights. It is in the transient region, because no
+ * activations exist then. */
 static tri_status plan_updates(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t bytes = 0;
   if (request->updates != NULL) TRI_TRY(tri_updates_workspace(request->updates, request->device, &bytes));
@@ -506,7 +506,7 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   plan->sums_bytes = request->sums_bytes;
   plan->sums = allocate_arena_range(&end, plan->sums_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
-  if (request->training) TRI_TRY(plan_updates(request, plan));
+  TRI_TRY(plan_updates(request, plan));
   if (request->training) plan->scratch = end;
   plan_scratch(request, end, plan);
   plan->queue_bytes = request->device == NULL ? 0 : request->device->queue_bytes;

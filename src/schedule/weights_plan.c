@@ -31,7 +31,13 @@ size_t tri_weights_load_bytes(const tri_parameter_table *table, const tri_bucket
   size_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    if (entry->stored != TRI_STORED_NF4 || entry->count == 0) continue;
+    tri_block_matrix blocks;
+    if (!tri_stored_is_coded(entry->stored) || entry->count == 0) continue;
+    if (tri_parameter_in_blocks(entry, &blocks)) {
+      const size_t bytes = (size_t)tri_block_strip(&blocks, entry->in_out) * tri_dtype_bytes(tri_dtype_wide(type));
+      if (bytes > most) most = bytes;
+      continue;
+    }
     const tri_bucket *bucket = buckets == NULL ? NULL : tri_bucket_of(buckets, table, i);
     const tri_nf4_cut cut = tri_parameter_cut(entry);
     const bool keeps_all = bucket == NULL || !bucket->values_sharded;

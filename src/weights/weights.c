@@ -64,9 +64,13 @@ static void resolve_frozen(const tri_weights *weights, int64_t index, tri_run_pa
   const tri_parameter *entry = &weights->table->entries[index];
   out->value = frozen_value(weights, index);
   if (weights->copies != NULL && entry->num_dims == 1) out->gradient = weights->training.sink;
-  if (entry->stored != TRI_STORED_NF4) return;
+  if (!tri_stored_is_coded(entry->stored)) return;
   out->matrices = tri_parameter_num_matrices(entry);
-  out->cut = tri_parameter_cut(entry);
+  if (tri_parameter_in_blocks(entry, &out->blocks)) {
+    out->in_out = entry->in_out;
+  } else {
+    out->cut = tri_parameter_cut(entry);
+  }
 }
 
 /* Sets the addresses at which operations find a parameter, in the whole values and gradients of its bucket. If the
@@ -109,7 +113,8 @@ tri_dtype tri_weights_type(const tri_weights *weights, const tri_parameter *entr
 static bool can_share(const tri_weights *weights, const tri_weights *from, int64_t index) {
   const tri_parameter *entry = &weights->table->entries[index], *other = &from->table->entries[index];
   const tri_bucket *bucket = from->buckets == NULL ? NULL : tri_bucket_of(from->buckets, from->table, index);
-  if ((entry->stored == TRI_STORED_NF4) != (other->stored == TRI_STORED_NF4)) return false;
+  const bool coded = tri_stored_is_coded(entry->stored) || tri_stored_is_coded(other->stored);
+  if (coded && entry->stored != other->stored) return false;
   if (bucket != NULL && bucket->values_sharded) return false;
   /* One GEMM reads a joined parameter and the one before it, but in `from` these two are not adjacent in memory, for
    * example because only one of them is frozen. */
@@ -128,7 +133,11 @@ void tri_weights_share(tri_weights *weights, const tri_weights *from) {
   weights->device = from->device;
   for (int64_t i = 0; i < weights->table->num_entries; i++) {
     const tri_run_parameter *other = &from->parameters[i];
-    weights->parameters[i] = (tri_run_parameter){.value = other->value, .matrices = other->matrices, .cut = other->cut};
+    weights->parameters[i] = (tri_run_parameter){.value = other->value,
+                                                 .matrices = other->matrices,
+                                                 .cut = other->cut,
+                                                 .blocks = other->blocks,
+                                                 .in_out = other->in_out};
   }
 }
 

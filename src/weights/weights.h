@@ -72,7 +72,7 @@ void tri_weights_set_version(tri_weights *weights, int64_t version);
  * called when parameters are about to change or have changed. Parameters that were packed in place count as dense
  * again: all of their values are rewritten. */
 void tri_weights_changed(tri_weights *weights);
-/* Sets this rank's elements of a parameter that is not in 4 bits. `values`: all elements of the tensor on disk, in the
+/* Sets this rank's elements of a parameter that has no codes. `values`: all elements of the tensor on disk, in the
  * type `from` (fp32 or fp64), in host memory. The weights must own their memory. */
 tri_status tri_weights_set(const tri_weights *weights, int64_t index, tri_dtype from, const void *values);
 
@@ -86,7 +86,7 @@ void *tri_weights_call_values(const tri_weights *weights, const tri_update_call 
 void *tri_weights_call_gradients(const tri_weights *weights, const tri_update_call *call);
 void *tri_weights_state(const tri_weights *weights, const tri_update_call *call, int64_t state);
 
-/* Returns the type of a parameter's values in memory; for a parameter in 4 bits the type of activations. */
+/* Returns the type of a parameter's values in memory; for a coded parameter the type of activations. */
 tri_dtype tri_weights_type(const tri_weights *weights, const tri_parameter *entry);
 
 /* Return flat arrays: values and gradients of the trained parameters in the wide type (tri_element_range_of_values and

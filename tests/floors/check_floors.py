@@ -17,7 +17,7 @@ FLOORS = ["base", "files", "gguf", "page", "config", "mesh", "device", "comm", "
 
 # Headers of device/ that every floor may include: number formats, losses of preferences, the description of a device and the
 # values of a step are only types, which need no device.
-FOR_ALL = {"device/activation.h", "device/exact_sum.h", "device/dtype.h", "device/nf4.h", "device/description.h", "device/preference.h", "device/policy.h",
+FOR_ALL = {"device/activation.h", "device/exact_sum.h", "device/dtype.h", "device/nf4.h", "device/block_weights.h", "device/description.h", "device/preference.h", "device/policy.h",
            "device/step_values.h"}
 
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a

@@ -466,11 +466,25 @@ void checker_close(checker *c) {
   tri_device_destroy(c->reference);
 }
 
-/* A device that does not pack matrices needs no kernel for packing. */
-static bool is_missing(const checker *c, const kernel_cases *kernel, tri_dtype type) {
+static bool has(const checker *c, const kernel_cases *kernel) {
   void (*function)(void) = NULL;
   memcpy(&function, (const char *)c->device->kernels + kernel->slot, sizeof function);
-  if (function != NULL) return false;
+  return function != NULL;
+}
+
+static bool is_of_blocks(const kernel_cases *kernel) {
+  static const char *const names[] = {"pack_blocks", "unpack_blocks", "embedding_blocks", "block_matmul"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (strcmp(kernel->name, names[i]) == 0) return true;
+  }
+  return false;
+}
+
+/* A device that does not pack matrices needs no kernel for packing, and one that refuses weights in blocks none for
+ * these. */
+static bool is_missing(const checker *c, const kernel_cases *kernel, tri_dtype type) {
+  if (has(c, kernel)) return false;
+  if (is_of_blocks(kernel)) return c->device->kernels->block_matmul != NULL;
   if (strcmp(kernel->name, "matmul_pack") != 0) return true;
   const tri_device_description *d = &c->device->description;
   const tri_matmul product = {512, 768, 768, 768, 768, 768, type, type, type, .b_transposed = true};
@@ -489,7 +503,7 @@ tri_status checker_run(checker *c, const kernel_cases *kernel, tri_dtype type, k
     snprintf(out->first, sizeof out->first, "the device has no such kernel");
     return TRI_OK;
   }
-  kernel->cases(c, type);
+  if (has(c, kernel) || !is_of_blocks(kernel)) kernel->cases(c, type);
   if (c->device == NULL) {
     return tri_fail(TRI_DEVICE_FAILED, "after `%s` (%s) the device cannot be opened again: %s", kernel->name,
                     out->first, tri_status_message());

@@ -165,6 +165,10 @@ typedef struct kernel_cases {
   X(quantise_nf4) \
   X(cut_nf4) \
   X(dequantise_nf4) \
+  X(pack_blocks) \
+  X(unpack_blocks) \
+  X(embedding_blocks) \
+  X(block_matmul) \
   X(block_squares) \
   X(sum) \
   X(exact_add) \

@@ -169,6 +169,7 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   int first = 0;
   TRI_TRY(tri_options_parse(&table, count, arguments, out, &first));
   TRI_TRY(check_options(out, count - first));
+  TRI_TRY(tri_check_weights_option("eval", &out->model));
   out->checkpoint = arguments[first];
   out->models = arguments + first;
   out->num_models = asks(out) ? count - first : count - first - 1;
@@ -196,7 +197,12 @@ static tri_status ask_questions(const eval_arguments *given) {
                                     .samples = given->samples,
                                     .temperature = given->temperature,
                                     .seed = (uint64_t)given->seed};
-  return given->choices != NULL ? tri_eval_choices(&asked) : tri_eval_answers(&asked);
+  if (given->choices != NULL) return tri_eval_choices(&asked);
+  if (given->model.num_forms > 1)
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: several --weights are compared on a corpus or by --choices; --answers takes "
+                    "one of them");
+  return tri_eval_answers(&asked);
 }
 
 static tri_status eval_text(const eval_arguments *given, const tri_corpus *corpus) {
@@ -232,6 +238,11 @@ static tri_status eval_preferences(const eval_arguments *given, const tri_corpus
                                       .batch = given->batch,
                                       .limit = given->limit,
                                       .json = given->json};
+  if (given->model.num_forms > 1)
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: several --weights are compared on a corpus of texts or by --choices; %s, a "
+                    "corpus of preferences, takes one of them",
+                    given->data);
   if (given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->num_models > 1) {
     return tri_fail(TRI_BAD_USAGE,
                     "eval: %s is a corpus of preferences, which takes one model, and no --documents, --packing or "

@@ -1,10 +1,12 @@
 /* `eval MODEL --choices FILE`: scores the choices of each question with one checkpoint, all checkpoints of a run, or
  * several models. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/running/eval_chat.h"
 #include "cli/running/eval_questions.h"
+#include "cli/running/eval_weights.h"
 #include "cli/running/ranks.h"
 #include "comm/agreement.h"
 #include "data/same_tokenizer.h"
@@ -31,6 +33,8 @@ typedef struct session {
   tri_device *device;
   tri_replicas replicas; /* replicas of the models; created for the first model */
   bool grouped;          /* whether `replicas` was created */
+  double seconds;        /* time that the last evaluation took */
+  double weights_bytes;  /* memory of the weights in the last evaluation, in bytes */
 } session;
 
 /* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
@@ -154,10 +158,14 @@ static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *
   tri_merged weights = {0};
   tri_scorer *scorer = NULL;
   tri_status status = tri_merged_open(path, options->base, &use, &model, &weights);
+  if (status == TRI_OK) status = tri_model_options_apply(options, &model);
   if (status == TRI_OK) status = use_questions(s, &weights, &model);
   status = agree(s, status);
   if (status == TRI_OK) status = load_scorer(s, &weights, &model, &scorer);
+  const double begin_s = tri_clock_s();
   if (status == TRI_OK) status = tri_choices_judge(scorer, &s->set, show_progress, out);
+  s->seconds = tri_clock_s() - begin_s;
+  if (status == TRI_OK) s->weights_bytes = tri_weights_row_bytes(tri_scorer_executor(scorer));
   tri_log_progress_end();
   tri_scorer_destroy(scorer);
   tri_merged_close(&weights);
@@ -406,8 +414,44 @@ static tri_status judge_models(const tri_eval_questions *asked) {
   return status;
 }
 
+/* ---- several forms of the weights -------------------------------------------------------------------------------- */
+
+/* Evaluates the model with one form of its weights. */
+static tri_status judge_form(const tri_eval_questions *asked, tri_weights_row *row) {
+  session s = {.asked = asked};
+  tri_judgement j = {0};
+  tri_status status = open_session(&s);
+  if (status == TRI_OK) status = judge_checkpoint(&s, asked->model, &j);
+  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) row->values[m] = j.accuracy[m];
+  row->values[TRI_NUM_CHOICE_MEASURES] = j.probability;
+  for (int64_t i = 0; i < s.set.num_texts; i++) row->tokens += (double)s.set.texts[i].count;
+  row->bytes = s.weights_bytes;
+  row->seconds = s.seconds;
+  tri_judgement_release(&j);
+  close_session(&s);
+  return status;
+}
+
+static tri_status judge_forms(const tri_eval_questions *asked) {
+  tri_weights_table table = {.columns = {NULL}};
+  tri_model_options options = *asked->options;
+  tri_eval_questions own = *asked;
+  own.options = &options;
+  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) table.columns[m] = tri_choice_measure_name((tri_choice_measure)m);
+  table.columns[TRI_NUM_CHOICE_MEASURES] = "probability";
+  for (int i = 0; i < options.num_forms; i++) {
+    tri_model_options_choose(&options, i);
+    tri_log("--weights %s", options.forms[i]->name);
+    TRI_TRY(judge_form(&own, &table.rows[i]));
+  }
+  return tri_weights_table_print(&table, &options, asked->json);
+}
+
 tri_status tri_eval_choices(const tri_eval_questions *asked) {
   session s = {.asked = asked};
+  if (asked->options->num_forms > 1 && (asked->num_models > 1 || asked->all_checkpoints))
+    return tri_fail(TRI_BAD_USAGE, "eval: several --weights are compared for one model or checkpoint");
+  if (asked->options->num_forms > 1) return judge_forms(asked);
   if (asked->num_models > 1) return judge_models(asked);
   tri_status status = open_session(&s);
   if (status == TRI_OK) status = asked->all_checkpoints ? judge_all(&s) : judge_one(&s);

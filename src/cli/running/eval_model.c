@@ -5,8 +5,11 @@
 #include "base/log.h"
 #include "cli/running/ranks.h"
 #include "data/same_tokenizer.h"
+#include "engine/block_loader.h"
 #include "engine/model_files.h"
 #include "engine/rank_device.h"
+
+#include <string.h>
 
 /* Adds advice to the message if `status` is that of an executor that does not fit into memory. Returns `status`. */
 static tri_status suggest_less(tri_status status) {
@@ -25,12 +28,15 @@ static tri_status create_executor(const tri_model *model, const tri_model_option
   TRI_TRY(tri_rank_device_create(options->device, (int)options->threads, &out->device));
   TRI_TRY(tri_device_supports(out->device, precision));
   TRI_TRY(tri_parameter_table_create_at(model, &position, &out->table));
+  TRI_TRY(tri_block_loader_check(out->table, precision, out->device));
   tri_list_request list = tri_list_request_whole(model, shape->purpose, shape->batch, shape->sequence, precision);
   list.masked = shape->masked;
   list.shard.position = position;
   TRI_TRY(tri_model_operations(model, &list, &out->list));
   tri_memory_request request =
       tri_memory_request_forward(&out->list, out->table->num_elements, &out->device->description);
+  memcpy(request.num_frozen, out->table->num_frozen, sizeof request.num_frozen);
+  request.load_bytes = tri_weights_load_bytes(out->table, NULL, precision);
   tri_executor_add_exchange(&request, out->replicas.replica.size, out->device);
   TRI_TRY(tri_weights_create(out->table, NULL, precision, &out->weights));
   return suggest_less(tri_executor_create(out->weights, &request, out->device, mesh, &out->executor));

@@ -169,6 +169,7 @@ static tri_status score_reference(session *s) {
   tri_model model;
   tri_log("%s", s->asked->reference);
   tri_status status = tri_merged_open(s->asked->reference, NULL, &use, &model, &weights);
+  if (status == TRI_OK) status = tri_model_options_apply(s->asked->options, &model);
   if (status == TRI_OK && (model.vocab_size != s->model.vocab_size || s->sequence > model.max_sequence)) {
     status = tri_fail(TRI_BAD_FILE,
                       "the reference %s has a vocabulary of %" PRId64 " and %" PRId64
@@ -187,6 +188,7 @@ static tri_status set_up(session *s) {
   const tri_model_options *options = s->asked->options;
   const tri_checkpoint_use use = tri_model_options_use(options);
   TRI_TRY(tri_merged_open(s->asked->model, options->base, &use, &s->model, &s->weights));
+  TRI_TRY(tri_model_options_apply(options, &s->model));
   TRI_TRY(find_objective(s));
   TRI_TRY(tri_eval_corpus_tokenizer(&s->weights, options, s->asked->corpus, &s->tokenizer));
   TRI_TRY(create_source(s));

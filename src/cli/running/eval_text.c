@@ -1,11 +1,13 @@
 #include "cli/running/eval_text.h"
 
+#include "base/clock.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/run_notes.h"
 #include "cli/running/eval_bytes.h"
 #include "cli/running/eval_model.h"
+#include "cli/running/eval_weights.h"
 #include "cli/running/ranks.h"
 #include "data/bigram.h"
 #include "data/eval_windows.h"
@@ -49,6 +51,7 @@ typedef struct session {
   tri_bigram *bigram;       /* baseline; NULL: not requested */
   double bigram_sum;        /* sum of the losses of the counted labels under the bigram model */
   tri_evaluation total;
+  double seconds;          /* time that the evaluation took */
   tri_label_bytes text;    /* counter of the bytes of all labels */
   tri_token_place *places; /* [batch, sequence] + 1: places of the tokens, and of the token after the last one */
 } session;
@@ -192,6 +195,7 @@ static tri_status open_data(session *s) {
   const tri_checkpoint_use use = tri_model_options_use(options);
   const tri_corpus *corpus = s->asked->corpus;
   TRI_TRY(tri_merged_open(s->checkpoint, options->base, &use, &s->model, &s->weights));
+  TRI_TRY(tri_model_options_apply(options, &s->model));
   TRI_TRY(choose_shape(s));
   if (tri_corpus_num_tokens(corpus) < 2) {
     return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, but at least two are needed to predict one",
@@ -304,7 +308,9 @@ static tri_status eval_evaluate(session *s) {
     TRI_TRY(tri_alloc("an ensemble's labels", (size_t)labels, sizeof *s->ensemble->log_sums, &s->ensemble->log_sums));
     for (int64_t i = 0; i < labels; i++) s->ensemble->log_sums[i] = UNCOUNTED;
   }
+  const double begin_s = tri_clock_s();
   TRI_TRY(tri_eval_model_score(&s->run, &scoring));
+  s->seconds = tri_clock_s() - begin_s;
   settle_bytes(s);
   return TRI_OK;
 }
@@ -362,13 +368,8 @@ static tri_status eval_print_json(const session *s, const results *r) {
   return TRI_OK;
 }
 
-static tri_status eval_report(const session *s) {
-  double counted = s->total.counted;
-  results r = {.loss = s->total.loss_sum / counted,
-               .bits_per_byte = bits_per_byte(s, s->total.loss_sum),
-               .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
-  if (s->asked->json) TRI_TRY(eval_print_json(s, &r));
-  if (!s->asked->json) eval_print_text(s, &r);
+/* Checks that there is a loss, and that it is finite. */
+static tri_status check_loss(const session *s, double loss) {
   if (s->total.counted == 0 && s->ignore_token < 0 && tri_corpus_has_mask(s->asked->corpus)) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: no label counts, since none of its answers is within the first %" PRId64
@@ -387,9 +388,19 @@ static tri_status eval_report(const session *s) {
                     ", which does not count (the run's data.ignore_token), so there is no loss",
                     s->asked->data, s->ignore_token);
   }
-  if (isfinite(r.loss)) return TRI_OK;
+  if (isfinite(loss)) return TRI_OK;
   return tri_fail(TRI_DIVERGED, "the loss is %s: the model has diverged, or its numbers are beyond --precision %s",
-                  isnan(r.loss) ? "not a number" : "infinite", tri_dtype_name(s->asked->options->precision));
+                  isnan(loss) ? "not a number" : "infinite", tri_dtype_name(s->asked->options->precision));
+}
+
+static tri_status eval_report(const session *s) {
+  double counted = s->total.counted;
+  results r = {.loss = s->total.loss_sum / counted,
+               .bits_per_byte = bits_per_byte(s, s->total.loss_sum),
+               .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
+  if (s->asked->json) TRI_TRY(eval_print_json(s, &r));
+  if (!s->asked->json) eval_print_text(s, &r);
+  return check_loss(s, r.loss);
 }
 
 static void release_parts(session *s) {
@@ -453,11 +464,48 @@ static tri_status eval_single(session *s) {
   return eval_report(s);
 }
 
+/* ---- several forms of the weights -------------------------------------------------------------------------------- */
+
+/* Evaluates the model with one form of its weights. */
+static tri_status evaluate_form(session *s, tri_weights_row *row) {
+  TRI_TRY(eval_set_up(s));
+  TRI_TRY(eval_evaluate(s));
+  const double loss = s->total.loss_sum / s->total.counted;
+  *row = (tri_weights_row){.values = {loss, exp(loss), bits_per_byte(s, s->total.loss_sum)},
+                           .bytes = tri_weights_row_bytes(s->run.executor),
+                           .tokens = s->total.counted,
+                           .seconds = s->seconds};
+  return check_loss(s, loss);
+}
+
+static tri_status eval_forms(session *s, const tri_eval_text *asked) {
+  tri_weights_table table = {.columns = {"loss", "perplexity", "bits_per_byte"}};
+  tri_model_options options = *asked->options;
+  tri_eval_text own = *asked;
+  session first = {.asked = asked};
+  own.options = &options;
+  for (int i = 0; i < asked->options->num_forms; i++) {
+    tri_model_options_choose(&options, i);
+    tri_log("--weights %s", options.forms[i]->name);
+    release_parts(s);
+    *s = (session){.asked = &own, .checkpoint = asked->models[0], .first = i > 0 ? &first : NULL};
+    TRI_TRY(evaluate_form(s, &table.rows[i]));
+    if (i == 0) first = *s;
+  }
+  return tri_weights_table_print(&table, &options, asked->json);
+}
+
 tri_status tri_eval_text_run(const tri_eval_text *asked) {
   session *s = NULL;
+  const bool forms = asked->options->num_forms > 1;
+  if (forms && asked->num_models > 1)
+    return tri_fail(TRI_BAD_USAGE, "eval: several --weights are compared for one model, not for an ensemble");
+  if (forms && asked->bigram != NULL) return tri_fail(TRI_BAD_USAGE, "eval: --bigram goes with one type of --weights");
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   *s = (session){.asked = asked, .checkpoint = asked->models[0]};
-  const tri_status status = asked->num_models > 1 ? eval_ensemble(s, asked) : eval_single(s);
+  const tri_status status = forms                   ? eval_forms(s, asked)
+                            : asked->num_models > 1 ? eval_ensemble(s, asked)
+                                                    : eval_single(s);
   release_parts(s);
   tri_free(s);
   return status;

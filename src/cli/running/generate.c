@@ -134,6 +134,8 @@ static tri_status check_together(const tri_generate_arguments *given) {
         "generate: a conversation has one text at a time, so --chat without --prompt or --prompts takes neither -n nor "
         "--tensor; --threads gives it more cores");
   }
+  if (given->request.model.num_forms > 1)
+    return tri_fail(TRI_BAD_USAGE, "generate: --weights takes one type here; `trireme eval` compares several");
   TRI_TRY(tri_check_guess_options("generate", &given->request));
   if (!given->chat && given->prompts == NULL && has_chat_options(given)) {
     return tri_fail(TRI_BAD_USAGE,
@@ -157,6 +159,7 @@ static tri_status generate_parse(int count, char **arguments, tri_generate_argum
   if (first == count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
   out->request.checkpoint = arguments[first];
   TRI_TRY(check_together(out));
+  TRI_TRY(tri_check_weights_option("generate", &out->request.model));
   tri_default_guess_options(&out->request);
   return TRI_OK;
 }

@@ -1,5 +1,6 @@
 #include "cli/running/model_options.h"
 
+#include "base/count.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
@@ -7,6 +8,7 @@
 #include "options/options.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,6 +21,36 @@ static tri_status read_precision(void *values, const char *text) {
   for (int i = 0; i < count; i++) names[i] = tri_dtype_name(precisions[i]);
   TRI_TRY(tri_option_word("--precision", text, names, count, &which));
   out->precision = precisions[which];
+  out->precise = true;
+  return TRI_OK;
+}
+
+static tri_status read_weights(void *values, const char *text) {
+  tri_model_options *out = values;
+  char name[16];
+  for (const char *at = text; at != NULL;) {
+    const char *comma = strchr(at, ','), *names = NULL;
+    const size_t length = comma == NULL ? strlen(at) : (size_t)(comma - at);
+    snprintf(name, sizeof name, "%.*s", (int)tri_smaller((int64_t)length, sizeof name - 1), at);
+    const tri_weights_form *form = tri_weights_form_named(name, &names);
+    if (form == NULL) return tri_fail(TRI_BAD_USAGE, "--weights is %s, not `%.40s`", names, name);
+    for (int i = 0; i < out->num_forms; i++) {
+      if (out->forms[i] == form) return tri_fail(TRI_BAD_USAGE, "--weights names %s twice", form->name);
+    }
+    out->forms[out->num_forms++] = form; /* all forms have room */
+    at = comma == NULL ? NULL : comma + 1;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_check_weights_option(const char *command, tri_model_options *options) {
+  if (options->num_forms == 0) return TRI_OK;
+  for (int i = 0; i < options->num_forms; i++) {
+    if (options->precise && options->forms[i]->blocks == TRI_IN_BLOCKS_NONE)
+      return tri_fail(TRI_BAD_USAGE, "%s: --weights %s is the precision, too: leave --precision out", command,
+                      options->forms[i]->name);
+  }
+  tri_model_options_choose(options, 0);
   return TRI_OK;
 }
 
@@ -32,6 +64,11 @@ const tri_option tri_model_option_rows[] = {
      .help = "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"},
     {TRI_READ("precision", read_precision),
      .help = "  --precision P       fp32 (the default), bf16, or fp64 (devices reference and gpu)\n"},
+    {TRI_READ("weights", read_weights),
+     .help =
+         "  --weights W         matrices in q8_0 or q4_0: in blocks of 8 or 4 bits, as llama.cpp has them, for less "
+         "memory and\n"
+         "                      faster texts (devices cpu and reference); or fp32, bf16 as --precision\n"},
     {TRI_TEXT("device", device),
      .help = "  --device D          auto (the default), cpu, reference or gpu (gpu:2 ...)\n"},
     {TRI_INT("threads", threads, 1, 1 << 16), .help = "  --threads N         cores to use; all unless given\n"},

@@ -4,10 +4,15 @@
 
 #include "base/status.h"
 #include "device/dtype.h"
+#include "engine/model_options.h"
 #include "options/option_rows.h"
 
 /* Rows of these options. Their values are a tri_model_options. */
 extern const tri_option tri_model_option_rows[];
+
+/* Checks --weights, and chooses the first form that it names. Fails with TRI_BAD_USAGE if the precision is given twice;
+ * `command` begins the message. */
+tri_status tri_check_weights_option(const char *command, tri_model_options *options);
 
 /* Reads a precision, which must be fp32 or bf16, or PyTorch's name of one of them. `option`: name of the option for
  * messages. */

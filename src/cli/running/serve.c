@@ -125,6 +125,8 @@ static tri_status check_together(const serve_arguments *given) {
     if (*at <= ' ' || *at > '~')
       return tri_fail(TRI_BAD_USAGE, "serve: --origin should be as https://chat.example.org, without spaces");
   }
+  if (given->request.model.num_forms > 1)
+    return tri_fail(TRI_BAD_USAGE, "serve: --weights takes one type here; `trireme eval` compares several");
   return tri_check_guess_options("serve", &given->request);
 }
 
@@ -140,6 +142,7 @@ static tri_status serve_parse(int count, char **arguments, serve_arguments *out)
   if (out->body_bytes > 0) out->limits.body_bytes = (int64_t)out->body_bytes;
   if (out->http.path == NULL && !out->no_token) out->http.wants_token = true;
   if (out->limits.connections == 0) out->limits.connections = out->limits.queue + MORE_CONNECTIONS;
+  TRI_TRY(tri_check_weights_option("serve", &out->request.model));
   tri_default_guess_options(&out->request);
   return TRI_OK;
 }

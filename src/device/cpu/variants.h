@@ -20,6 +20,7 @@
   FILE(low_rank, isa)                                                                                                  \
   FILE(quantised, plain)                                                                                               \
   FILE(nf4, plain)                                                                                                     \
+  FILE(blocks, plain)                                                                                                  \
   FILE(router, plain)                                                                                                  \
   FILE(logit_query, plain)                                                                                             \
   FILE(grouping, isa)                                                                                                  \

@@ -32,6 +32,9 @@
            const tri_norm *: sizeof(tri_norm),                                                                         \
            const tri_row_copy *: sizeof(tri_row_copy),                                                                 \
            const tri_nf4_cut *: sizeof(tri_nf4_cut),                                                                   \
+           const tri_block_matrix *: sizeof(tri_block_matrix),                                                         \
+           const tri_block_part *: sizeof(tri_block_part),                                                             \
+           const tri_block_product *: sizeof(tri_block_product),                                                       \
            const tri_completions *: sizeof(tri_completions),                                                           \
            const tri_policy_batch *: sizeof(tri_policy_batch),                                                                     \
            default: 0)
