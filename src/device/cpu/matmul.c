@@ -21,10 +21,10 @@ typedef struct call {
 /* ---- supported GEMMs --------------------------------------------------------------------------------------------- */
 
 static tri_status check_types(const tri_matmul *p) {
-  bool fp32 = p->a_type == TRI_FP32 && p->b_type == TRI_FP32 && p->c_type == TRI_FP32;
   bool narrow_b = p->b_type == TRI_BF16 || p->b_type == TRI_FP32;
   bool narrow_c = p->c_type == TRI_BF16 || p->c_type == TRI_FP32;
-  if (fp32 || (p->a_type == TRI_BF16 && narrow_b && narrow_c)) return TRI_OK;
+  if (p->a_type == TRI_FP32 && narrow_b && p->c_type == TRI_FP32) return TRI_OK;
+  if (p->a_type == TRI_BF16 && narrow_b && narrow_c) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,
                   "the cpu device has no matrix product of %s and %s into %s; it has fp32 alone and bf16 with either "
                   "(fp64: device: reference)",

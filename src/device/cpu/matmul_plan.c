@@ -27,6 +27,7 @@
  *   transposed b is as fast as a packed one.
  * - bf16, native, with k or n of at most TRI_MOST_THIN, such as the factors of LoRA: kernels/thin.c. The primitive is
  *   as fast, but copies c out and in if it is columns of a wider matrix, and transposes all of a for a gradient.
+ * - fp32, b in bf16 (weights beside those in blocks): sgemm on fp32 copies of b.
  * - bf16, widened: sgemm on fp32 copies of a (and of b if it is bf16) made chunk by chunk, the result rounded once. The
  *   weights are best passed as they are, in fp32.
  *
@@ -277,6 +278,10 @@ static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) 
   bool dense = !p->a_transposed && p->lda == p->k && p->ldb == b_row(p) && p->ldc == p->n;
   bool few = dense && p->m > 1 && p->m < FEW_ROWS;
   if (p->b_packed) return plan_primitive(state, plan);
+  if (p->b_type == TRI_BF16) { /* widened, piece by piece: the primitive needs one type */
+    plan_gemm(plan);
+    return TRI_OK;
+  }
   if (few) {
     tri_status status = plan_primitive(state, plan);
     if (status != TRI_OK && status != TRI_UNSUPPORTED) return status;
