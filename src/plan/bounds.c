@@ -294,8 +294,8 @@ static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after
  * the other. It begins after the first micro-batch has passed all layers of earlier stages, and after it ends, the last
- * gradient passes them back. The same is true of the last chunk, with the layers of all earlier chunks: this is more
- * if there are fewer micro-batches than stages. */
+ * gradient passes them back. The same is true of the last chunk, with the layers of all earlier chunks. That sum is
+ * larger, and so only computed, if there are fewer micro-batches than stages. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const tri_layout_prices *of,
                          const layer_division *division) {
   const tri_layer_prices *p = of->listed;
@@ -311,7 +311,7 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
         tri_larger_double(most, m * sum_s(layout, of, &inner->own, layer_s) + sum_s(layout, of, &inner->ahead, pass_s));
   }
   const stage_layers *ends[] = {&division->last, &division->tail};
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < (m < (double)layout->pipeline ? 2 : 1); i++) {
     const double end = m * (sum_s(layout, of, &ends[i]->own, layer_s) + head);
     most = tri_larger_double(most, end + sum_s(layout, of, &ends[i]->ahead, pass_s));
   }
