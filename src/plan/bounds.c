@@ -8,11 +8,10 @@
  * each kind, and the head; layer_prices.c does this, and caches the prices. A bound only counts layers and multiplies:
  *
  *   time    The largest sum of any stage (pipeline_s): all micro-batches on the stage, plus the pass of one micro-batch
- *           through the layers before it. The update is added, and with ZeRO 1 or 2 also the gathers of new parameters
- *           (end_s).
- *   memory  The bytes of stage 0, or those of stage 1 if they are more and stage 1 is not the last (stage_bytes):
- *           weights, gradients, optimizer states, activations of the micro-batches in flight, buffers of stages and of
- *           buckets, and the largest workspace of one layer.
+ *           through the layers before it; the last chunk counts like a stage. The update is added, and with ZeRO 1 or 2
+ * also the gathers of new parameters (end_s). memory  The bytes of stage 0, or those of stage 1 if they are more and
+ * stage 1 is not the last (stage_bytes): weights, gradients, optimizer states, activations of the micro-batches in
+ * flight, buffers of stages and of buckets, and the largest workspace of one layer.
  *
  * The invariant: a bound is never above the simulated time or the bytes of the memory plan. So each term is at most the
  * corresponding part of the simulation or of the plan, and a cost that the schedule may hide counts as 0.
@@ -85,6 +84,7 @@ typedef struct layer_division {
   stage_layers inner[INNER_STAGES];
   int num_inner;
   stage_layers last; /* the last stage */
+  stage_layers tail; /* the last chunk of the last stage, and all layers before it */
 } layer_division;
 
 struct tri_bounds {
@@ -201,6 +201,8 @@ static void count_stages(const tri_bounds *bounds, const tri_layout *layout, lay
       out->last = at;
     }
   }
+  out->tail.own = layers_of_chunk(bounds, layout, layout->virtual_stages - 1, layout->pipeline - 1);
+  out->tail.ahead = layers_plus(count_layers(bounds, layout, 0, bounds->request.model->num_layers), -1, out->tail.own);
 }
 
 /* Returns the layer counts of a layout, from the cache or counted now. The result is valid until the next call. */
@@ -292,7 +294,8 @@ static double pass_s(const tri_layout *layout, const tri_unit_price *layer) {
 
 /* Returns a lower bound of the seconds of all forwards and backwards. A stage computes its micro-batches one after
  * the other. It begins after the first micro-batch has passed all layers of earlier stages, and after it ends, the last
- * gradient passes them back. */
+ * gradient passes them back. The same is true of the last chunk, with the layers of all earlier chunks. That sum is
+ * larger, and so only computed, if there are fewer micro-batches than stages. */
 static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const tri_layout_prices *of,
                          const layer_division *division) {
   const tri_layer_prices *p = of->listed;
@@ -307,8 +310,12 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
     most =
         tri_larger_double(most, m * sum_s(layout, of, &inner->own, layer_s) + sum_s(layout, of, &inner->ahead, pass_s));
   }
-  const double last = m * (sum_s(layout, of, &division->last.own, layer_s) + head);
-  return tri_larger_double(most, last + sum_s(layout, of, &division->last.ahead, pass_s));
+  const stage_layers *ends[] = {&division->last, &division->tail};
+  for (int i = 0; i < (m < (double)layout->pipeline ? 2 : 1); i++) {
+    const double end = m * (sum_s(layout, of, &ends[i]->own, layer_s) + head);
+    most = tri_larger_double(most, end + sum_s(layout, of, &ends[i]->ahead, pass_s));
+  }
+  return most;
 }
 
 /* Returns the number of parameters of a rank in a stage with these layers. The first stage has the embedding, the
