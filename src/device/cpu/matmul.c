@@ -26,8 +26,8 @@ static tri_status check_types(const tri_matmul *p) {
   if (p->a_type == TRI_FP32 && narrow_b && p->c_type == TRI_FP32) return TRI_OK;
   if (p->a_type == TRI_BF16 && narrow_b && narrow_c) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,
-                  "the cpu device has no matrix product of %s and %s into %s; it has fp32 alone and bf16 with either "
-                  "(fp64: device: reference)",
+                  "the cpu device has no matrix product of %s and %s into %s; it has fp32 with either into fp32, "
+                  "and bf16 with either (fp64: device: reference)",
                   tri_dtype_name(p->a_type), tri_dtype_name(p->b_type), tri_dtype_name(p->c_type));
 }
 
