@@ -202,7 +202,7 @@ CORE = {
                     "oracle/test_corpus.py::test_json_lines",
                     "oracle/test_documents.py::test_masked_windows[token]",
                     "oracle/test_documents.py::test_packed_is_each_document_alone[mixed-llama]", "oracle/test_chat.py::test_mask"],
-        "generation": ["oracle/test_parity.py::test_logits_through_the_cache[gpt2 tied]", "unit/test_sampling", "unit/test_text_generator", "unit/test_scheduler", "unit/test_attention_pages",
+        "generation": ["oracle/test_parity.py::test_logits_through_the_cache[gpt2 tied]", "unit/test_sampling", "unit/test_text_generator", "unit/test_scheduler", "unit/test_block_weights", "oracle/test_block_weights.py::test_cpu[llama-q8_0]", "unit/test_attention_pages",
                        *(f"oracle/test_families.py::test_generation[{name}]" for name in ("gpt2", "llama", "gemma3", "phi3", "mixtral"))],
         "adapters": ["oracle/test_lora.py::test_twenty_steps[llama-q and v]", "oracle/test_lora.py::test_dropout[True]", "oracle/test_lora.py::test_merged[gpt2]", "unit/test_peft", "unit/test_nf4"],
         "golden runs": ["oracle/test_golden.py::test_golden[one-rank]", "oracle/test_golden.py::test_golden[zero3-interleaved]"],

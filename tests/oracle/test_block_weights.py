@@ -170,7 +170,7 @@ def test_odd_widths_stay_in_bf16(made):
 # ---- memory and eval ------------------------------------------------------------------------------------------------------------
 
 def bytes_of(name, made, kind):
-    """Of all weights, as they are in memory: rows of the last panel are padded, arrays begin at multiples of 64 bytes."""
+    """Returns the bytes of all weights in memory, without padding between arrays; the rows of the last panel are padded."""
     total = 0
     for tensor, values in load_file(made(name) / "model.safetensors").items():
         if not is_matrix(tensor, values, MODELS[name][0]):
@@ -218,7 +218,7 @@ def test_choices(made, tmp_path):
 
 
 def test_adapters(made, tmp_path):
-    """Factors are added to the base before it is quantised; with --unmerged they stay beside it, in fp32."""
+    """Factors are added to the base before it is quantised; with --unmerged they are kept in fp32."""
     (tmp_path / "run.yaml").write_text(json.dumps(dict(
         init=str(made("llama")), adapter=dict(rank=4), data=dict(train=str(made.root / "corpus/train"), sequence=24), layout=dict(micro_batch=2),
         optimizer=dict(global_batch=2, steps=3, lr=0.05), device="cpu", output=str(tmp_path / "run"))))

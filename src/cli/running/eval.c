@@ -332,7 +332,7 @@ const tri_command tri_command_eval = {
         "number.\n"
         "Several checkpoints are an ensemble: the loss is that of the mean of their probabilities, printed with the "
         "loss of\n"
-        "each.\n"
+        "each. Several types of --weights, such as fp32,q8_0,q4_0, give a table with a row for each.\n"
         "\n",
     .examples =
         "\n"

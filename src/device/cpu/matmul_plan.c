@@ -27,7 +27,7 @@
  *   transposed b is as fast as a packed one.
  * - bf16, native, with k or n of at most TRI_MOST_THIN, such as the factors of LoRA: kernels/thin.c. The primitive is
  *   as fast, but copies c out and in if it is columns of a wider matrix, and transposes all of a for a gradient.
- * - fp32, b in bf16 (weights beside those in blocks): sgemm on fp32 copies of b.
+ * - fp32, b in bf16 (weights of a model in blocks that have no whole blocks): sgemm on fp32 copies of b.
  * - bf16, widened: sgemm on fp32 copies of a (and of b if it is bf16) made chunk by chunk, the result rounded once. The
  *   weights are best passed as they are, in fp32.
  *
