@@ -258,7 +258,12 @@ tri_status tri_gguf_put(tri_gguf_output *output, const tri_gguf_tensor *tensor, 
     return tri_fail_internal("bytes [%" PRIu64 ", %" PRIu64 ") of tensor `%s`, which has %" PRIu64, first,
                              first + bytes, tensor->name, tensor->bytes);
   }
-  return write_range(output, tensor->offset + first, data, bytes);
+  TRI_TRY(write_range(output, tensor->offset + first, data, bytes));
+#if defined(__linux__)
+  /* Starts to write the range to the disk now; errors are those of fsync at the end. */
+  (void)sync_file_range(output->to.file, (off_t)(tensor->offset + first), (off_t)bytes, SYNC_FILE_RANGE_WRITE);
+#endif
+  return TRI_OK;
 }
 
 tri_status tri_gguf_output_finish(tri_gguf_output *output, tri_status status) {

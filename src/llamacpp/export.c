@@ -12,9 +12,10 @@
 #include <string.h>
 
 /* PIECE_ELEMENTS: number of elements that are read, converted and written at once, unless the rows of a tensor change
- * their order. ENCODED_AT_ONCE: number of elements that a thread converts at once, a multiple of all blocks. */
-enum { PIECE_ELEMENTS = 4 << 20, ENCODED_AT_ONCE = 1 << 16, GGUF_QUANTIZATION_VERSION = 2 };
+ * their order. */
+enum { PIECE_ELEMENTS = 1 << 20, GGUF_QUANTIZATION_VERSION = 2 };
 
+/* A thread that writes tensors. */
 typedef struct writing {
   const tri_llamacpp_request *request;
   tri_gguf_output *output;
@@ -28,8 +29,8 @@ typedef struct writing {
 
 /* Returns the smallest magnitude that is infinite in a type. In a type with blocks it is the smallest magnitude with
  * which a block's scale, in fp16, is infinite. */
-static double limit_of(const tri_gguf_type *type) {
-  const double half = 65520, brain = 3.3961775292304957e38;
+static float limit_of(const tri_gguf_type *type) {
+  const float half = 65520, brain = 3.3961775292304957e38F;
   switch (type->number) {
     case TRI_GGUF_F16: return half;
     case TRI_GGUF_BF16: return brain;
@@ -41,11 +42,13 @@ static double limit_of(const tri_gguf_type *type) {
 
 static tri_status check_values(const writing *w, const tri_llamacpp_tensor *tensor, const tri_parameter *source,
                                int64_t first, int64_t count, const float *values) {
-  const double limit = limit_of(tensor->type);
+  const float limit = limit_of(tensor->type);
+  bool too_large = false;
   const tri_checkpoint_slice slice = {.first = first, .count = count, .data = (void *)(uintptr_t)values};
   TRI_TRY(tri_checkpoint_check_finite(tri_merged_source(w->request->from, source->name), source, TRI_FP32, &slice));
-  for (int64_t i = 0; i < count; i++) {
-    if (fabs((double)values[i]) < limit) continue;
+  for (int64_t i = 0; i < count && isfinite(limit); i++) too_large |= !(fabsf(values[i]) < limit);
+  for (int64_t i = 0; i < count && too_large; i++) {
+    if (fabsf(values[i]) < limit) continue;
     return tri_fail(TRI_BAD_FILE, "%s: element %" PRId64 " of `%s` is %g, too large for %s; use --dtype f32",
                     w->request->to, first + i, source->name, (double)values[i], tensor->type->name);
   }
@@ -71,22 +74,6 @@ static tri_status read_values(writing *w, const tri_parameter *source, const tri
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-typedef struct encoding {
-  const tri_gguf_type *type;
-  const float *in;
-  char *out;
-  int64_t count;
-} encoding;
-
-static tri_status encode_part(void *context, int64_t i, int thread) {
-  const encoding *of = context;
-  const int64_t first = i * ENCODED_AT_ONCE, left = of->count - first;
-  const int64_t count = left < ENCODED_AT_ONCE ? left : ENCODED_AT_ONCE;
-  (void)thread;
-  return tri_gguf_encode(of->type, count / of->type->elements, of->in + first,
-                         of->out + first / of->type->elements * of->type->bytes);
-}
-
 /* Encodes values, which are whole blocks, and writes them. `first`: index of the first one in the file's tensor. */
 static tri_status put(writing *w, const tri_llamacpp_tensor *tensor, const tri_gguf_tensor *to, int64_t first,
                       int64_t count, const float *values) {
@@ -95,8 +82,7 @@ static tri_status put(writing *w, const tri_llamacpp_tensor *tensor, const tri_g
   const uint64_t at = (uint64_t)(first / type->elements * type->bytes);
   if (type->number == TRI_GGUF_F32) return tri_gguf_put(w->output, to, at, bytes, values);
   TRI_TRY(tri_reserve("a piece of a file", 1, (size_t)bytes, &w->encoded_room, &w->encoded));
-  encoding part = {type, values, w->encoded, count};
-  TRI_TRY(tri_parallel_for((count + ENCODED_AT_ONCE - 1) / ENCODED_AT_ONCE, tri_loop_threads(), encode_part, &part));
+  TRI_TRY(tri_gguf_encode(type, count / type->elements, values, w->encoded));
   return tri_gguf_put(w->output, to, at, bytes, w->encoded);
 }
 
@@ -158,16 +144,31 @@ static void release(writing *w) {
   tri_free(w->encoded);
 }
 
+/* The tensors of a file, which several threads write. */
+typedef struct all_tensors {
+  writing *threads; /* [number of threads] */
+  const tri_llamacpp_tensors *tensors;
+  const tri_gguf_tensor *to;
+} all_tensors;
+
+static tri_status write_one(void *context, int64_t i, int thread) {
+  const all_tensors *all = context;
+  return write_tensor(&all->threads[thread], &all->tensors->all[i], &all->to[i]);
+}
+
 static tri_status write_all(const tri_llamacpp_request *request, const tri_gguf_header *header,
                             const tri_llamacpp_tensors *tensors) {
-  writing w = {.request = request};
+  const int threads = tri_loop_threads();
+  all_tensors all = {.tensors = tensors};
+  tri_gguf_output *output = NULL;
   int64_t count = 0;
-  const tri_gguf_tensor *to = tri_gguf_header_tensors(header, &count);
-  TRI_TRY(tri_gguf_output_create(header, request->to, &w.output));
-  tri_status status = TRI_OK;
-  for (int64_t i = 0; i < count && status == TRI_OK; i++) status = write_tensor(&w, &tensors->all[i], &to[i]);
-  status = tri_gguf_output_finish(w.output, status);
-  release(&w);
+  all.to = tri_gguf_header_tensors(header, &count);
+  TRI_TRY(tri_alloc("threads that write tensors", (size_t)threads, sizeof *all.threads, &all.threads));
+  tri_status status = tri_gguf_output_create(header, request->to, &output);
+  for (int i = 0; i < threads; i++) all.threads[i] = (writing){.request = request, .output = output};
+  if (status == TRI_OK) status = tri_gguf_output_finish(output, tri_parallel_for(count, threads, write_one, &all));
+  for (int i = 0; i < threads; i++) release(&all.threads[i]);
+  tri_free(all.threads);
   return status;
 }
 

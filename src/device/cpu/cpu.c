@@ -12,11 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ONE_MORE(file, isa) +1
+enum { NUM_FILES = 0 TRI_CPU_FILES(ONE_MORE, , ) };
+
 /* The functions that the compilation of kernels/ for one vector unit provides. */
 typedef struct variant {
   const char *isa;
   bool (*available)(void);
-  void (*fill[17])(tri_device_kernels *table);
+  void (*fill[NUM_FILES])(tri_device_kernels *table);
   const tri_attention_kernels *attention_fp32, *attention_bf16;
   tri_rows_copy copy_rows;
   tri_few_rows few_rows;
