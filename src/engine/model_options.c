@@ -1,6 +1,7 @@
 #include "engine/model_options.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const tri_weights_form forms[TRI_MOST_WEIGHTS_FORMS] = {
     {"fp32", TRI_FP32, TRI_IN_BLOCKS_NONE},
@@ -15,8 +16,10 @@ tri_model_options tri_model_options_default(void) {
 
 const tri_weights_form *tri_weights_form_named(const char *name, const char **names) {
   *names = "fp32, bf16, q8_0 or q4_0";
+  if (strcasecmp(name, "f32") == 0 || strcasecmp(name, "float32") == 0) name = "fp32";
+  if (strcasecmp(name, "bfloat16") == 0) name = "bf16";
   for (int i = 0; i < TRI_MOST_WEIGHTS_FORMS; i++) {
-    if (strcmp(name, forms[i].name) == 0) return &forms[i];
+    if (strcasecmp(name, forms[i].name) == 0) return &forms[i];
   }
   return NULL;
 }

@@ -34,7 +34,8 @@ typedef struct tri_model_options {
 
 tri_model_options tri_model_options_default(void);
 
-/* Returns the form with this name; NULL if there is no such form. *names: names of all forms, "fp32, bf16, ...". */
+/* Returns the form with this name, in small or capital letters, or with PyTorch's or llama.cpp's name of fp32 or bf16;
+ * NULL if there is no such form. *names: names of all forms, "fp32, bf16, ...". */
 const tri_weights_form *tri_weights_form_named(const char *name, const char **names);
 
 /* Sets the precision and the storage of the matrices to those of form number `form`, below num_forms. */

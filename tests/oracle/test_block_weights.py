@@ -249,9 +249,18 @@ def test_refusals(made, words, status, said):
     assert said in trireme("generate", made("llama"), "--prompt", "x", *words, *device, status=status).stderr
 
 
+def test_names(made):
+    """As llama.cpp and PyTorch write them."""
+    for names in (("q8_0", "Q8_0"), ("fp32", "f32", "float32", "FP32"), ("bf16", "BF16", "bfloat16")):
+        texts = {trireme("generate", made("llama"), "--prompt", "x", "--tokens", 4, "--temperature", 0, "--device", "cpu", "--weights", name).stdout for name in names}
+        assert len(texts) == 1
+
+
 def test_several_types_are_for_one_model(made):
-    corpus = made.root / "corpus/train"
-    for words, said in (((made("llama"), made("gpt2"), corpus), "for one model, not for an ensemble"), ((made("llama"), corpus, "--bigram", corpus), "--bigram goes with one type")):
+    corpus, answers = made.root / "corpus/train", made.root / "answers.jsonl"
+    answers.write_text('{"prompt": "the", "answer": "x"}\n')
+    for words, said in (((made("llama"), made("gpt2"), corpus), "for one model, not for an ensemble"), ((made("llama"), corpus, "--bigram", corpus), "--bigram goes with one type"),
+                        ((made("llama"), "--answers", answers), "--answers takes one of them")):
         assert said in trireme("eval", *words, "--weights", "fp32,q8_0", "--device", "cpu", status=2).stderr
 
 
