@@ -91,30 +91,45 @@ static inline int64_t tri_block_strip(const tri_block_matrix *matrix, bool in_ou
 /* ---- one block ----------------------------------------------------------------------------------------------------
  */
 
-/* Returns a number of a magnitude below 127.5 rounded to an integer, halves away from zero, as roundf does; 0 for
- * numbers from 128 on and NaN. */
+/* Returns a number if its magnitude is below 128, which the inverse of the smallest scales, infinity, can exceed; else
+ * 0. */
+static inline float tri_block_bounded(float number) { return fabsf(number) < 128.0f ? number : 0.0f; }
+
+/* Returns a number of a magnitude below 127.5 rounded to an integer, halves away from zero, as roundf does. */
 static inline int8_t tri_block_round(float number) {
-  if (!(fabsf(number) < 128.0f)) return 0; /* the inverse of the smallest scales is infinite */
-  const int whole = (int)number;
-  const float rest = number - (float)whole;
-  return (int8_t)(whole + (rest >= 0.5f) - (rest <= -0.5f));
+  const float bounded = tri_block_bounded(number);
+  const int32_t whole = (int32_t)bounded;
+  const float rest = bounded - (float)whole;
+  return (int8_t)(whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0));
 }
 
 /* Returns the code of a value in Q4_0, from -8 to 7. */
 static inline int8_t tri_block_code_of_4_bits(float value, float inverse) {
-  const float code = value * inverse + 8.5f;
-  if (!(fabsf(code) < 128.0f)) return -8; /* as in tri_block_round */
-  return code < 15.0f ? (int8_t)((int)code - 8) : 7;
+  const int32_t code = (int32_t)tri_block_bounded(value * inverse + 8.5f);
+  return (int8_t)((code < 15 ? code : 15) - 8);
+}
+
+/* Returns the number of the largest magnitude; of several, the first. The loop over the bits of magnitudes, in which
+ * larger numbers are larger integers, uses vectors. */
+static inline float tri_block_largest(const float in[TRI_BLOCK_INPUTS]) {
+  int32_t largest = 0, first = 0;
+  for (int i = 0; i < TRI_BLOCK_INPUTS; i++) {
+    int32_t bits;
+    memcpy(&bits, &in[i], sizeof bits);
+    bits &= INT32_MAX;
+    largest = bits > largest ? bits : largest;
+  }
+  float magnitude;
+  memcpy(&magnitude, &largest, sizeof magnitude);
+  while (first < TRI_BLOCK_INPUTS - 1 && fabsf(in[first]) != magnitude) first++;
+  return largest == 0 ? 0.0f : in[first]; /* not -0 */
 }
 
 /* Computes the codes of 32 numbers, which must be finite, and returns their scale in fp16. Compile without contraction
  * (-ffp-contract=off): a fused multiply-add would change codes of Q4_0. */
 static inline uint16_t tri_block_encode(tri_block_type type, const float in[TRI_BLOCK_INPUTS],
                                         int8_t codes[TRI_BLOCK_INPUTS]) {
-  float largest = 0; /* with its sign */
-  for (int i = 0; i < TRI_BLOCK_INPUTS; i++) {
-    if (fabsf(in[i]) > fabsf(largest)) largest = in[i];
-  }
+  const float largest = tri_block_largest(in);
   switch (type) {
     case TRI_BLOCKS_Q8_0: {
       const float scale = fabsf(largest) / 127.0f, inverse = scale != 0 ? 1.0f / scale : 0.0f;

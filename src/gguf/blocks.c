@@ -22,22 +22,25 @@ static float read_f16(const uint8_t *in) {
   return tri_float_of_f16(bits);
 }
 
-static void write_f16(float value, uint8_t *out) {
-  const uint16_t bits = tri_f16_of(value);
-  memcpy(out, &bits, sizeof bits);
-}
-
 /* ---- plain numbers ----------------------------------------------------------------------------------------------- */
 
-static void encode_f32(const float *in, uint8_t *out) { memcpy(out, in, sizeof *in); }
+static void encode_f32(int64_t count, const float *in, uint8_t *out) { memcpy(out, in, (size_t)count * sizeof *in); }
 static void decode_f32(const uint8_t *in, float *out) { memcpy(out, in, sizeof *out); }
 
-static void encode_f16(const float *in, uint8_t *out) { write_f16(*in, out); }
+static void encode_f16(int64_t count, const float *in, uint8_t *out) {
+  for (int64_t i = 0; i < count; i++) {
+    const uint16_t bits = tri_f16_of(in[i]);
+    memcpy(out + 2 * i, &bits, sizeof bits);
+  }
+}
+
 static void decode_f16(const uint8_t *in, float *out) { *out = read_f16(in); }
 
-static void encode_bf16(const float *in, uint8_t *out) {
-  const uint16_t bits = tri_bf16_of(*in);
-  memcpy(out, &bits, sizeof bits);
+static void encode_bf16(int64_t count, const float *in, uint8_t *out) {
+  for (int64_t i = 0; i < count; i++) {
+    const uint16_t bits = tri_bf16_of(in[i]);
+    memcpy(out + 2 * i, &bits, sizeof bits);
+  }
 }
 
 static void decode_bf16(const uint8_t *in, float *out) {
@@ -48,11 +51,13 @@ static void decode_bf16(const uint8_t *in, float *out) {
 /* ---- blocks of 32 ------------------------------------------------------------------------------------------------ */
 
 /* Q8_0: a scale in fp16, 32 signed codes. */
-static void encode_q8_0(const float *in, uint8_t *out) {
+static void encode_q8_0(int64_t blocks, const float *in, uint8_t *out) {
   int8_t codes[SMALL];
-  const uint16_t scale = tri_block_encode(TRI_BLOCKS_Q8_0, in, codes);
-  memcpy(out, &scale, sizeof scale);
-  memcpy(out + 2, codes, sizeof codes);
+  for (int64_t b = 0; b < blocks; b++, in += SMALL, out += 2 + SMALL) {
+    const uint16_t scale = tri_block_encode(TRI_BLOCKS_Q8_0, in, codes);
+    memcpy(out, &scale, sizeof scale);
+    memcpy(out + 2, codes, sizeof codes);
+  }
 }
 
 static void decode_q8_0(const uint8_t *in, float *out) {
@@ -62,11 +67,13 @@ static void decode_q8_0(const uint8_t *in, float *out) {
 
 /* Q4_0: a scale in fp16, 16 bytes of codes, whose low halves are elements 0 to 15 and high halves 16 to 31. A code of 8
  * is 0. The value of the largest magnitude has code 0, so that the scale has the other sign. */
-static void encode_q4_0(const float *in, uint8_t *out) {
+static void encode_q4_0(int64_t blocks, const float *in, uint8_t *out) {
   int8_t codes[SMALL];
-  const uint16_t scale = tri_block_encode(TRI_BLOCKS_Q4_0, in, codes);
-  memcpy(out, &scale, sizeof scale);
-  for (int i = 0; i < HALF; i++) out[2 + i] = (uint8_t)((codes[i] + 8) | (codes[HALF + i] + 8) << 4);
+  for (int64_t b = 0; b < blocks; b++, in += SMALL, out += 2 + HALF) {
+    const uint16_t scale = tri_block_encode(TRI_BLOCKS_Q4_0, in, codes);
+    memcpy(out, &scale, sizeof scale);
+    for (int i = 0; i < HALF; i++) out[2 + i] = (uint8_t)((codes[i] + 8) | (codes[HALF + i] + 8) << 4);
+  }
 }
 
 /* Decodes codes of 5 bits to (code - zero) * scale + minimum: the low 4 bits are in the order of Q4_0, and bit i of
@@ -218,7 +225,7 @@ tri_status tri_gguf_encode(const tri_gguf_type *type, int64_t blocks, const floa
     return tri_fail(TRI_UNSUPPORTED, "tensors of the type %s cannot be written; choose F32, F16, BF16, Q8_0 or Q4_0",
                     type->name);
   }
-  for (int64_t b = 0; b < blocks; b++) type->encode(in + b * type->elements, (uint8_t *)out + b * type->bytes);
+  type->encode(blocks, in, out);
   return TRI_OK;
 }
 

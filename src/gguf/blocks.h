@@ -27,15 +27,15 @@ enum {
 
 enum { TRI_GGUF_BLOCK_ELEMENTS = 256, TRI_GGUF_BLOCK_BYTES = 512 }; /* no type has larger blocks */
 
-typedef void tri_gguf_encode_block(const float *in, uint8_t *out);
+typedef void tri_gguf_encode_blocks(int64_t blocks, const float *in, uint8_t *out);
 typedef void tri_gguf_decode_block(const uint8_t *in, float *out);
 
 typedef struct tri_gguf_type {
   uint32_t number;
-  const char *name;              /* ggml's name: "Q4_K" */
-  int64_t elements, bytes;       /* size of a block */
-  tri_gguf_encode_block *encode; /* NULL: tri_gguf_encode does not write this type */
-  tri_gguf_decode_block *decode; /* NULL: tri_gguf_decode does not read this type */
+  const char *name;               /* ggml's name: "Q4_K" */
+  int64_t elements, bytes;        /* size of a block */
+  tri_gguf_encode_blocks *encode; /* NULL: tri_gguf_encode does not write this type */
+  tri_gguf_decode_block *decode;  /* NULL: tri_gguf_decode does not read this type */
 } tri_gguf_type;
 
 /* Return a type by its number in files, or by ggml's name; NULL if it is unknown. */
