@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -149,11 +150,15 @@ typedef struct all_tensors {
   writing *threads; /* [number of threads] */
   const tri_llamacpp_tensors *tensors;
   const tri_gguf_tensor *to;
+  atomic_bool failed; /* whether a tensor has failed, so that no other is begun */
 } all_tensors;
 
 static tri_status write_one(void *context, int64_t i, int thread) {
-  const all_tensors *all = context;
-  return write_tensor(&all->threads[thread], &all->tensors->all[i], &all->to[i]);
+  all_tensors *all = context;
+  if (atomic_load(&all->failed)) return TRI_OK;
+  const tri_status status = write_tensor(&all->threads[thread], &all->tensors->all[i], &all->to[i]);
+  if (status != TRI_OK) atomic_store(&all->failed, true);
+  return status;
 }
 
 static tri_status write_all(const tri_llamacpp_request *request, const tri_gguf_header *header,
