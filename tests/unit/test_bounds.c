@@ -124,7 +124,8 @@ static void draw_stage_layers(draws *d, int64_t layers, tri_layout *layout) {
  * legal. Keys that no search varies are copied from `first`, the first layout of the search, or drawn if `first` is
  * NULL. */
 static bool draw_layout(draws *d, const tri_search_request *request, const tri_layout *first, tri_layout *out) {
-  static const tri_schedule_kind schedules[] = {TRI_SCHEDULE_1F1B, TRI_SCHEDULE_INTERLEAVED, TRI_SCHEDULE_ZERO_BUBBLE};
+  static const tri_schedule_kind schedules[] = {TRI_SCHEDULE_1F1B, TRI_SCHEDULE_INTERLEAVED, TRI_SCHEDULE_INTERLEAVED,
+                                                TRI_SCHEDULE_ZERO_BUBBLE};
   static const tri_context_exchange exchanges[] = {TRI_CONTEXT_GATHER, TRI_CONTEXT_HEADS, TRI_CONTEXT_RING};
   static const tri_recompute recomputes[] = {TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_SELECTIVE, TRI_RECOMPUTE_FULL};
   tri_layout layout = {.tensor = pick_power(d, 1),
@@ -135,7 +136,7 @@ static bool draw_layout(draws *d, const tri_search_request *request, const tri_l
                        .expert = 1,
                        .expert_capacity = 1.5,
                        .virtual_stages = 1,
-                       .schedule = schedules[pick(d, 0, 2)],
+                       .schedule = schedules[pick(d, 0, 3)],
                        .sequence_parallel = toss(d),
                        .zero = pick(d, 0, 3),
                        .recompute = recomputes[pick(d, 0, 2)],
@@ -218,7 +219,7 @@ static tri_system least_system(void) {
 
 static void test_bounds(void **state) {
   (void)state;
-  draws d = {tri_random_stream(1, TRI_RANDOM_TEST, 7), 0};
+  draws d = {tri_random_stream(1, TRI_RANDOM_TEST, 15), 0};
   const tri_system system = least_system();
   tri_system other = system; /* its memory is computed from these settings, which are the smallest ones */
   other.planned = false;
@@ -232,7 +233,7 @@ static void test_bounds(void **state) {
   for (int i = 0; i < CASES; i++) {
     tri_model model = draw_model(&d);
     tri_optimizer_settings optimizer = *tri_optimizer_settings_default();
-    if (toss(&d)) optimizer.name = (tri_optimizer_name)pick(&d, TRI_OPTIMIZER_ADAMW, TRI_OPTIMIZER_ADAFACTOR);
+    if (toss(&d)) optimizer.name = (tri_optimizer_name)pick(&d, TRI_OPTIMIZER_ADAMW, TRI_OPTIMIZER_FIRA);
     if (toss(&d)) draw_tuning(&d, &model);
     tuned += !tri_trainable_is_full(&model.tuning);
     windowed += model.window > 0;
@@ -242,7 +243,7 @@ static void test_bounds(void **state) {
                                   .cluster = &cluster,
                                   .system = i % 3 == 2 ? &other : &system,
                                   .devices = 4 * pick(&d, 1, 6),
-                                  .global_batch = 12 * pick(&d, 1, 8),
+                                  .global_batch = toss(&d) ? pick(&d, 1, 6) : 12 * pick(&d, 1, 8),
                                   .sequence = model.window > 0 ? 101
                                               : toss(&d)       ? 64
                                                                : 61,
